@@ -136,6 +136,7 @@ class MadeGroup:
     kind: str = "train"
     problem: str = "sums"
     domain: str = "math"
+    left_out: str = ""
     completions: tuple[MadeCompletion, ...] = (
         MadeCompletion(),
         MadeCompletion(text="no idea", reward=0.0, advantage=-0.5, correct=False, flags=("wrong",)),

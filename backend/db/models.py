@@ -279,6 +279,48 @@ class RolloutGroup(Base):
     """zstd of the exact UTF-8 bytes."""
     reward_mean: Mapped[float | None]
     reward_std: Mapped[float | None]
+    left_out: Mapped[str] = mapped_column(String(16), default="", server_default="")
+    """Why it did not train at its step: see rollouts/marks.py; "" where it did, or nobody knows."""
+
+
+class GroupTally(Base):
+    """Completions of a group that share marks and reward. Groups that are not stored have tallies too."""
+
+    __tablename__ = "group_tally"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - SQLAlchemy declares its type
+
+    # No foreign keys, as of Metric.
+    run_id: Mapped[str] = mapped_column(String(26), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(40), primary_key=True)
+    step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    prompt_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """From 0 within the group."""
+    prompt_id: Mapped[str] = mapped_column(Text)
+    marks: Mapped[int]
+    """Bits of rollouts/marks.py."""
+    reward: Mapped[float | None]
+    """The reward that they share; NULL where it is missing or not finite."""
+    completions: Mapped[int]
+    tokens: Mapped[int] = mapped_column(BigInteger)
+    """Of all of them together."""
+
+
+class RunPrompt(Base):
+    """A prompt of a run, once, whether or not completions of it are stored."""
+
+    __tablename__ = "run_prompt"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - SQLAlchemy declares its type
+
+    run_id: Mapped[str] = mapped_column(String(26), primary_key=True)
+    id: Mapped[str] = mapped_column(Text, primary_key=True)
+    problem: Mapped[str] = mapped_column(Text)
+    domain: Mapped[str] = mapped_column(Text)
+    prompt: Mapped[bytes]
+    """zstd of the exact UTF-8 bytes."""
+    answer: Mapped[bytes]
+    """zstd of the exact UTF-8 bytes."""
 
 
 class Rollout(Base):

@@ -62,6 +62,7 @@ class ArchivedGroup:
     prompt: str
     answer: str
     completions: list[ArchivedCompletion]
+    left_out: str = ""
 
 
 Position = tuple[int, int, int]
@@ -111,10 +112,7 @@ class _Packer:
         """Pack the last group; raises ValueError for what the database cannot hold."""
         if self._group is not None:
             more = pack_groups(self._run_id, *self._place, [self._group])
-            step = self.packed[-1]
-            step.groups.extend(more.groups)
-            step.rollouts.extend(more.rollouts)
-            step.tokens.extend(more.tokens)
+            self.packed[-1].extend(more)
             self._group = None
 
 

@@ -13,6 +13,8 @@ from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, items_as_json
 from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.lineage import stamps_of
+from backend.rollouts.atlas import Order, State, atlas_of, probes_of, prompt_lines, shown_prompts
+from backend.rollouts.counting import counts_by_step
 from backend.rollouts.reading import (
     RolloutFilter,
     completions_of,
@@ -23,7 +25,7 @@ from backend.rollouts.reading import (
     step_counts,
     tokens_of,
 )
-from backend.rollouts.schemas import GroupPage, StepPage, TokensAnswer
+from backend.rollouts.schemas import CountPage, GroupPage, ProbeMatrix, PromptAtlas, StepPage, TokensAnswer
 
 router = APIRouter(prefix="/api/v1/rollouts", tags=["rollouts"], responses=ERRORS)
 
@@ -80,6 +82,89 @@ def steps(session: ReadSession, lab: LabOf, run: RunId) -> StreamingResponse:
     """At which steps rollouts were kept, for a slider with the reward behind it."""
     must_exist(session, run)
     return StreamingResponse(items_as_json(step_counts(lab.sessions, run)), media_type="application/json")
+
+
+@router.get("/counts", response_model=CountPage)
+def counts(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+    request: Request,
+    session: ReadSession,
+    answers: SharedAnswersOf,
+    run: RunId,
+    kind: Kind = "train",
+    mark: Annotated[
+        list[Annotated[str, Query(max_length=32)]], Query(max_length=16, description="All of these.")
+    ] = [],  # noqa: B006 - FastAPI copies it
+    min_reward: Number = None,
+) -> Response:
+    """How many completions of each step have some marks, those that are not stored included. Has an `ETag`."""
+    must_exist(session, run)
+    return answers.answer(
+        request,
+        stamps_of(session, [run]),
+        lambda: {"items": counts_by_step(session, run, kind, mark, min_reward), "next": None},
+    )
+
+
+@router.get("/probes", response_model=ProbeMatrix)
+def probes(
+    request: Request,
+    session: ReadSession,
+    answers: SharedAnswersOf,
+    run: Annotated[list[RunId], Query(min_length=1, max_length=16)],
+    kind: Kind = "eval",
+) -> Response:
+    """Prompts of an evaluation at all its steps, in one or more runs. Has an `ETag`."""
+    runs = list(dict.fromkeys(run))
+    for each in runs:
+        must_exist(session, each)
+    return answers.answer(request, stamps_of(session, runs), lambda: probes_of(session, runs, kind))
+
+
+PromptState = Annotated[State | None, Query(description="Prompts of this state alone.")]
+Visits = Annotated[int, Query(ge=1, le=2**31 - 1, description="Sampled at least so often.")]
+
+
+@router.get("/prompts", response_model=PromptAtlas)
+def prompts(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+    request: Request,
+    session: ReadSession,
+    answers: SharedAnswersOf,
+    run: RunId,
+    state: PromptState = None,
+    sort: Order = "drift",
+    visits: Visits = 1,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> Response:
+    """Training prompts with their pass rates over time. Has an `ETag`."""
+    must_exist(session, run)
+
+    def make() -> dict[str, Any]:
+        atlas = atlas_of(session, run, state=state, sort=sort, visits=visits)
+        return {
+            "items": shown_prompts(session, run, atlas.prompts[:limit]),
+            "next": None,
+            "matching": len(atlas.prompts),
+            "counts": atlas.counts,
+            "first_step": atlas.first_step,
+            "last_step": atlas.last_step,
+        }
+
+    return answers.answer(request, stamps_of(session, [run]), make)
+
+
+@router.get("/prompts.jsonl", response_class=Response)
+def prompts_as_rows(
+    session: ReadSession,
+    run: RunId,
+    state: PromptState = None,
+    sort: Order = "drift",
+    visits: Visits = 1,
+    most: Annotated[int, Query(ge=1, le=10_000, description="The first so many of the order.")] = 10_000,
+) -> Response:
+    """Training prompts as rows of a data set: `prompt`, `answer`, and where they come from."""
+    must_exist(session, run)
+    chosen = atlas_of(session, run, state=state, sort=sort, visits=visits).prompts[:most]
+    return Response(prompt_lines(session, run, chosen), media_type="application/x-ndjson")
 
 
 @router.get("/{completion_id}/tokens", response_model=TokensAnswer)

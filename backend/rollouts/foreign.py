@@ -8,8 +8,9 @@ from typing import Any, Literal
 from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
-from backend.db.models import RolloutGroup
+from backend.db.models import GroupTally, RolloutGroup
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
+from backend.rollouts.tallies import of_groups
 
 Split = Literal["train", "eval"]
 
@@ -48,6 +49,7 @@ class ForeignGroup:
     completions: Sequence[ForeignCompletion]
     problem: str = ""
     domain: str = ""
+    left_out: str = ""
 
     @property
     def prompt_id(self) -> str:
@@ -65,4 +67,5 @@ def replace_groups(session: Session, packed: PackedGroups) -> None:
     ids = [row["id"] for row in packed.groups]
     for start in range(0, len(ids), 500):
         session.execute(delete(RolloutGroup).where(RolloutGroup.id.in_(ids[start : start + 500])))
+        session.execute(delete(GroupTally).where(of_groups(packed.groups[start : start + 500])))
     write_groups(session, packed)

@@ -146,6 +146,7 @@ def shown_group(group: RolloutGroup, completions: Sequence[Rollout]) -> dict[str
         "answer": unpack_text(group.answer),
         "reward_mean": group.reward_mean,
         "reward_std": group.reward_std,
+        "left_out": group.left_out,
         "completions": [_shown_completion(rollout) for rollout in completions],
     }
 

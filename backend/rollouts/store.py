@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -11,10 +11,11 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from backend.db.engine import CROCKFORD, insert_into
-from backend.db.models import Rollout, RolloutGroup, RolloutTokens
+from backend.db.models import GroupTally, Rollout, RolloutGroup, RolloutTokens, RunPrompt
 from backend.db.numbers import FINITE, spell, spell_all, to_stored
 from backend.db.text import clean_text
 from backend.rollouts.packing import Tokens, pack_text, pack_tokens
+from backend.rollouts.tallies import prompt_row, tally_rows
 
 HUGE = 1e150
 """The squares of larger rewards overflow: their spread is computed in fractions, which takes longer."""
@@ -63,6 +64,8 @@ class RecordedGroup(Protocol):
     @property
     def answer(self) -> str: ...
     @property
+    def left_out(self) -> str: ...
+    @property
     def completions(self) -> Sequence[RecordedCompletion]: ...
 
 
@@ -73,17 +76,39 @@ class PackedGroups:
     groups: list[dict[str, Any]] = field(default_factory=list)
     rollouts: list[dict[str, Any]] = field(default_factory=list)
     tokens: list[dict[str, Any]] = field(default_factory=list)
+    tallies: list[dict[str, Any]] = field(default_factory=list)
+    prompts: list[dict[str, Any]] = field(default_factory=list)
+
+    def extend(self, other: "PackedGroups") -> None:
+        """Append the rows of further groups."""
+        for own in fields(self):
+            getattr(self, own.name).extend(getattr(other, own.name))
 
 
 def pack_groups(
-    run_id: str, step: int, attempt: int, groups: Iterable[RecordedGroup], *, with_tokens: bool = True
+    run_id: str,
+    step: int,
+    attempt: int,
+    groups: Iterable[RecordedGroup],
+    *,
+    counted: Iterable[RecordedGroup] = (),
+    with_tokens: bool = True,
 ) -> PackedGroups:
-    """The rows of a step's groups. Ids follow from the place: the same step gives the same rows."""
+    """The rows of a step's groups. Ids follow from the place: the same step gives the same rows.
+
+    Of the groups `counted` only the tallies and the prompts are stored.
+    """
     packed = PackedGroups()
+    place = {"run_id": run_id, "step": step, "attempt": attempt}
+    for group in counted:
+        packed.tallies.extend(tally_rows(group, is_stored=False, **place))
+        packed.prompts.append(prompt_row(group, run_id))
     for group in groups:
         number = _number(run_id, attempt, group.kind, group.prompt_index)
         group_id = _id(run_id, step, number)
-        packed.groups.append(_group_row(group, id=group_id, run_id=run_id, step=step, attempt=attempt))
+        packed.groups.append(_group_row(group, id=group_id, **place))
+        packed.tallies.extend(tally_rows(group, is_stored=True, **place))
+        packed.prompts.append(prompt_row(group, run_id))
         for position, completion in enumerate(group.completions):
             rollout_id = _id(run_id, step, number + position)
             packed.rollouts.append(
@@ -101,6 +126,8 @@ def write_groups(session: Session, packed: PackedGroups) -> None:
         (RolloutGroup, packed.groups),
         (Rollout, packed.rollouts),
         (RolloutTokens, packed.tokens),
+        (GroupTally, packed.tallies),
+        (RunPrompt, packed.prompts),
     ):
         if rows:
             connection.execute(insert_into(session, table.__table__).on_conflict_do_nothing(), rows)
@@ -119,6 +146,7 @@ def _group_row(group: RecordedGroup, **place: Any) -> dict[str, Any]:
         "answer": pack_text(group.answer),
         "reward_mean": mean,
         "reward_std": deviation,
+        "left_out": group.left_out,
     }
 
 

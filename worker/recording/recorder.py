@@ -239,8 +239,11 @@ class Recorder:
             seed=self._config.seed,
         )
         stored = [record.groups[n] for n in chosen]
+        counted = [group for n, group in enumerate(record.groups) if n not in set(chosen)]
         with_tokens = self._config.recording.tokens
-        return pack_groups(self.run_id, record.step, self._attempt, stored, with_tokens=with_tokens)
+        return pack_groups(
+            self.run_id, record.step, self._attempt, stored, counted=counted, with_tokens=with_tokens
+        )
 
     def _add_events(self, session: Session, events: Sequence[EventRecord]) -> None:
         for event in events:

@@ -26,7 +26,7 @@ class CompletionRecord:
     finish_reason: Literal["stop", "length"]
     correct: bool | None
     flags: tuple[str, ...] = ()
-    """What is conspicuous about it: truncated, wrong, unparsed, no_think, repetitive."""
+    """What is conspicuous about it: truncated, wrong, unparsed, no_think, repetitive, language."""
     arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """Per-token values of equal length T, e.g. logprob, entropy, ratio."""
 
@@ -45,6 +45,8 @@ class GroupRecord:
     prompt: str
     answer: str
     completions: Sequence[CompletionRecord]
+    left_out: str = ""
+    """Why it does not train at this step: see backend.rollouts.marks; "" where it does."""
 
     @property
     def rewards(self) -> list[float]:

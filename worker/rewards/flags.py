@@ -1,21 +1,29 @@
 """Flags of conspicuous completions, by which rollouts are filtered."""
 
 from worker.rewards.formats import CLOSE, OPEN, last_boxed
+from worker.rewards.language import script_share
 
 WINDOW_CHARS = 512
 GRAM_CHARS = 8
 FEWEST_CHARS = 32
 REPETITIVE_BELOW = 1 / 3
+SCRIPT_BELOW = 1 / 2
 
 
 def completion_flags(
-    text: str, *, is_scored: bool, is_truncated: bool, is_correct: bool | None, expects_think: bool
+    text: str,
+    *,
+    prompt: str,
+    is_scored: bool,
+    is_truncated: bool,
+    is_correct: bool | None,
+    expects_think: bool,
 ) -> tuple[str, ...]:
     r"""The flags of a completion, always in this order.
 
     truncated: cut at the length cap. wrong: graded and not correct. unparsed: no complete \boxed{}.
     no_think: a run that rewards thinking tags got none, or only one of the pair. repetitive: the end repeats
-    itself. unscored: a reward had no value for it.
+    itself. language: most of its letters are not of the prompt's script. unscored: a reward had no value for it.
     """
     raised = {
         "truncated": is_truncated,
@@ -23,6 +31,7 @@ def completion_flags(
         "unparsed": last_boxed(text) is None,
         "no_think": expects_think and not (OPEN in text and CLOSE in text),
         "repetitive": distinct_gram_share(text) < REPETITIVE_BELOW,
+        "language": not (prompt.isascii() and text.isascii()) and script_share(prompt, text) < SCRIPT_BELOW,
         "unscored": not is_scored,
     }
     return tuple(flag for flag, is_raised in raised.items() if is_raised)

@@ -110,11 +110,12 @@ class Scorer:
         return {term.label: term.weight for term in self._of(domain)}
 
     def flags(
-        self, completion: Completion, correctness: float | None, *, reward: float | None
+        self, prompt: Prompt, completion: Completion, correctness: float | None, *, reward: float | None
     ) -> tuple[str, ...]:
         """The flags of a conspicuous completion: see completion_flags."""
         return completion_flags(
             with_opened(completion.text) if self.opens_think else completion.text,
+            prompt=prompt.text,
             is_scored=reward is not None,
             is_truncated=completion.is_truncated,
             is_correct=None if correctness is None else correctness >= 1,

@@ -50,6 +50,8 @@ class Collected:
     """Positions in `groups` of those that the step before sampled."""
     trained: list[int] = field(default_factory=list)
     """Positions in `groups` of those that train, at most prompts_per_step of them."""
+    left_out: dict[int, str] = field(default_factory=dict)
+    """Position in `groups` -> reason why it does not train: see backend.rollouts.marks."""
     batches: int = 0
     """Generation batches."""
     informative: int = 0
@@ -84,10 +86,16 @@ class Collected:
         waited = set(self.carried)
         return [group for index, group in enumerate(self.groups) if index not in waited]
 
+    def judge(self, count: int, informative: Sequence[int], reason: str) -> None:
+        """Let some of the next `count` groups train; `reason` leaves out the others."""
+        self.left_out |= {len(self.groups) + at: reason for at in range(count) if at not in informative}
+        self.trained += [len(self.groups) + at for at in informative]
+
     def add(self, other: "Collected") -> None:
         """Append what a further epoch sampled of the same prompts."""
         self.carried += [len(self.groups) + index for index in other.carried]
         self.trained += [len(self.groups) + index for index in other.trained]
+        self.left_out |= {len(self.groups) + index: reason for index, reason in other.left_out.items()}
         self.groups += other.groups
         self.batches += other.batches
         self.cursor = max(self.cursor, other.cursor)
@@ -117,6 +125,7 @@ class Collector:
         has_gate = any(getattr(term, "required", False) for term in config.rewards)
         scales = isinstance(length.truncated, ScaleTruncatedReward)
         self.is_shaped = has_gate or scales or not isinstance(length.penalty, NoLengthPenalty)
+        self.reason = "equal" if isinstance(config.filters.groups, ZeroVarianceFilter) else "accuracy"
 
     def collect(self, sampler: Sampler, generator: torch.Generator, *, cursor: int) -> Collected:
         """The groups of one step (or epoch, when each samples afresh), beginning with prompt number `cursor`.
@@ -146,6 +155,7 @@ class Collector:
         collected.informative = len(collected.trained) - len(waiting)
         collected.is_short = not isinstance(refill, NoRefill) and len(collected.trained) < wanted
         surplus = collected.trained[wanted:]
+        collected.left_out |= dict.fromkeys(surplus, "waiting" if collected.may_carry else "surplus")
         self.pool.groups = (
             [collected.groups[index] for index in surplus] if isinstance(refill, ActiveRefill) else []
         )
@@ -166,7 +176,7 @@ class Collector:
         collected.score_seconds += time.perf_counter() - sampled
         collected.sample_seconds += sampled - started
         collected.greedy_tokens += sum(len(completion) for [completion] in greedy)
-        collected.trained += [len(collected.groups) + index for index in self._informative(scored)]
+        collected.judge(len(scored), self._informative(scored), self.reason)
         rewards, known = tensors([_without_length(group) for group in scored])
         several = known.sum(dim=1) > 1
         collected.compared += int(several.sum())

@@ -14,7 +14,13 @@ def step_records(collected: Collected, update_stats: UpdateStats, scorer: Scorer
     place = {index: position for position, index in enumerate(collected.trained)}
     return tuple(
         _group_record(
-            group, scorer, kind="train", index=index, update_stats=update_stats, trained_as=place.get(index)
+            group,
+            scorer,
+            kind="train",
+            index=index,
+            update_stats=update_stats,
+            trained_as=place.get(index),
+            left_out=collected.left_out.get(index, ""),
         )
         for index, group in enumerate(collected.groups)
     )
@@ -38,6 +44,7 @@ def _group_record(
     index: int,
     update_stats: UpdateStats,
     trained_as: int | None,
+    left_out: str = "",
 ) -> GroupRecord:
     size = len(group.completions)
     return GroupRecord(
@@ -52,6 +59,7 @@ def _group_record(
             _completion_record(group, position, scorer, update_stats=update_stats, trained_as=trained_as)
             for position in range(size)
         ),
+        left_out=left_out,
     )
 
 
@@ -74,6 +82,6 @@ def _completion_record(
         advantage=advantage,
         finish_reason=completion.finish_reason,
         correct=None if correctness is None else correctness >= 1,
-        flags=scorer.flags(completion, correctness, reward=group.rewards[position]),
+        flags=scorer.flags(group.prompt, completion, correctness, reward=group.rewards[position]),
         arrays=arrays,
     )

@@ -194,7 +194,11 @@ def _forms(text: str) -> list[Any]:
 
 
 def _flags(text: str) -> list[str]:
-    return [*completion_flags(text, is_scored=True, is_truncated=False, is_correct=True, expects_think=True)]
+    return [
+        *completion_flags(
+            text, prompt="", is_scored=True, is_truncated=False, is_correct=True, expects_think=True
+        )
+    ]
 
 
 def main(names: list[str]) -> None:

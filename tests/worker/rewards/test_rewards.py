@@ -144,7 +144,7 @@ def test_think_format_where_the_template_has_opened_the_tag(text, book, strict):
 def test_an_opened_tag_reaches_reward_flags_and_is_no_text_of_the_completion():
     with closing(Scorer([ThinkFormatReward(weight=1)], opens_think=True)) as scorer:
         [group] = scorer.score([prompt("7")], [[completion("work</think>7"), completion("7")]])
-        assert "no_think" not in scorer.flags(completion("work</think>7"), 1.0, reward=1.0)
+        assert "no_think" not in scorer.flags(prompt("7"), completion("work</think>7"), 1.0, reward=1.0)
         assert group.terms["think_format"] == (1, 0)
 
 
@@ -415,7 +415,7 @@ def test_a_row_cannot_pretend_to_be_a_reasoning_gym_task(checkers):
 
 def test_flags_name_what_is_conspicuous():
     flags = completion_flags(
-        "<think>" * 20, is_scored=True, is_truncated=True, is_correct=False, expects_think=True
+        "<think>" * 20, prompt="", is_scored=True, is_truncated=True, is_correct=False, expects_think=True
     )
     assert flags == ("truncated", "wrong", "unparsed", "no_think", "repetitive")
 
@@ -423,14 +423,17 @@ def test_flags_name_what_is_conspicuous():
 def test_a_good_completion_has_no_flags():
     text = r"<think>85+60=145,145+88=233</think>\boxed{233}"
     assert (
-        completion_flags(text, is_scored=True, is_truncated=False, is_correct=True, expects_think=True) == ()
+        completion_flags(
+            text, prompt="", is_scored=True, is_truncated=False, is_correct=True, expects_think=True
+        )
+        == ()
     )
 
 
 def test_ungraded_is_not_wrong_and_plain_answers_need_no_thinking():
     assert (
         completion_flags(
-            r"\boxed{1}", is_scored=True, is_truncated=False, is_correct=None, expects_think=False
+            r"\boxed{1}", prompt="", is_scored=True, is_truncated=False, is_correct=None, expects_think=False
         )
         == ()
     )
@@ -699,7 +702,7 @@ def test_a_reward_that_fails_now_and_then_leaves_those_completions_unscored(plug
     terms = (PluginReward(entry_point=name, timeout_seconds=seconds), CorrectnessReward())
     with closing(Scorer(terms, processes=1)) as scorer:
         [group] = scorer.score([SUM], [[completion(text) for text in (RIGHT, "odd", RIGHT, "odd")]])
-        flags = scorer.flags(completion("odd"), 0.0, reward=group.rewards[1])
+        flags = scorer.flags(SUM, completion("odd"), 0.0, reward=group.rewards[1])
         told = (scorer.failures, scorer.last_failure.partition(": ")[0])
     assert list(group.rewards) == [2, None, 2, None]
     assert told == (2, f"reward plugin {name!r} on prompt 'p'")

@@ -1,0 +1,245 @@
+"""Prompts through time: the pass rate of each training prompt, and the evaluations' prompts step by step."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sqlalchemy import Integer, cast, func, select
+from sqlalchemy.orm import Session
+
+from backend.db.models import GroupTally, RunPrompt
+from backend.rollouts.counting import marked, total, valid_tallies
+from backend.rollouts.marks import BIT
+from backend.rollouts.packing import unpack_text
+
+WINDOWS = 8
+"""Parts of equal length into which the steps of a run are divided."""
+
+MOST_PROBES = 512
+MOST_CELLS = 100_000
+EXCERPT_CHARS = 300
+
+State = Literal["never", "always", "lost", "learned", "mixed", "ungraded"]
+Order = Literal["drift", "-drift", "rate", "-rate", "visits", "-visits", "first", "-first", "last", "-last"]
+
+RIGHT, WRONG = marked(BIT["right"]), marked(BIT["wrong"])
+
+
+@dataclass(slots=True)
+class PromptHistory:
+    """Right and graded completions of one prompt, window by window."""
+
+    id: str
+    right: list[int] = field(default_factory=lambda: [0] * WINDOWS)
+    graded: list[int] = field(default_factory=lambda: [0] * WINDOWS)
+    groups: int = 0
+
+    @property
+    def windows(self) -> list[float | None]:
+        """Pass rate of each window; None where the prompt was not sampled or nobody could grade it."""
+        return [r / g if g else None for r, g in zip(self.right, self.graded, strict=True)]
+
+    @property
+    def rate(self) -> float | None:
+        """Pass rate of all its completions."""
+        return sum(self.right) / sum(self.graded) if sum(self.graded) else None
+
+    @property
+    def first(self) -> float | None:
+        """Pass rate of the first window that has one."""
+        return next((rate for rate in self.windows if rate is not None), None)
+
+    @property
+    def last(self) -> float | None:
+        """Pass rate of the last window that has one."""
+        return next((rate for rate in reversed(self.windows) if rate is not None), None)
+
+    @property
+    def drift(self) -> float | None:
+        """Change of the pass rate from the first to the last window in which the prompt was sampled."""
+        return None if self.first is None or self.last is None else self.last - self.first
+
+    @property
+    def state(self) -> State:
+        """never or always solved; lost: solved before and not in its last window; learned: the reverse."""
+        if self.rate is None or self.first is None or self.last is None:
+            return "ungraded"
+        if self.rate in (0, 1):
+            return "always" if self.rate else "never"
+        if self.last == 0:
+            return "lost"
+        return "learned" if self.first == 0 else "mixed"
+
+
+@dataclass(frozen=True, slots=True)
+class Atlas:
+    """The prompts of a run in order, and the steps of its windows."""
+
+    prompts: list[PromptHistory]
+    counts: dict[str, int]
+    """Prompts of each state, whatever was asked for."""
+    first_step: int
+    last_step: int
+
+
+def atlas_of(session: Session, run_id: str, *, state: State | None, sort: Order, visits: int) -> Atlas:
+    """Training prompts that were sampled in at least `visits` groups, in the wanted state and order."""
+    valid = valid_tallies(session, run_id, "train")
+    steps = select(func.min(GroupTally.step), func.max(GroupTally.step)).where(*valid)
+    first, last = session.execute(steps).one()
+    if first is None:
+        return Atlas([], {}, 0, 0)
+    found = [prompt for prompt in _histories(session, valid, first, last) if prompt.groups >= visits]
+    counts: dict[str, int] = {}
+    for prompt in found:
+        counts[prompt.state] = counts.get(prompt.state, 0) + 1
+    chosen = [prompt for prompt in found if state is None or prompt.state == state]
+    return Atlas(_sorted(chosen, sort), counts, first, last)
+
+
+def _histories(session: Session, valid: Sequence[Any], first: int, last: int) -> Iterable[PromptHistory]:
+    # SQLite and Postgres both divide whole numbers downwards.
+    span = last - first + 1
+    window = (cast(GroupTally.step, Integer) - first) * WINDOWS // span
+    groups = func.count().filter(GroupTally.number == 0)
+    query = (
+        select(GroupTally.prompt_id, window.label("window"), total(RIGHT), total(WRONG), groups)
+        .where(*valid)
+        .group_by(GroupTally.prompt_id, "window")
+    )
+    found: dict[str, PromptHistory] = {}
+    for prompt_id, at, right, wrong, count in session.execute(query):
+        prompt = found.get(prompt_id) or found.setdefault(prompt_id, PromptHistory(prompt_id))
+        prompt.right[at] = right
+        prompt.graded[at] = right + wrong
+        prompt.groups += count
+    return found.values()
+
+
+def _sorted(prompts: list[PromptHistory], sort: Order) -> list[PromptHistory]:
+    """By a number, prompts without it at the end; by id where it is the same."""
+    name = sort.removeprefix("-")
+    sign = -1 if sort.startswith("-") else 1
+
+    def key(prompt: PromptHistory) -> tuple[bool, float, str]:
+        value = prompt.groups if name == "visits" else getattr(prompt, name)
+        return value is None, 0.0 if value is None else sign * value, prompt.id
+
+    return sorted(prompts, key=key)
+
+
+def shown_prompts(session: Session, run_id: str, prompts: Sequence[PromptHistory]) -> list[dict[str, Any]]:
+    """Prompts with the beginning of their texts, as the HTTP interface shows them: schemas.PromptItem."""
+    texts = prompt_texts(session, run_id, [prompt.id for prompt in prompts])
+    return [
+        {
+            "id": prompt.id,
+            **_excerpt(texts.get(prompt.id)),
+            "groups": prompt.groups,
+            "graded": sum(prompt.graded),
+            "right": sum(prompt.right),
+            "state": prompt.state,
+            "windows": prompt.windows,
+            **{name: getattr(prompt, name) for name in ("rate", "first", "last", "drift")},
+        }
+        for prompt in prompts
+    ]
+
+
+def prompt_texts(session: Session, run_id: str, ids: Sequence[str]) -> dict[str, RunPrompt]:
+    """The stored prompts of a run by id; those that it does not have are left out."""
+    found: dict[str, RunPrompt] = {}
+    for start in range(0, len(ids), 500):
+        part = ids[start : start + 500]
+        query = select(RunPrompt).where(RunPrompt.run_id == run_id, RunPrompt.id.in_(part))
+        found.update((row.id, row) for row in session.scalars(query))
+    return found
+
+
+def prompt_lines(session: Session, run_id: str, prompts: Sequence[PromptHistory]) -> str:
+    """Prompts whose texts are stored as JSONL, each with the run and the id that it had there."""
+    texts = prompt_texts(session, run_id, [prompt.id for prompt in prompts])
+    rows = (
+        {
+            "prompt": unpack_text(found.prompt),
+            "answer": unpack_text(found.answer),
+            "source_run": run_id,
+            "source_prompt": found.id,
+        }
+        for prompt in prompts
+        if (found := texts.get(prompt.id)) is not None
+    )
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _excerpt(prompt: RunPrompt | None) -> dict[str, str]:
+    if prompt is None:
+        return {"prompt": "", "answer": "", "problem": "", "domain": ""}
+    texts = {"prompt": unpack_text(prompt.prompt), "answer": unpack_text(prompt.answer)}
+    return {
+        **{name: text[:EXCERPT_CHARS] for name, text in texts.items()},
+        "problem": prompt.problem,
+        "domain": prompt.domain,
+    }
+
+
+def probes_of(session: Session, runs: Sequence[str], kind: str) -> dict[str, Any]:
+    """Prompts of an evaluation x steps x runs: schemas.ProbeMatrix. At most so many cells as a page can show."""
+    cells: dict[str, dict[str, dict[int, tuple[float | None, bool]]]] = {}
+    steps: dict[str, list[int]] = {}
+    for run in runs:
+        query = (
+            select(
+                GroupTally.prompt_id,
+                GroupTally.step,
+                total(RIGHT),
+                total(WRONG),
+                total(marked(BIT["stored"])),
+            )
+            .where(*valid_tallies(session, run, kind))
+            .group_by(GroupTally.prompt_id, GroupTally.step)
+        )
+        for prompt, step, right, wrong, stored in session.execute(query):
+            graded = right + wrong
+            own = cells.setdefault(prompt, {}).setdefault(run, {})
+            own[step] = (right / graded if graded else None, bool(stored))
+        steps[run] = sorted({step for own in cells.values() for step in own.get(run, ())})
+    width = sum(map(len, steps.values()))
+    most = min(MOST_PROBES, max(1, MOST_CELLS // max(1, width)))
+    stored_first = sorted(cells, key=lambda prompt: (not _is_stored(cells[prompt]), prompt))[:most]
+    texts: dict[str, RunPrompt] = {}
+    for run in runs:
+        missing = [prompt for prompt in stored_first if prompt not in texts]
+        texts |= prompt_texts(session, run, missing)
+    items = [
+        {
+            "id": prompt,
+            **_excerpt(texts.get(prompt)),
+            "runs": [_probe_row(cells[prompt].get(run, {}), steps[run]) for run in runs],
+        }
+        for prompt in stored_first
+    ]
+    rows = [{"id": run, "steps": steps[run]} for run in runs]
+    return {"runs": rows, "items": items, "prompts": len(cells)}
+
+
+def _is_stored(of_runs: dict[str, dict[int, tuple[float | None, bool]]]) -> bool:
+    return any(stored for own in of_runs.values() for _, stored in own.values())
+
+
+def _probe_row(own: dict[int, tuple[float | None, bool]], steps: Sequence[int]) -> dict[str, Any]:
+    """The cells of a prompt in a run; it is solved where at least half of its graded completions are right."""
+    rates = [own[step][0] if step in own else None for step in steps]
+    known = [(step, rate >= 1 / 2) for step, rate in zip(steps, rates, strict=True) if rate is not None]
+    solved = next((step for step, is_solved in known if is_solved), None)
+    lost = next(
+        (step for step, is_solved in known if solved is not None and step > solved and not is_solved), None
+    )
+    return {
+        "rates": rates,
+        "stored": [step in own and own[step][1] for step in steps],
+        "first_solved": solved,
+        "first_lost": lost,
+        "forgotten": solved is not None and not known[-1][1],
+    }

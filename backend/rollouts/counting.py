@@ -1,0 +1,52 @@
+"""Counts of completions over all steps of a run, by their marks and rewards, from the tallies of groups."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import case, func, select
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
+
+from backend.db.models import GroupTally
+from backend.metrics.attempts import counts, limits_of
+from backend.rollouts.marks import BIT, mask_of
+
+
+def valid_tallies(session: Session, run_id: str, kind: str) -> list[ColumnElement[bool]]:
+    """SQL conditions: tallies of this run and kind that no later attempt hides."""
+    limits = limits_of(session, [run_id]).get(run_id, ())
+    return [GroupTally.run_id == run_id, GroupTally.kind == kind, counts(GroupTally, limits)]
+
+
+def marked(mask: int) -> ColumnElement[bool]:
+    """SQL condition: the completions have all marks of a mask."""
+    return GroupTally.marks.bitwise_and(mask) == mask
+
+
+def total(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
+    """SQL sum of the completions that fulfil all conditions."""
+    of_them = case(
+        (conditions[0] if len(conditions) == 1 else conditions[0] & conditions[1], GroupTally.completions)
+    )
+    return func.coalesce(func.sum(of_them), 0)
+
+
+def counts_by_step(
+    session: Session, run_id: str, kind: str, marks: Sequence[str], min_reward: float | None
+) -> list[dict[str, Any]]:
+    """For each step the completions, those that have all marks and the reward, and how many of these are stored."""
+    fits = marked(mask_of(marks))
+    if min_reward is not None:
+        fits &= GroupTally.reward >= min_reward
+    query = (
+        select(
+            GroupTally.step,
+            func.sum(GroupTally.completions).label("completions"),
+            total(fits).label("matching"),
+            total(fits, marked(BIT["stored"])).label("stored"),
+        )
+        .where(*valid_tallies(session, run_id, kind))
+        .group_by(GroupTally.step)
+        .order_by(GroupTally.step)
+    )
+    return [{name: int(value) for name, value in row._mapping.items()} for row in session.execute(query)]  # noqa: SLF001

@@ -1,0 +1,69 @@
+"""Marks of completions: what rollouts are filtered and counted by, one bit each."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from backend.errors import FieldError, InvalidRequest
+
+FLAGS = ("truncated", "repetitive", "unparsed", "no_think", "language", "unscored")
+"""Flags of the trainer that have a mark of their own; every other flag is `flagged`."""
+
+REASONS = ("equal", "accuracy", "surplus", "waiting")
+"""Why a group was left out of training: the zero-variance filter, the accuracy filter, or no more room in the
+step, for ever or until the next one."""
+
+MARKS = ("right", "wrong", "rewarded", *FLAGS, "flagged", "same_reward", *REASONS, "left_out", "stored")
+"""In the order of their bits, which the database holds: new marks go to the end.
+
+`rewarded` has a reward above 0; the group of `same_reward` has one reward only; `left_out` has any reason.
+"""
+
+BIT = {name: 1 << place for place, name in enumerate(MARKS)}
+_OTHERS = frozenset({"wrong", *FLAGS})
+
+
+class Marked(Protocol):
+    """The properties of a completion that marks are made of."""
+
+    @property
+    def reward(self) -> float | None: ...
+    @property
+    def finish_reason(self) -> str: ...
+    @property
+    def correct(self) -> bool | None: ...
+    @property
+    def flags(self) -> Sequence[str]: ...
+
+
+def marks_of(completion: Marked) -> int:
+    """The marks of one completion; those of its group are `group_marks`."""
+    flags = set(completion.flags)
+    is_wrong = not completion.correct if completion.correct is not None else "wrong" in flags
+    raised: Mapping[str, Any] = {
+        "right": completion.correct,
+        "wrong": is_wrong,
+        "rewarded": completion.reward is not None and completion.reward > 0,
+        **{name: name in flags for name in FLAGS},
+        "truncated": "truncated" in flags or completion.finish_reason == "length",
+        "unscored": completion.reward is None,
+        "flagged": bool(flags - _OTHERS),
+    }
+    return sum(BIT[name] for name, is_raised in raised.items() if is_raised)
+
+
+def group_marks(rewards: Sequence[float | None], left_out: str, *, is_stored: bool) -> int:
+    """The marks that all completions of a group share."""
+    known = [reward for reward in rewards if reward is not None]
+    found = BIT["same_reward"] if known and all(reward == known[0] for reward in known) else 0
+    if left_out in REASONS:
+        found |= BIT[left_out] | BIT["left_out"]
+    return found | (BIT["stored"] if is_stored else 0)
+
+
+def mask_of(names: Sequence[str]) -> int:
+    """The bits of several marks; raises InvalidRequest for one that does not exist."""
+    if unknown := [name for name in names if name not in BIT]:
+        raise InvalidRequest(
+            [FieldError("mark", f"is {unknown[0][:64]!r}; one of {', '.join(MARKS)} is expected")]
+        )
+    return sum(BIT[name] for name in set(names))

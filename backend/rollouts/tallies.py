@@ -1,0 +1,64 @@
+"""Tallies of groups: how many completions got which marks and which reward, also where none of them is stored.
+
+Counts over all steps of a run, and pass rates of prompts over time, read these few small rows and no text.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import tuple_
+from sqlalchemy.sql.elements import ColumnElement
+
+from backend.db.models import GroupTally
+from backend.db.numbers import to_stored
+from backend.db.text import clean_text
+from backend.rollouts.marks import group_marks, marks_of
+from backend.rollouts.packing import pack_text
+
+if TYPE_CHECKING:
+    from backend.rollouts.store import RecordedGroup
+
+
+def tally_rows(group: "RecordedGroup", *, is_stored: bool, **place: Any) -> list[dict[str, Any]]:
+    """One row for each combination of marks and reward in a group."""
+    shared = group_marks([each.reward for each in group.completions], group.left_out, is_stored=is_stored)
+    found: dict[tuple[int, float | None], list[int]] = {}
+    for completion in group.completions:
+        reward = None if completion.reward is None else to_stored(completion.reward).value
+        counts = found.setdefault((marks_of(completion) | shared, reward), [0, 0])
+        counts[0] += 1
+        counts[1] += len(completion.token_ids)
+    return [
+        {
+            **place,
+            "kind": group.kind,
+            "prompt_index": group.prompt_index,
+            "number": number,
+            "prompt_id": clean_text(group.prompt_id),
+            "marks": marks,
+            "reward": reward,
+            "completions": completions,
+            "tokens": tokens,
+        }
+        for number, ((marks, reward), (completions, tokens)) in enumerate(found.items())
+    ]
+
+
+def prompt_row(group: "RecordedGroup", run_id: str) -> dict[str, Any]:
+    """The prompt of a group, which is stored once per run."""
+    return {
+        "run_id": run_id,
+        "id": clean_text(group.prompt_id),
+        "problem": clean_text(group.problem),
+        "domain": clean_text(group.domain),
+        "prompt": pack_text(group.prompt),
+        "answer": pack_text(group.answer),
+    }
+
+
+def of_groups(rows: Iterable[dict[str, Any]]) -> ColumnElement[bool]:
+    """SQL condition: the tally is that of one of these groups, given as their rows."""
+    table = GroupTally
+    columns = tuple_(table.run_id, table.kind, table.step, table.prompt_index, table.attempt)
+    names = ("run_id", "kind", "step", "prompt_index", "attempt")
+    return columns.in_([tuple(row[name] for name in names) for row in rows])

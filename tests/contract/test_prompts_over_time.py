@@ -1,0 +1,170 @@
+"""Counts over steps, probes of evaluations and the atlas of prompts, on both databases, with numbers by hand."""
+
+import json
+
+import pytest
+from sqlalchemy import func, select
+
+from backend.db.models import GroupTally, RunPrompt
+from backend.rollouts.foreign import replace_groups
+from backend.rollouts.store import pack_groups, write_groups
+from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_run
+
+HOSTILE = "<img src=x onerror=alert(1)>\0\ud800\u202e"
+RIGHT = MadeCompletion(reward=1.0, correct=True)
+WRONG = MadeCompletion(text="no", reward=0.0, correct=False, flags=("wrong",))
+PAID = MadeCompletion(text="no", reward=0.5, correct=False, flags=("wrong", "repetitive"))
+
+
+@pytest.fixture
+def run(database):
+    with database.sessions.begin() as session:
+        return make_run(session)
+
+
+def store(database, run, *groups, step=1, attempt=1, counted=()):
+    with database.sessions.begin() as session:
+        write_groups(session, pack_groups(run.id, step, attempt, groups, counted=counted))
+
+
+def got(client, path, **params):
+    answer = client.get(f"/api/v1/rollouts/{path}", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def matching(client, run, *marks, **params):
+    found = got(client, "counts", run=run.id, mark=list(marks), **params)
+    return [(item["step"], item["matching"], item["stored"], item["completions"]) for item in found["items"]]
+
+
+def test_completions_with_all_the_marks_are_counted_at_every_step(client, database, run):
+    store(database, run, MadeGroup(completions=(RIGHT, WRONG, PAID, PAID)), step=1)
+    store(database, run, MadeGroup(completions=(RIGHT, RIGHT)), step=3)
+    assert matching(client, run) == [(1, 4, 4, 4), (3, 2, 2, 2)]
+    assert matching(client, run, "wrong") == [(1, 3, 3, 4), (3, 0, 0, 2)]
+    assert matching(client, run, "wrong", "rewarded") == [(1, 2, 2, 4), (3, 0, 0, 2)]
+    assert matching(client, run, "repetitive", "right") == [(1, 0, 0, 4), (3, 0, 0, 2)]
+    assert matching(client, run, min_reward=0.5) == [(1, 3, 3, 4), (3, 2, 2, 2)]
+    assert matching(client, run, "same_reward") == [(1, 0, 0, 4), (3, 2, 2, 2)]
+
+
+def test_groups_that_are_not_stored_count_and_are_told_apart(client, database, run):
+    left_out = MadeGroup(completions=(WRONG, WRONG), prompt_index=1, left_out="equal")
+    store(database, run, MadeGroup(completions=(WRONG, RIGHT)), counted=[left_out])
+    assert matching(client, run, "wrong") == [(1, 3, 1, 4)]
+    assert matching(client, run, "left_out") == [(1, 2, 0, 4)]
+    assert matching(client, run, "equal") == matching(client, run, "left_out")
+    assert matching(client, run, "surplus") == [(1, 0, 0, 4)]
+
+
+def test_an_unknown_mark_is_refused_by_name(client, run):
+    answer = client.get("/api/v1/rollouts/counts", params={"run": run.id, "mark": "'; DROP TABLE run"})
+    assert answer.status_code == 422
+    assert "is 'right'" not in answer.text
+    assert "one of right, wrong" in answer.text
+
+
+def test_a_later_attempt_hides_the_tallies_behind_its_checkpoint(client, database, run):
+    for step in (1, 2, 3):
+        store(database, run, MadeGroup(completions=(WRONG,)), step=step)
+    with database.sessions.begin() as session:
+        make_attempt(session, run, number=2, from_step=1)
+    store(database, run, MadeGroup(completions=(RIGHT,)), step=2, attempt=2)
+    assert matching(client, run, "right") == [(1, 0, 0, 1), (2, 1, 1, 1)]
+
+
+def test_groups_that_come_again_replace_their_tallies(client, database, run):
+    for completions in ((WRONG, PAID, RIGHT), (RIGHT, RIGHT)):
+        packed = pack_groups(run.id, 1, 1, [MadeGroup(completions=completions)])
+        with database.sessions.begin() as session:
+            replace_groups(session, packed)
+    assert matching(client, run, "right") == [(1, 2, 2, 2)]
+
+
+def test_writing_a_step_again_counts_nothing_twice(client, database, run):
+    for _ in range(2):
+        store(database, run, MadeGroup(completions=(RIGHT, WRONG)))
+    assert matching(client, run) == [(1, 2, 2, 2)]
+    with database.sessions() as session:
+        assert session.scalar(select(func.count()).select_from(RunPrompt)) == 1
+
+
+def test_a_group_of_1024_takes_a_row_for_each_different_result(client, database, run):
+    store(database, run, MadeGroup(completions=(RIGHT, WRONG) * 512))
+    with database.sessions() as session:
+        assert session.scalar(select(func.count()).select_from(GroupTally)) == 2
+    assert matching(client, run, "right") == [(1, 512, 512, 1024)]
+
+
+def test_rewards_that_are_not_finite_are_counted_without_a_reward(client, database, run):
+    odd = MadeCompletion(reward=float("nan"), correct=None)
+    store(database, run, MadeGroup(completions=(odd, RIGHT)))
+    assert matching(client, run) == [(1, 2, 2, 2)]
+    assert matching(client, run, min_reward=-1e300) == [(1, 1, 1, 2)]
+
+
+def question(name, *completions, index=0, kind="train"):
+    return MadeGroup(prompt=name, completions=completions, prompt_index=index, kind=kind)
+
+
+def test_the_atlas_knows_who_is_never_always_lost_and_learned(client, database, run):
+    for step in range(1, 9):
+        groups = [
+            question("never", WRONG, WRONG, index=0),
+            question("always", RIGHT, RIGHT, index=1),
+            question("lost", *((RIGHT, WRONG) if step <= 4 else (WRONG, WRONG)), index=2),
+            question("learned", *((WRONG, WRONG) if step <= 6 else (RIGHT, WRONG)), index=3),
+        ]
+        store(database, run, *groups, step=step)
+    store(database, run, question("once", MadeCompletion(correct=None, reward=None)), step=8, attempt=2)
+    found = got(client, "prompts", run=run.id)
+    by_name = {item["prompt"]: item for item in found["items"]}
+    assert {name: item["state"] for name, item in by_name.items()} == {
+        "never": "never", "always": "always", "lost": "lost", "learned": "learned",
+    } | ({"once": "ungraded"} if "once" in by_name else {})  # fmt: skip
+    assert by_name["lost"]["windows"] == [0.5] * 4 + [0] * 4
+    assert by_name["learned"]["drift"] == 0.5
+    assert by_name["learned"]["rate"] == 2 / 16
+    assert [item["prompt"] for item in found["items"]][0] == "lost"
+    assert (found["first_step"], found["last_step"]) == (1, 8)
+    never = got(client, "prompts", run=run.id, state="never")
+    assert [item["prompt"] for item in never["items"]] == ["never"]
+    assert never["matching"] == 1
+
+
+def test_a_selection_becomes_rows_that_say_where_they_come_from(client, database, run):
+    store(database, run, question("hard", WRONG), question("easy", RIGHT, index=1))
+    answer = client.get("/api/v1/rollouts/prompts.jsonl", params={"run": run.id, "state": "never"})
+    rows = [json.loads(line) for line in answer.text.splitlines()]
+    assert rows == [{"prompt": "hard", "answer": "2", "source_run": run.id, "source_prompt": "sums/hard"}]
+
+
+def test_probes_are_solved_lost_and_forgotten_at_their_steps(client, database, run):
+    for step, completions in ((0, (WRONG,)), (10, (RIGHT,)), (20, (RIGHT,)), (30, (WRONG,))):
+        store(database, run, question("a", *completions, kind="eval"), step=step)
+    store(database, run, question("b", RIGHT, kind="eval", index=1), step=20)
+    found = got(client, "probes", run=[run.id])
+    a, b = (item["runs"][0] for item in found["items"])
+    assert found["runs"] == [{"id": run.id, "steps": [0, 10, 20, 30]}]
+    assert a == {
+        "rates": [0, 1, 1, 0], "stored": [True] * 4, "first_solved": 10, "first_lost": 30, "forgotten": True,
+    }  # fmt: skip
+    assert b["rates"] == [None, None, 1, None]
+    assert not b["forgotten"]
+
+
+def test_probes_of_several_runs_stand_side_by_side(client, database, run):
+    with database.sessions.begin() as session:
+        other = make_run(session)
+    store(database, run, question("a", RIGHT, kind="eval"), step=5)
+    store(database, other, question("a", WRONG, kind="eval"), step=7)
+    found = got(client, "probes", run=[run.id, other.id])
+    assert [each["steps"] for each in found["runs"]] == [[5], [7]]
+    assert [row["rates"] for row in found["items"][0]["runs"]] == [[1], [0]]
+
+
+def test_hostile_prompts_come_out_as_they_went_in(client, database, run):
+    store(database, run, question(HOSTILE, RIGHT), question(HOSTILE, RIGHT, kind="eval"))
+    assert got(client, "prompts", run=run.id)["items"][0]["prompt"] == HOSTILE.replace("\ud800", "\ud800")
+    assert got(client, "probes", run=run.id)["items"][0]["prompt"].startswith("<img")
