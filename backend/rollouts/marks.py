@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from backend.errors import FieldError, InvalidRequest
 
 FLAGS = ("truncated", "repetitive", "unparsed", "no_think", "language", "unscored")
-"""Flags of the trainer that have a mark of their own; every other flag is `flagged`."""
+"""Flags of the trainer that have a mark of their own."""
 
 REASONS = ("equal", "accuracy", "surplus", "waiting")
 """Why a group was left out of training: the zero-variance filter, the accuracy filter, or no more room in the
@@ -15,11 +15,11 @@ step, for ever or until the next one."""
 MARKS = ("right", "wrong", "rewarded", *FLAGS, "flagged", "same_reward", *REASONS, "left_out", "stored")
 """In the order of their bits, which the database holds: new marks go to the end.
 
-`rewarded` has a reward above 0; the group of `same_reward` has one reward only; `left_out` has any reason.
+`rewarded` has a reward above 0; `flagged` any flag but truncated and wrong; the group of `same_reward` has one reward only; `left_out` has any reason.
 """
 
 BIT = {name: 1 << place for place, name in enumerate(MARKS)}
-_OTHERS = frozenset({"wrong", *FLAGS})
+_SEEN_OTHERWISE = {"truncated", "wrong"}
 
 
 class Marked(Protocol):
@@ -46,7 +46,7 @@ def marks_of(completion: Marked) -> int:
         **{name: name in flags for name in FLAGS},
         "truncated": "truncated" in flags or completion.finish_reason == "length",
         "unscored": completion.reward is None,
-        "flagged": bool(flags - _OTHERS),
+        "flagged": bool(flags - _SEEN_OTHERWISE),
     }
     return sum(BIT[name] for name, is_raised in raised.items() if is_raised)
 

@@ -101,6 +101,16 @@ declare namespace Api {
     gpu_hours: number;
     money: Record<string, number>;
   }
+  interface CountItem {
+    step: number;
+    completions: number;
+    matching: number;
+    stored: number;
+  }
+  interface CountPage {
+    items: CountItem[];
+    next: string | null;
+  }
   interface DatasetItem {
     path: string;
     name: string;
@@ -240,6 +250,7 @@ declare namespace Api {
     answer: string;
     reward_mean: number | null;
     reward_std: number | null;
+    left_out: string;
     completions: CompletionItem[];
   }
   interface GroupPage {
@@ -410,6 +421,54 @@ declare namespace Api {
     runs: number;
     drawn: number;
     refused: number;
+  }
+  interface ProbeItem {
+    id: string;
+    prompt: string;
+    answer: string;
+    problem: string;
+    domain: string;
+    runs: ProbeRow[];
+  }
+  interface ProbeMatrix {
+    runs: ProbeRun[];
+    items: ProbeItem[];
+    prompts: number;
+  }
+  interface ProbeRow {
+    rates: (number | null)[];
+    stored: boolean[];
+    first_solved: number | null;
+    first_lost: number | null;
+    forgotten: boolean;
+  }
+  interface ProbeRun {
+    id: string;
+    steps: number[];
+  }
+  interface PromptAtlas {
+    items: PromptItem[];
+    next: string | null;
+    matching: number;
+    counts: Record<string, number>;
+    first_step: number;
+    last_step: number;
+  }
+  interface PromptItem {
+    id: string;
+    prompt: string;
+    answer: string;
+    problem: string;
+    domain: string;
+    groups: number;
+    graded: number;
+    right: number;
+    state: string;
+    windows: (number | null)[];
+    rate: number | null;
+    first: number | null;
+    last: number | null;
+    drift: number | null;
   }
   interface PushAnswer {
     run: string;

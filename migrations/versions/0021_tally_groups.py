@@ -82,6 +82,7 @@ def _marks() -> str:
         (8, f"r.finish_reason = 'length' OR {_has(flags, 'truncated')}"),
         *((bit, _has(flags, name)) for name, bit in FLAGS[1:]),
         (256, "r.reward IS NULL"),
+        (512, " OR ".join(_has(flags, name) for name in ("unscored", *(name for name, _ in FLAGS[1:])))),
     ]
     bits = " + ".join(f"CASE WHEN {condition} THEN {bit} ELSE 0 END" for bit, condition in terms)
     spread = "max(r.reward) OVER (PARTITION BY g.id) = min(r.reward) OVER (PARTITION BY g.id)"

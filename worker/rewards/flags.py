@@ -23,7 +23,7 @@ def completion_flags(
 
     truncated: cut at the length cap. wrong: graded and not correct. unparsed: no complete \boxed{}.
     no_think: a run that rewards thinking tags got none, or only one of the pair. repetitive: the end repeats
-    itself. language: most of its letters are not of the prompt's script. unscored: a reward had no value for it.
+    itself. language: most letters are not of the prompt's script. unscored: a reward had no value for it.
     """
     raised = {
         "truncated": is_truncated,

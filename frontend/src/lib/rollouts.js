@@ -50,14 +50,58 @@ export function groupFacts(group) {
   };
 }
 
-/** @typedef {{filter: string[], least: number | null}} Filter `filter`: any of wrong, truncated, flagged */
+const hasFlag =
+  (/** @type {string} */ name) =>
+  (/** @type {Completion} */ { flags }) =>
+    flags.includes(name);
+
+/**
+ * @typedef {{filter: string[], least: number | null}} Filter `filter`: marks as the service counts them, all of which
+ *   a completion or its group must have
+ */
 /** @type {Record<string, (completion: Completion) => boolean>} */
 const TESTS = {
   wrong: isWrong,
+  rewarded: ({ reward }) => typeof reward === 'number' && reward > 0,
   truncated: isTruncated,
+  repetitive: hasFlag('repetitive'),
+  unparsed: hasFlag('unparsed'),
+  language: hasFlag('language'),
   flagged: (completion) => otherFlags(completion).length > 0,
 };
 export const FILTERS = Object.keys(TESTS);
+
+/** Why a group did not train. @type {Record<string, string>} */
+export const REASONS = {
+  equal: 'all rewards are equal (zero-variance filter)',
+  accuracy: 'its accuracy is outside the range of the filter',
+  surplus: 'the step already had enough groups',
+  waiting: 'it waits for the next step',
+};
+/** Choices of the filter by groups. @type {Record<string, string>} */
+export const GROUP_FILTERS = {
+  '': 'all groups',
+  same_reward: 'without signal',
+  left_out: 'left out',
+  equal: 'left out: rewards equal',
+  accuracy: 'left out: accuracy',
+  surplus: 'left out: step full',
+  waiting: 'left out: waiting',
+};
+/** @type {Record<string, (group: Group) => boolean>} */
+const GROUP_TESTS = {
+  same_reward: (group) => groupFacts(group).rewards.length > 0 && !groupFacts(group).useful,
+  left_out: ({ left_out: reason }) => reason !== '',
+  ...Object.fromEntries(
+    Object.keys(REASONS).map((name) => [name, (/** @type {Group} */ { left_out: reason }) => reason === name]),
+  ),
+};
+
+/** @param {Filter} filter @param {Group} group */
+const groupPasses = ({ filter }, group) => filter.every((name) => own(GROUP_TESTS, name)?.(group) ?? true);
+
+/** The chosen one of `GROUP_FILTERS`. @param {string[]} filter */
+export const groupFilter = (filter) => filter.find((name) => own(GROUP_TESTS, name)) ?? '';
 
 /** @param {Filter} filter @param {Completion} completion */
 export const passes = ({ filter, least }, completion) =>
@@ -85,7 +129,9 @@ export const GROUP_ORDERS = {
  * @param {string} order
  */
 export function chosenGroups(groups, filter, order) {
-  const chosen = groups.filter((group) => group.completions.some((completion) => passes(filter, completion)));
+  const chosen = groups.filter(
+    (group) => groupPasses(filter, group) && group.completions.some((completion) => passes(filter, completion)),
+  );
   const { rank } = GROUP_ORDERS[order];
   return rank ? [...chosen].sort((a, b) => rank(groupFacts(a)) - rank(groupFacts(b))) : chosen;
 }

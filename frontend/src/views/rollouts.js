@@ -4,13 +4,24 @@ import { navigate, useQuery } from '../app/router.js';
 import { useGet } from '../data/resource.js';
 import { useTitle } from '../app/title.js';
 import { isForeign } from '../lib/runs/origin.js';
-import { address, text } from '../lib/url.js';
+import { address, choice, text } from '../lib/url.js';
 import { Empty, Loaded, Skeleton } from '../components/shared/states.js';
-import { Select, Status } from '../components/shared/marks.js';
+import { Segments, Select, Status } from '../components/shared/marks.js';
 import { RolloutBrowser } from '../components/rollouts/browser.js';
+import { Probes } from '../components/rollouts/probes.js';
+import { PromptAtlas } from '../components/rollouts/atlas.js';
 import { TryRemedy } from '../components/trials/try_remedy.js';
 
 const SPEC = { run: text() };
+const OF_RUN = { show: choice(['completions', 'probes', 'runs', 'prompts']), kind: text('train') };
+const SHOWN = [
+  { value: 'completions', label: 'completions' },
+  { value: 'probes', label: 'evaluations over time', title: 'The prompts of an evaluation at all its steps' },
+  { value: 'runs', label: 'across runs', title: 'The same in every run of the experiment' },
+  { value: 'prompts', label: 'prompt atlas', title: 'Pass rates of the training prompts over time' },
+];
+/** Runs of an experiment whose evaluations are shown side by side. */
+const MOST_RUNS = 16;
 
 export function View() {
   const [{ run }] = useQuery(SPEC);
@@ -24,6 +35,9 @@ function OfRun({ id }) {
     concerns: (data) => data.id === id,
     every: 3000,
   });
+  const [{ show, kind }, change] = useQuery(OF_RUN);
+  const experiment = show === 'runs' ? run.data?.experiment : null;
+  const siblings = useGet(experiment ? '/runs' : null, { experiment, limit: MOST_RUNS, sort: 'name' });
   const name = run.data?.name ?? '';
   useTitle(name ? `Rollouts of ${name}` : 'Rollouts');
   return html`<${Loaded} resource=${run} skeleton=${html`<${Skeleton} rows=${10} />`}>
@@ -41,12 +55,32 @@ function OfRun({ id }) {
           View run
         </a>
       </div>
-      <${RolloutBrowser}
-        run=${id}
-        live=${['queued', 'running'].includes(data.status)}
-        foreign=${isForeign(data)}
-        onset=${data.onset}
-      />
+      <div class="toolbar">
+        <${Segments}
+          label="Show"
+          value=${show}
+          options=${SHOWN}
+          onChange=${(/** @type {string} */ value) => change({ show: value }, { push: true })}
+        />
+      </div>
+      ${show === 'prompts' && html`<${PromptAtlas} run=${id} name=${data.name} />`}
+      ${
+        (show === 'probes' || show === 'runs') &&
+        html`<${Probes}
+          runs=${[id, ...(siblings.data?.items ?? []).map((each) => each.id).filter((each) => each !== id)].slice(0, MOST_RUNS)}
+          names=${Object.fromEntries([data, ...(siblings.data?.items ?? [])].map((each) => [each.id, each.name]))}
+          kind=${kind.startsWith('eval') ? kind : 'eval'}
+        />`
+      }
+      ${
+        show === 'completions' &&
+        html`<${RolloutBrowser}
+          run=${id}
+          live=${['queued', 'running'].includes(data.status)}
+          foreign=${isForeign(data)}
+          onset=${data.onset}
+        />`
+      }
     `}
   <//>`;
 }

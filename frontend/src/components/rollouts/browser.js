@@ -5,12 +5,21 @@ import { useQuery } from '../../app/router.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { useKeys } from '../../app/keys.js';
 import { choice, list, number, text } from '../../lib/url.js';
-import { CARD_ORDERS, chosenGroups, FILTERS, GROUP_ORDERS, nearestStep } from '../../lib/rollouts.js';
+import {
+  CARD_ORDERS,
+  chosenGroups,
+  FILTERS,
+  GROUP_FILTERS,
+  GROUP_ORDERS,
+  groupFilter,
+  nearestStep,
+} from '../../lib/rollouts.js';
 import { plural } from '../../lib/text/format.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Segments, Select } from '../shared/marks.js';
 import { Icon } from '../shared/icons.js';
-import { StepBar } from './steps.js';
+import { CURVES, StepBar } from './steps.js';
+import { CountStrip } from './strip.js';
 import { GroupList, GroupView } from './group.js';
 import { ColourLegend, Readout } from './text.js';
 
@@ -20,6 +29,7 @@ export const ROLLOUT_SPEC = {
   kind: text('train'),
   sort: choice(Object.keys(GROUP_ORDERS)),
   order: choice(Object.keys(CARD_ORDERS)),
+  curve: choice(Object.keys(CURVES)),
   filter: list([]),
   least: number(null),
   colour: choice(['logprob', 'entropy', 'none']),
@@ -117,7 +127,16 @@ function Browser({ run, items, live, onset }) {
           </span>`
         }
       </div>
-      <${StepBar} run=${run} steps=${steps} step=${step} onset=${onset} onStep=${goTo} />
+      <${StepBar}
+        run=${run}
+        steps=${steps}
+        step=${step}
+        onset=${onset}
+        curve=${view.curve}
+        onCurve=${(/** @type {string} */ curve) => change({ curve })}
+        onStep=${goTo}
+      />
+      <${CountStrip} run=${run} kind=${kind} step=${step} filter=${view} onStep=${goTo} />
     </div>
     <${Loaded} resource=${rollouts} skeleton=${html`<${Skeleton} rows=${10} />`}>
       ${(groups) => html`<${Step} groups=${groups} steps=${steps} step=${step} view=${view} change=${change} />`}
@@ -239,6 +258,11 @@ function Filters({ view, change }) {
       filter: view.filter.includes(name) ? view.filter.filter((other) => other !== name) : [...view.filter, name],
       prompt: 1,
     });
+  const byGroup = (/** @type {string} */ name) =>
+    change({
+      filter: [...view.filter.filter((other) => FILTERS.includes(other)), ...(name ? [name] : [])],
+      prompt: 1,
+    });
   const least = (/** @type {Event & {target: HTMLInputElement}} */ event) =>
     change({
       least:
@@ -260,6 +284,12 @@ function Filters({ view, change }) {
         </button>`,
       )}
     </div>
+    <${Select}
+      label="groups"
+      value=${groupFilter(view.filter)}
+      options=${Object.entries(GROUP_FILTERS).map(([value, label]) => ({ value, label }))}
+      onChange=${byGroup}
+    />
     <label class="select">
       reward ≥ <input class="field least" inputmode="decimal" value=${view.least ?? ''} onChange=${least} />
     </label>

@@ -1,6 +1,7 @@
 /** The groups of a step in a list, and one of them in full: prompt, answer, all completions side by side. */
 import { html } from '../../dom.js';
-import { groupFacts, isFiltering, isRight, isTruncated, passes, sortedCards } from '../../lib/rollouts.js';
+import { groupFacts, isFiltering, isRight, isTruncated, passes, REASONS, sortedCards } from '../../lib/rollouts.js';
+import { own } from '../../lib/own.js';
 import { oneLine } from '../../lib/text/tokens.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { RolloutCard } from './card.js';
@@ -18,7 +19,15 @@ export function GroupList({ groups, at, filter, onPick }) {
         return html`<li key=${group.id}>
           <button type="button" aria-current=${i === at ? 'true' : undefined} onClick=${() => onPick(i)}>
             <span class="group-prompt">${oneLine(group.prompt.slice(0, 400))}</span>
-            <span class="number">${formatValue(mean)}</span>
+            <span class="number">
+              ${
+                group.left_out &&
+                html`<span class="faint" title=${`Left out: ${own(REASONS, group.left_out) ?? group.left_out}`}>
+                  left out${' '}
+                </span>`
+              }
+              ${formatValue(mean)}
+            </span>
             <${Dots} group=${group} filter=${filter} />
           </button>
         </li>`;
@@ -109,6 +118,13 @@ export function GroupView({ group, filter, order, by }) {
             >
               ${facts.useful ? 'yes' : 'none: all rewards are equal'}
             </dd>
+          </div>`
+        }
+        ${
+          group.left_out &&
+          html`<div>
+            <dt>left out</dt>
+            <dd class="is-warning">${own(REASONS, group.left_out) ?? group.left_out}</dd>
           </div>`
         }
         <div>

@@ -1,14 +1,26 @@
-/** The step: a slider over the curve of the reward, with arrows and a field. */
+/** The step: a slider over a curve of the run, with arrows and a field. */
 import { html } from '../../dom.js';
 import { useSeries } from '../../data/series.js';
+import { useGet } from '../../data/resource.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { nearestStep } from '../../lib/rollouts.js';
 import { stepsText } from '../../lib/runs/verdicts.js';
 import { Icon } from '../shared/icons.js';
+import { Select } from '../shared/marks.js';
 
 /** @type {import('../../data/series.js').Shape} */
 const SHAPE = { x: 'step', smoothing: 0, groupBy: '', band: '', zoom: null, points: 400 };
 const HEIGHT = 100;
+
+/** Metrics that the slider can show; reward is the second choice where correctness was not recorded. */
+export const CURVES = {
+  'reward/accuracy': 'correct',
+  'reward/mean': 'reward',
+  'length/truncated_frac': 'cut off',
+  'text/repetition': 'repeated',
+  'groups/zero_variance_frac': 'without signal',
+  'reward/unearned_share': 'unearned reward',
+};
 
 /**
  * Lowest and highest value of all curves; a flat one gets room on both sides.
@@ -21,10 +33,11 @@ function extent(values) {
 }
 
 /**
- * @param {{run: string, steps: number[], step: number, onset: Api.Steps | null, onStep: (step: number) =>
- *   void}} props `steps`: those with rollouts, ascending; `onset`: of what made the goal fall
+ * @param {{run: string, steps: number[], step: number, onset: Api.Steps | null, curve: string, onCurve: (curve:
+ *   string) => void, onStep: (step: number) => void}} props
+ *   `steps`: those with rollouts, ascending; `onset`: of what made the goal fall; `curve`: a name of `CURVES`
  */
-export function StepBar({ run, steps, step, onset, onStep }) {
+export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
   const at = nearestStep(steps, step);
   const go = (/** @type {number} */ by) => {
     const next = steps[at + by];
@@ -68,6 +81,12 @@ export function StepBar({ run, steps, step, onset, onStep }) {
         <${Icon} name="right" />
       </button>
       <span class="faint">${plural(steps.length, 'step')} with rollouts</span>
+      <${Select}
+        label="curve"
+        value=${curve}
+        options=${Object.entries(CURVES).map(([value, label]) => ({ value, label }))}
+        onChange=${onCurve}
+      />
       ${
         onset &&
         html`<button
@@ -82,7 +101,7 @@ export function StepBar({ run, steps, step, onset, onStep }) {
     </div>
     ${
       steps.length > 1 &&
-      html`<${Slider} run=${run} steps=${steps} at=${at} onset=${onset} onStep=${onStep} go=${go} />`
+      html`<${Slider} run=${run} steps=${steps} at=${at} onset=${onset} curve=${curve} onStep=${onStep} go=${go} />`
     }
   </div>`;
 }
@@ -90,10 +109,10 @@ export function StepBar({ run, steps, step, onset, onStep }) {
 /** @typedef {Event & {target: HTMLInputElement}} InputEvent */
 
 /**
- * @param {{run: string, steps: number[], at: number, onset: Api.Steps | null, onStep: (step: number) => void,
- *   go: (by: number) => void}} props `at`: place of the step in `steps`
+ * @param {{run: string, steps: number[], at: number, onset: Api.Steps | null, curve: string, onStep: (step: number) =>
+ *   void, go: (by: number) => void}} props `at`: place of the step in `steps`
  */
-function Slider({ run, steps, at, onset, onStep, go }) {
+function Slider({ run, steps, at, onset, curve, onStep, go }) {
   const [from, to] = [Math.min(0, steps[0]), Math.max(steps[steps.length - 1], steps[0] + 1)];
   const left = (/** @type {number} */ step) => ((step - from) / (to - from)) * 100;
   const slide = (/** @type {InputEvent} */ event) => onStep(closest(steps, Number(event.target.value)));
@@ -112,7 +131,8 @@ function Slider({ run, steps, at, onset, onStep, go }) {
     moves[event.key]();
   };
   return html`<div class="step-slider">
-    <${Curves} run=${run} from=${from} to=${to} step=${steps[at]} />
+    <${Curves} run=${run} from=${from} to=${to} step=${steps[at]} curve=${curve} />
+    <${Warnings} run=${run} left=${left} />
     ${
       onset &&
       html`<span
@@ -143,12 +163,32 @@ function closest(steps, value) {
   return Math.abs(steps[after] - value) < Math.abs(steps[before] - value) ? steps[after] : steps[before];
 }
 
+/** The diagnosis' warnings as ticks. @param {{run: string, left: (step: number) => number}} props */
+function Warnings({ run, left }) {
+  const diagnosis = useGet(`/runs/${encodeURIComponent(run)}/diagnosis`);
+  const data = /** @type {Api.DiagnosisItem | undefined} */ (/** @type {unknown} */ (diagnosis.data));
+  return (data?.warnings ?? [])
+    .filter(({ onset }) => onset)
+    .map(
+      ({ title, onset }, i) => html`<span
+        key=${i}
+        class="step-warning"
+        title=${`${title}, ${stepsText(onset)}`}
+        style=${{ left: `${inside(left(onset.sick))}%` }}
+      ></span>`,
+    );
+}
+
 /**
- * Mean reward as a line, held-out accuracy as points on one scale from 0, so that their parting is seen.
- * @param {{run: string, from: number, to: number, step: number}} props
+ * The chosen metric as a line, held-out accuracy as points on the same scale, so that their parting is seen.
+ * @param {{run: string, from: number, to: number, step: number, curve: string}} props
  */
-function Curves({ run, from, to, step }) {
-  const reward = useSeries('reward/mean', [run], SHAPE, true).series[0];
+function Curves({ run, from, to, step, curve }) {
+  const chosen = useSeries(curve, [run], SHAPE, true).series[0];
+  const fallback = useSeries('reward/mean', [run], SHAPE, true).series[0];
+  const isFallback = curve === 'reward/accuracy' && !chosen?.steps.length;
+  const reward = isFallback ? fallback : chosen;
+  const name = CURVES[/** @type {keyof typeof CURVES} */ (isFallback ? 'reward/mean' : curve)];
   const accuracy = useSeries('eval/accuracy', [run], SHAPE, true).series[0];
   const [low, high] = extent([...(reward?.values ?? []), ...(accuracy?.values ?? [])]);
   const place = (/** @type {number} */ x, /** @type {number} */ y) =>
@@ -166,13 +206,25 @@ function Curves({ run, from, to, step }) {
       />
     </svg>
     <span class="step-legend">
-      <span class="step-legend-reward">reward ${valueAtStep(reward, step)}</span>
-      ${accuracy && html`<span class="step-legend-accuracy">eval accuracy ${valueAtStep(accuracy, step)}</span>`}
+      <span class="step-legend-reward">${name} ${valueAtStep(reward, step)}</span>
+      ${
+        accuracy &&
+        html`<span class="step-legend-accuracy">
+          eval accuracy ${valueAtStep(accuracy, step)}${ageAtStep(accuracy, step)}
+        </span>`
+      }
     </span>
   `;
 }
 
 /** @typedef {import('../../charts/figure.js').Series} Series */
+
+/** Between two evaluations, the step of the last one. @param {Series} series @param {number} step */
+function ageAtStep(series, step) {
+  if (!series.steps.length || series.steps[0] > step) return '';
+  const at = series.steps[nearestStep(series.steps, step)];
+  return at === step ? '' : ` (old: step ${at})`;
+}
 
 /** The value at a step, or the newest one before it. @param {Series | undefined} series @param {number} step */
 function valueAtStep(series, step) {

@@ -1,0 +1,144 @@
+/** The prompts of an evaluation at all its steps: solved or not, first solved, first lost, and a diff of two cells. */
+import { html, useState } from '../../dom.js';
+import { get } from '../../data/api.js';
+import { useGet, useLoad } from '../../data/resource.js';
+import { oneLine } from '../../lib/text/tokens.js';
+import { wordDiff } from '../../lib/text/diff.js';
+import { Empty, Loaded, Skeleton } from '../shared/states.js';
+import { Select } from '../shared/marks.js';
+import { Visible } from './text.js';
+
+/** @typedef {{run: string, step: number, prompt: string}} Cell */
+
+/** @type {Record<string, {label: string, rank: ((row: Api.ProbeRow) => number) | null}>} */
+const ORDERS = {
+  recorded: { label: 'prompt', rank: null },
+  forgotten: { label: 'forgotten first', rank: ({ forgotten }) => (forgotten ? 0 : 1) },
+  solved: { label: 'first solved', rank: ({ first_solved: step }) => step ?? Infinity },
+  lost: { label: 'first lost', rank: ({ first_lost: step }) => step ?? Infinity },
+};
+
+/** @param {{runs: string[], names: Record<string, string>, kind: string}} props */
+export function Probes({ runs, names, kind }) {
+  const matrix = useGet('/rollouts/probes', { run: runs, kind });
+  const [order, setOrder] = useState('recorded');
+  const [cells, setCells] = useState(/** @type {Cell[]} */ ([]));
+  const pick = (/** @type {Cell} */ cell) => setCells((old) => [...old.slice(-1), cell]);
+  return html`<${Loaded}
+    resource=${matrix}
+    skeleton=${html`<${Skeleton} rows=${10} />`}
+    isEmpty=${({ items }) => !items.length}
+    empty=${html`<${Empty} title="No evaluations of this kind yet" />`}
+  >
+    ${({ items, runs: columns, prompts }) => html`
+      <div class="toolbar">
+        <${Select}
+          label="sort prompts by"
+          value=${order}
+          options=${Object.entries(ORDERS).map(([value, { label }]) => ({ value, label }))}
+          onChange=${setOrder}
+        />
+        <span class="quiet">
+          ${items.length < prompts ? `${items.length} of ${prompts} prompts. ` : ''}Click two cells to compare their
+          completions word by word.
+        </span>
+      </div>
+      ${cells.length === 2 && html`<${Difference} cells=${cells} kind=${kind} />`}
+      <div class="card probe-matrix" tabindex="0" role="region" aria-label="Prompts at the evaluations">
+        <table>
+          ${columns.map(
+            (column, at) => html`<tbody key=${column.id}>
+              <tr>
+                <th scope="col">${names[column.id] ?? column.id}</th>
+                <th scope="col">first solved</th>
+                <th scope="col">first lost</th>
+                ${column.steps.map((step) => html`<th scope="col" key=${step}>${step}</th>`)}
+              </tr>
+              ${sorted(items, at, order).map(
+                (item) => html`<${Row}
+                  key=${item.id}
+                  item=${item}
+                  row=${item.runs[at]}
+                  column=${column}
+                  cells=${cells}
+                  onPick=${pick}
+                />`,
+              )}
+            </tbody>`,
+          )}
+        </table>
+      </div>
+    `}
+  <//>`;
+}
+
+/** @param {Api.ProbeItem[]} items @param {number} at @param {string} order */
+function sorted(items, at, order) {
+  const { rank } = ORDERS[order];
+  return rank ? [...items].sort((a, b) => compare(rank(a.runs[at]), rank(b.runs[at]))) : items;
+}
+
+const compare = (/** @type {number} */ a, /** @type {number} */ b) => (a === b ? 0 : a < b ? -1 : 1);
+
+/**
+ * @param {{item: Api.ProbeItem, row: Api.ProbeRow, column: Api.ProbeRun, cells: Cell[], onPick: (cell: Cell) =>
+ *   void}} props
+ */
+function Row({ item, row, column, cells, onPick }) {
+  const isPicked = (/** @type {number} */ step) =>
+    cells.some((cell) => cell.run === column.id && cell.step === step && cell.prompt === item.id);
+  return html`<tr>
+    <th scope="row" title=${oneLine(item.prompt)}>
+      <span class="group-prompt">${oneLine(item.prompt) || oneLine(item.id)}</span>
+      ${row.forgotten && html`<span class="is-warning">forgotten</span>`}
+    </th>
+    <td class="number">${row.first_solved ?? '–'}</td>
+    <td class="number">${row.first_lost ?? '–'}</td>
+    ${column.steps.map((step, at) => {
+      const rate = row.rates[at];
+      const word = rate === null ? 'not evaluated' : `${Math.round(100 * rate)} % right`;
+      return html`<td key=${step}>
+        <button
+          type="button"
+          class=${`probe ${rate === null ? '' : rate >= 0.5 ? 'is-right' : 'is-wrong'}`}
+          aria-label=${`step ${step}: ${word}`}
+          title=${`step ${step}: ${word}${row.stored[at] || rate === null ? '' : '; its completions were not stored'}`}
+          aria-pressed=${isPicked(step)}
+          disabled=${!row.stored[at]}
+          onClick=${() => onPick({ run: column.id, step, prompt: item.id })}
+        >
+          ${rate === null ? '·' : rate >= 0.5 ? '✓' : '✗'}
+        </button>
+      </td>`;
+    })}
+  </tr>`;
+}
+
+/** @param {{cells: Cell[], kind: string}} props */
+function Difference({ cells, kind }) {
+  const pair = useLoad(JSON.stringify([cells, kind]), (signal) =>
+    Promise.all(cells.map((cell) => get('/rollouts', { ...cell, kind, limit: 1 }, signal))),
+  );
+  return html`<${Loaded} resource=${pair} skeleton=${html`<${Skeleton} rows=${4} />`}>
+    ${(pages) => {
+      const texts = pages.map((page) => page.items[0]?.completions[0]?.text ?? '');
+      const parts = wordDiff(texts[0], texts[1]);
+      return html`<section class="card probe-diff" aria-label="Difference">
+        <p class="quiet">
+          First completion at step ${cells[0].step} (removed) and at step ${cells[1].step} (added)
+        </p>
+        ${
+          parts
+            ? html`<div class="model-text">
+              ${parts.map(({ kind: part, text }, i) => {
+                const shown = html`<${Visible} text=${text} />`;
+                if (part === 'same') return html`<span key=${i}>${shown}</span>`;
+                return part === 'old' ? html`<del key=${i}>${shown}</del>` : html`<ins key=${i}>${shown}</ins>`;
+              })}
+            </div>`
+            : html`<p>These two completions differ in too many words to be compared.</p>`
+        }
+      </section>`;
+    }}
+  <//>`;
+}

@@ -1,0 +1,76 @@
+/** How many completions pass the filter at each step: a strip below the slider, whose bars lead to their steps. */
+import { html } from '../../dom.js';
+import { useGet } from '../../data/resource.js';
+import { plural } from '../../lib/text/format.js';
+import { isFiltering } from '../../lib/rollouts.js';
+
+const MOST_BARS = 80;
+
+/** @typedef {{first: number, last: number, completions: number, matching: number, stored: number, to: number}} Bar */
+
+/**
+ * Steps in at most `most` bars. A bar leads to its step with the most matching completions that can be read.
+ * @param {Api.CountItem[]} items ascending @param {number} most
+ * @returns {Bar[]}
+ */
+export function barsOf(items, most = MOST_BARS) {
+  const size = Math.ceil(items.length / most);
+  /** @type {Bar[]} */
+  const bars = [];
+  for (let at = 0; at < items.length; at += size) {
+    const part = items.slice(at, at + size);
+    const sum = (/** @type {(item: Api.CountItem) => number} */ value) => part.reduce((all, i) => all + value(i), 0);
+    const best = part.reduce((a, b) => (b.stored > a.stored ? b : a));
+    bars.push({
+      first: part[0].step,
+      last: part[part.length - 1].step,
+      completions: sum((item) => item.completions),
+      matching: sum((item) => item.matching),
+      stored: sum((item) => item.stored),
+      to: best.step,
+    });
+  }
+  return bars;
+}
+
+/** @param {Bar} bar */
+function titleOf({ first, last, completions, matching, stored }) {
+  const steps = first === last ? `step ${first}` : `steps ${first} to ${last}`;
+  const kept = stored === matching ? '' : `, ${stored} of them stored`;
+  return `${steps}: ${matching} of ${plural(completions, 'completion')}${kept}`;
+}
+
+/**
+ * @param {{run: string, kind: string, step: number, filter: import('../../lib/rollouts.js').Filter, onStep: (step:
+ *   number) => void}} props
+ */
+export function CountStrip({ run, kind, step, filter, onStep }) {
+  const isOn = isFiltering(filter);
+  const counts = useGet(
+    isOn ? '/rollouts/counts' : null,
+    { run, kind, mark: filter.filter, min_reward: filter.least },
+    { live: ['points'], concerns: (data) => data.run === run, every: 4000 },
+  );
+  if (!isOn || !counts.data) return null;
+  const bars = barsOf(counts.data.items);
+  const highest = Math.max(...bars.map(({ matching, completions }) => matching / completions), 0);
+  const total = bars.reduce((sum, { matching }) => sum + matching, 0);
+  return html`<div class="count-strip">
+    <span class="quiet">${plural(total, 'completion')} of all steps</span>
+    <div class="count-bars" role="group" aria-label="Completions that pass the filter, by step">
+      ${bars.map(
+        (bar) => html`<button
+          type="button"
+          key=${bar.first}
+          title=${titleOf(bar)}
+          aria-label=${titleOf(bar)}
+          aria-current=${bar.first <= step && step <= bar.last ? 'step' : undefined}
+          disabled=${bar.stored === 0}
+          onClick=${() => onStep(bar.to)}
+        >
+          <span style=${{ height: `${highest ? (100 * bar.matching) / bar.completions / highest : 0}%` }}></span>
+        </button>`,
+      )}
+    </div>
+  </div>`;
+}

@@ -1,0 +1,84 @@
+/** Differences of two texts, word by word: Myers' greedy algorithm (Algorithmica 1, 1986). */
+
+/** More changed words than this are not compared: time and memory grow with their square. */
+export const MOST_CHANGES = 600;
+
+/** @typedef {{kind: 'same' | 'old' | 'new', text: string}} Part */
+
+/** Words and the white space between them. @param {string} text @returns {string[]} */
+const words = (text) => text.split(/(\s+)/).filter(Boolean);
+
+/**
+ * The parts of two texts in order; `same` and `old` make up the first one, `same` and `new` the second. Null where
+ * they differ in more than `most` words.
+ * @param {string} before @param {string} after @param {number} [most]
+ * @returns {Part[] | null}
+ */
+export function wordDiff(before, after, most = MOST_CHANGES) {
+  const [a, b] = [words(before), words(after)];
+  let start = 0;
+  while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
+  let end = 0;
+  while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
+  const middle = changes(a.slice(start, a.length - end), b.slice(start, b.length - end), most);
+  if (!middle) return null;
+  const same = (/** @type {string[]} */ part) => part.map((text) => /** @type {Part} */ ({ kind: 'same', text }));
+  return joined([...same(a.slice(0, start)), ...middle, ...same(a.slice(a.length - end))]);
+}
+
+/** @param {string[]} a @param {string[]} b @param {number} most @returns {Part[] | null} */
+function changes(a, b, most) {
+  const limit = Math.min(most, a.length + b.length);
+  /** Furthest place in `a` on each diagonal. @type {Map<number, number>} */
+  let reach = new Map([[1, 0]]);
+  /** @type {Map<number, number>[]} */
+  const trace = [];
+  for (let d = 0; d <= limit; d += 1) {
+    trace.push(reach);
+    reach = new Map(reach);
+    for (let k = -d; k <= d; k += 2) {
+      let x = isDown(reach, k, d) ? (reach.get(k + 1) ?? 0) : (reach.get(k - 1) ?? 0) + 1;
+      while (x < a.length && x - k < b.length && a[x] === b[x - k]) x += 1;
+      reach.set(k, x);
+      if (x >= a.length && x - k >= b.length) return backwards(trace, a, b);
+    }
+  }
+  return null;
+}
+
+/** @param {Map<number, number>} reach @param {number} k @param {number} d */
+const isDown = (reach, k, d) => k === -d || (k !== d && (reach.get(k - 1) ?? 0) < (reach.get(k + 1) ?? 0));
+
+/** @param {Map<number, number>[]} trace @param {string[]} a @param {string[]} b */
+function backwards(trace, a, b) {
+  /** @type {Part[]} */
+  const parts = [];
+  let [x, y] = [a.length, b.length];
+  for (let d = trace.length - 1; d >= 0; d -= 1) {
+    const k = isDown(trace[d], x - y, d) ? x - y + 1 : x - y - 1;
+    const from = d === 0 ? 0 : (trace[d].get(k) ?? 0);
+    const to = d === 0 ? 0 : from - k;
+    while (x > from && y > to) {
+      x -= 1;
+      y -= 1;
+      parts.push({ kind: 'same', text: a[x] });
+    }
+    if (d === 0) break;
+    if (x > from) parts.push({ kind: 'old', text: a[x - 1] });
+    else parts.push({ kind: 'new', text: b[y - 1] });
+    [x, y] = [from, to];
+  }
+  return parts.reverse();
+}
+
+/** Neighbours of one kind as one part. @param {Part[]} parts @returns {Part[]} */
+function joined(parts) {
+  /** @type {Part[]} */
+  const found = [];
+  for (const { kind, text } of parts) {
+    const last = found[found.length - 1];
+    if (last?.kind === kind) last.text += text;
+    else found.push({ kind, text });
+  }
+  return found;
+}
