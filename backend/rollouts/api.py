@@ -85,23 +85,24 @@ def steps(session: ReadSession, lab: LabOf, run: RunId) -> StreamingResponse:
 
 
 @router.get("/counts", response_model=CountPage)
-def counts(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+def counts(
     request: Request,
     session: ReadSession,
     answers: SharedAnswersOf,
     run: RunId,
     kind: Kind = "train",
-    mark: Annotated[
-        list[Annotated[str, Query(max_length=32)]], Query(max_length=16, description="All of these.")
-    ] = [],  # noqa: B006 - FastAPI copies it
+    mark: Annotated[str, Query(max_length=400, description="Marks, separated by commas: all of these.")] = "",
     min_reward: Number = None,
 ) -> Response:
-    """How many completions of each step have some marks, those that are not stored included. Has an `ETag`."""
+    """Completions of each step that have some marks, also those that are not stored. Has an `ETag`."""
     must_exist(session, run)
     return answers.answer(
         request,
         stamps_of(session, [run]),
-        lambda: {"items": counts_by_step(session, run, kind, mark, min_reward), "next": None},
+        lambda: {
+            "items": counts_by_step(session, run, kind, [m for m in mark.split(",") if m], min_reward),
+            "next": None,
+        },
     )
 
 
@@ -110,11 +111,13 @@ def probes(
     request: Request,
     session: ReadSession,
     answers: SharedAnswersOf,
-    run: Annotated[list[RunId], Query(min_length=1, max_length=16)],
+    run: Annotated[
+        str, Query(min_length=1, max_length=500, description="Ids of up to 16 runs, separated by commas.")
+    ],
     kind: Kind = "eval",
 ) -> Response:
     """Prompts of an evaluation at all its steps, in one or more runs. Has an `ETag`."""
-    runs = list(dict.fromkeys(run))
+    runs = list(dict.fromkeys(run.split(",")))[:16]
     for each in runs:
         must_exist(session, each)
     return answers.answer(request, stamps_of(session, runs), lambda: probes_of(session, runs, kind))
@@ -125,7 +128,7 @@ Visits = Annotated[int, Query(ge=1, le=2**31 - 1, description="Sampled at least 
 
 
 @router.get("/prompts", response_model=PromptAtlas)
-def prompts(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+def prompts(
     request: Request,
     session: ReadSession,
     answers: SharedAnswersOf,

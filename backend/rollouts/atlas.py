@@ -185,7 +185,7 @@ def _excerpt(prompt: RunPrompt | None) -> dict[str, str]:
 
 
 def probes_of(session: Session, runs: Sequence[str], kind: str) -> dict[str, Any]:
-    """Prompts of an evaluation x steps x runs: schemas.ProbeMatrix. At most so many cells as a page can show."""
+    """Prompts of an evaluation x steps x runs: schemas.ProbeMatrix. Bounded in cells."""
     cells: dict[str, dict[str, dict[int, tuple[float | None, bool]]]] = {}
     steps: dict[str, list[int]] = {}
     for run in runs:

@@ -1,4 +1,4 @@
-"""Tallies of groups: how many completions got which marks and which reward, also where none of them is stored.
+"""Tallies of groups: numbers of completions by marks and reward, also where none of them is stored.
 
 Counts over all steps of a run, and pass rates of prompts over time, read these few small rows and no text.
 """

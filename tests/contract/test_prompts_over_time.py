@@ -1,4 +1,4 @@
-"""Counts over steps, probes of evaluations and the atlas of prompts, on both databases, with numbers by hand."""
+"""Counts over steps, probes of evaluations and the atlas of prompts, on both databases, by hand."""
 
 import json
 
@@ -34,7 +34,7 @@ def got(client, path, **params):
 
 
 def matching(client, run, *marks, **params):
-    found = got(client, "counts", run=run.id, mark=list(marks), **params)
+    found = got(client, "counts", run=run.id, mark=",".join(marks), **params)
     return [(item["step"], item["matching"], item["stored"], item["completions"]) for item in found["items"]]
 
 
@@ -145,7 +145,7 @@ def test_probes_are_solved_lost_and_forgotten_at_their_steps(client, database, r
     for step, completions in ((0, (WRONG,)), (10, (RIGHT,)), (20, (RIGHT,)), (30, (WRONG,))):
         store(database, run, question("a", *completions, kind="eval"), step=step)
     store(database, run, question("b", RIGHT, kind="eval", index=1), step=20)
-    found = got(client, "probes", run=[run.id])
+    found = got(client, "probes", run=run.id)
     a, b = (item["runs"][0] for item in found["items"])
     assert found["runs"] == [{"id": run.id, "steps": [0, 10, 20, 30]}]
     assert a == {
@@ -160,7 +160,7 @@ def test_probes_of_several_runs_stand_side_by_side(client, database, run):
         other = make_run(session)
     store(database, run, question("a", RIGHT, kind="eval"), step=5)
     store(database, other, question("a", WRONG, kind="eval"), step=7)
-    found = got(client, "probes", run=[run.id, other.id])
+    found = got(client, "probes", run=f"{run.id},{other.id}")
     assert [each["steps"] for each in found["runs"]] == [[5], [7]]
     assert [row["rates"] for row in found["items"][0]["runs"]] == [[1], [0]]
 
