@@ -229,7 +229,7 @@ def _is_stored(of_runs: dict[str, dict[int, tuple[float | None, bool]]]) -> bool
 
 
 def _probe_row(own: dict[int, tuple[float | None, bool]], steps: Sequence[int]) -> dict[str, Any]:
-    """The cells of a prompt in a run; it is solved where at least half of its graded completions are right."""
+    """The cells of a prompt in a run; solved: at least half of the graded completions are right."""
     rates = [own[step][0] if step in own else None for step in steps]
     known = [(step, rate >= 1 / 2) for step, rate in zip(steps, rates, strict=True) if rate is not None]
     solved = next((step for step, is_solved in known if is_solved), None)
