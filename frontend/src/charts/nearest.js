@@ -1,4 +1,4 @@
-/** The point of a painted panel below the pointer, and its label. Plotly finds and labels those that it draws itself. */
+/** The point of a painted panel below the pointer, and its label; Plotly finds and labels those that it draws. */
 import { formatShort, formatValue } from '../lib/text/format.js';
 import { lastAtOrBelow } from '../lib/reading.js';
 import { scalesOf } from './paint.js';
