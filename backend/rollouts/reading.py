@@ -93,12 +93,13 @@ def _conditions(session: Session, wanted: RolloutFilter) -> list[ColumnElement[b
         found.append(RolloutGroup.kind == wanted.kind)
     if wanted.prompt:
         found.append(RolloutGroup.prompt_id == wanted.prompt)
-    if of_completion := _completion_conditions(wanted):
+    if of_completion := completion_conditions(wanted):
         found.append(exists().where(Rollout.group_id == RolloutGroup.id, *of_completion))
     return found
 
 
-def _completion_conditions(wanted: RolloutFilter) -> list[ColumnElement[bool]]:
+def completion_conditions(wanted: RolloutFilter) -> list[ColumnElement[bool]]:
+    """SQL conditions on a completion itself."""
     found: list[ColumnElement[bool]] = []
     if wanted.min_reward is not None:
         found.append(Rollout.reward >= wanted.min_reward)
