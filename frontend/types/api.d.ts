@@ -226,6 +226,28 @@ declare namespace Api {
     tokens: number | null;
     refusal: string;
   }
+  interface FoundItem {
+    id: string;
+    group: string;
+    run: string;
+    step: number;
+    kind: string;
+    prompt_index: number;
+    prompt_id: string;
+    position: number;
+    reward: number | string | null;
+    correct: boolean | null;
+    tokens: number;
+    finish_reason: string;
+    flags: string[];
+    labels: LabelItem[];
+    snippet: Snippet;
+  }
+  interface FoundPage {
+    items: FoundItem[];
+    next: string | null;
+    waiting: number;
+  }
   interface GroupItem {
     id: string;
     run: string;
@@ -276,11 +298,36 @@ declare namespace Api {
     config_fields: number;
     notes: string[];
   }
+  interface ImportedJudgements {
+    rows: number;
+    stored: number;
+    unchanged: number;
+    refused: RefusedRow[];
+    refused_rows: number;
+  }
   type JsonValue = unknown;
   interface KeptRun {
     id: string;
     name: string;
     reason: string;
+  }
+  interface LabelCount {
+    label: string;
+    completions: number;
+  }
+  interface LabelCounts {
+    items: LabelCount[];
+    next: null;
+  }
+  interface LabelItem {
+    label: string;
+    note: string;
+    role: string;
+    version: number;
+    changed_at: string;
+  }
+  interface LabelList {
+    items: LabelItem[];
   }
   interface LaunchedExperiment {
     id: string;
@@ -293,6 +340,25 @@ declare namespace Api {
     variant: string;
     seed: number;
     status: string;
+  }
+  interface LiftAnswer {
+    a: LiftSide;
+    b: LiftSide;
+    items: LiftItem[];
+    fell: LiftItem[];
+  }
+  interface LiftItem {
+    phrase: string;
+    a: number;
+    b: number;
+    log_odds: number;
+    z: number;
+  }
+  interface LiftSide {
+    label: string;
+    completions: number;
+    of: number;
+    words: number;
   }
   interface Matrix {
     baseline: number;
@@ -432,6 +498,10 @@ declare namespace Api {
     wrong: number;
     examples: WrongReference[];
     reward: number | null;
+  }
+  interface RefusedRow {
+    row: number;
+    reason: string;
   }
   interface RemedyItem {
     words: string;
@@ -621,6 +691,21 @@ declare namespace Api {
     error: number;
     silent_below: number;
     silent: number;
+  }
+  interface Snippet {
+    text: string;
+    marks: unknown[][];
+    is_start: boolean;
+    is_end: boolean;
+  }
+  interface StepCount {
+    step: number;
+    matched: number;
+    of: number;
+  }
+  interface StepCounts {
+    items: StepCount[];
+    next: null;
   }
   interface StepItem {
     step: number;

@@ -4,13 +4,18 @@ import { navigate, useQuery } from '../app/router.js';
 import { useGet } from '../data/resource.js';
 import { useTitle } from '../app/title.js';
 import { isForeign } from '../lib/runs/origin.js';
-import { address, text } from '../lib/url.js';
+import { address, choice, text } from '../lib/url.js';
 import { Empty, Loaded, Skeleton } from '../components/shared/states.js';
-import { Select, Status } from '../components/shared/marks.js';
+import { Segments, Select, Status } from '../components/shared/marks.js';
 import { RolloutBrowser } from '../components/rollouts/browser.js';
+import { RolloutSearch } from '../components/rollouts/search.js';
 import { TryRemedy } from '../components/trials/try_remedy.js';
 
-const SPEC = { run: text() };
+const SPEC = { run: text(), view: choice(['read', 'search']) };
+const VIEWS = [
+  { value: 'read', label: 'Read' },
+  { value: 'search', label: 'Search' },
+];
 
 export function View() {
   const [{ run }] = useQuery(SPEC);
@@ -25,6 +30,7 @@ function OfRun({ id }) {
     every: 3000,
   });
   const name = run.data?.name ?? '';
+  const [{ view }, change] = useQuery(SPEC);
   useTitle(name ? `Rollouts of ${name}` : 'Rollouts');
   return html`<${Loaded} resource=${run} skeleton=${html`<${Skeleton} rows=${10} />`}>
     ${(data) => html`
@@ -35,18 +41,28 @@ function OfRun({ id }) {
         <span class="quiet">
           ${data.variant} · seed ${data.seed}
         </span>
+        <${Segments}
+          label="View"
+          value=${view}
+          options=${VIEWS}
+          onChange=${(/** @type {string} */ next) => change({ view: next }, { push: true })}
+        />
         <span class="spacer"></span>
         ${data.onset && data.cause && html`<${TryRemedy} run=${data} cause=${data.cause} />`}
         <a class="button-quiet" href=${`/run/${id}`}>
           View run
         </a>
       </div>
-      <${RolloutBrowser}
-        run=${id}
-        live=${['queued', 'running'].includes(data.status)}
-        foreign=${isForeign(data)}
-        onset=${data.onset}
-      />
+      ${
+        view === 'search'
+          ? html`<${RolloutSearch} run=${data} />`
+          : html`<${RolloutBrowser}
+              run=${id}
+              live=${['queued', 'running'].includes(data.status)}
+              foreign=${isForeign(data)}
+              onset=${data.onset}
+            />`
+      }
     `}
   <//>`;
 }
