@@ -16,8 +16,8 @@ const SETS = [
 /** @typedef {Event & {target: HTMLInputElement}} InputEvent */
 
 /**
- * @param {{run: Api.RunItem, scope: import('./search_results.js').Scope, view: SearchView, change: (changes: object) => void,
- *   steps: Api.StepCount[]}} props
+ * @param {{run: Api.RunItem, scope: import('./search_results.js').Scope, view: SearchView,
+ *   change: (changes: object) => void, steps: Api.StepCount[]}} props
  */
 export function Lift({ run, scope, view, change, steps }) {
   const siblings = useGet(run.experiment ? '/runs' : null, { experiment: run.experiment, limit: 200, sort: 'name' });
@@ -40,7 +40,12 @@ export function Lift({ run, scope, view, change, steps }) {
   };
   return html`<section class="card lift" aria-label="Lift">
     <div class="toolbar">
-      <${Segments} label="Compare" value=${view.by} options=${SETS} onChange=${(/** @type {string} */ by) => change({ by })} />
+      <${Segments}
+        label="Compare"
+        value=${view.by}
+        options=${SETS}
+        onChange=${(/** @type {string} */ by) => change({ by })}
+      />
       ${
         view.by === 'steps' &&
         html`<label class="select">
@@ -56,7 +61,10 @@ export function Lift({ run, scope, view, change, steps }) {
         html`<${Select}
           label="with"
           value=${other.id}
-          options=${others.map(({ id, name, variant, seed }) => ({ value: id, label: `${name} · ${variant} s${seed}` }))}
+          options=${others.map(({ id, name, variant, seed }) => ({
+            value: id,
+            label: `${name} · ${variant} s${seed}`,
+          }))}
           onChange=${(/** @type {string} */ id) => change({ other: id })}
         />`
       }

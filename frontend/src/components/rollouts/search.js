@@ -93,10 +93,10 @@ export function RolloutSearch({ run }) {
         options=${RIGHT}
         onChange=${(/** @type {string} */ right) => change({ right })}
       />
-      <${Bound} label="reward ≥" value=${view.least} onChange=${(/** @type {number | null} */ least) => change({ least })} />
-      <${Bound} label="reward ≤" value=${view.most} onChange=${(/** @type {number | null} */ most) => change({ most })} />
-      <${Bound} label="from step" value=${view.from} onChange=${(/** @type {number | null} */ from) => change({ from })} />
-      <${Bound} label="to step" value=${view.to} onChange=${(/** @type {number | null} */ to) => change({ to })} />
+      <${Bound} label="reward ≥" name="least" view=${view} change=${change} />
+      <${Bound} label="reward ≤" name="most" view=${view} change=${change} />
+      <${Bound} label="from step" name="from" view=${view} change=${change} />
+      <${Bound} label="to step" name="to" view=${view} change=${change} />
       <label class="select">
         flag${' '}
         <input
@@ -155,19 +155,24 @@ const labelOptions = (items, chosen) => [
   ...(chosen && !items.some(({ label }) => label === chosen) ? [{ value: chosen, label: `${chosen} (0)` }] : []),
 ];
 
-/** A number that may be absent. @param {{label: string, value: number | null, onChange: (value: number | null) => void}} props */
-function Bound({ label, value, onChange }) {
+/**
+ * A number of the view that may be absent.
+ * @param {{label: string, name: 'least' | 'most' | 'from' | 'to', view: SearchView, change: (changes: object) =>
+ *   void}} props
+ */
+function Bound({ label, name, view, change }) {
   const typed = (/** @type {InputEvent} */ event) => {
     const content = event.target.value.trim();
-    onChange(content === '' || !Number.isFinite(Number(content)) ? null : Number(content));
+    change({ [name]: content === '' || !Number.isFinite(Number(content)) ? null : Number(content) });
   };
   return html`<label class="select">
-    ${label} <input class="field least" inputmode="decimal" value=${value ?? ''} onChange=${typed} />
+    ${label} <input class="field least" inputmode="decimal" value=${view[name] ?? ''} onChange=${typed} />
   </label>`;
 }
 
 /**
- * @param {{q: string, wrong: import('../../data/api.js').FieldProblem | undefined, onChange: (q: string) => void}} props
+ * @param {{q: string, wrong: import('../../data/api.js').FieldProblem | undefined, onChange: (q: string) =>
+ *   void}} props
  */
 function SearchField({ q, wrong, onChange }) {
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));

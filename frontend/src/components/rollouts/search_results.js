@@ -78,7 +78,9 @@ function Result({ item, isOpen, onOpen, onLabels }) {
       ${item.kind !== 'train' && html`<span class="faint">${item.kind}</span>`}
       ${
         item.correct !== null &&
-        html`<span class=${`mark ${item.correct ? 'mark-good' : 'mark-bad'}`}>${item.correct ? 'right' : 'wrong'}</span>`
+        html`<span class=${`mark ${item.correct ? 'mark-good' : 'mark-bad'}`}>
+          ${item.correct ? 'right' : 'wrong'}
+        </span>`
       }
       <span class="faint">reward</span> <strong>${item.reward === null ? 'n/a' : formatValue(item.reward)}</strong>
       ${item.flags.map((flag) => html`<span class="tag" key=${flag}>${flag.replaceAll('_', ' ')}</span>`)}
@@ -104,7 +106,8 @@ export function SnippetText({ snippet }) {
     at = to;
     return found;
   });
-  return html`${!snippet.is_start && '… '}${pieces}<${Visible} text=${part(at, characters.length)} />${!snippet.is_end && ' …'}`;
+  const rest = html`<${Visible} text=${part(at, characters.length)} />`;
+  return html`${!snippet.is_start && '… '}${pieces}${rest}${!snippet.is_end && ' …'}`;
 }
 
 /** The group of a completion, scrolled to it. @param {{item: Api.FoundItem}} props */
