@@ -93,7 +93,8 @@ def _next_groups(session: Session) -> Sequence[str]:
         .group_by(Rollout.group_id)
     )
     sizes: dict[str, int] = {row[0]: row[1] for row in session.execute(lengths)}
-    total, fitting = 0, []
+    total = 0
+    fitting: list[str] = []
     for group_id in ids:
         total += sizes.get(group_id, 0)
         if fitting and total > MOST_CHARACTERS:

@@ -98,7 +98,7 @@ def _store_block(sessions: Sessions, block: list[tuple[int, Judgement]], report:
     ids = {judgement.rollout for _, judgement in block}
     with sessions.begin() as session:
         runs = select(Rollout.id, RolloutGroup.run_id).join(RolloutGroup, Rollout.group_id == RolloutGroup.id)
-        run_of: dict[str, str] = dict(map(tuple, session.execute(runs.where(Rollout.id.in_(ids)))))
+        run_of: dict[str, str] = {row[0]: row[1] for row in session.execute(runs.where(Rollout.id.in_(ids)))}
         known: dict[str, dict[str, str]] = {each: {} for each in run_of}
         query = select(RolloutLabel.rollout_id, RolloutLabel.label, RolloutLabel.note)
         for rollout_id, label, note in session.execute(query.where(RolloutLabel.rollout_id.in_(ids))):

@@ -30,7 +30,7 @@ def service(tmp_path_factory):
                 )
                 write_groups(session, pack_groups(service.trained, step, 1, [MadeGroup(completions=made)]))
             texts = tuple(MadeCompletion(text=f"hostile {text}") for text in PAYLOADS)
-            write_groups(session, pack_groups(service.trained, 50, 1, [MadeGroup(completions=texts)]))
+            write_groups(session, pack_groups(service.trained, 5, 1, [MadeGroup(completions=texts)]))
         for _ in index_groups(service.sessions):
             pass
         yield service
@@ -93,7 +93,7 @@ def test_a_label_is_given_with_its_reason_and_found(page, service):
 
 
 def test_hostile_completions_are_shown_and_never_executed(page, service):
-    opened(page, service, "&q=hostile&from=50")
+    opened(page, service, "&q=hostile&to=5")
     expect(page.locator(".search-result")).to_have_count(20)
     while (more := page.get_by_role("button", name="Show more")).count():
         before = page.locator(".search-result").count()
