@@ -63,7 +63,7 @@ class _Report:
             self._refused.append({"row": row, "reason": reason})
 
     def shown(self) -> dict[str, Any]:
-        """As schemas.ImportedJudgements."""
+        """The report: schemas.ImportedJudgements."""
         refused = sorted(self._refused, key=lambda each: each["row"])
         counts = {"rows": self.rows, "stored": self.stored, "unchanged": self.unchanged}
         return {**counts, "refused": refused, "refused_rows": self._refused_rows}

@@ -19,7 +19,7 @@ from backend.runs.schemas import Body
 LONGEST_LABEL = 40
 LONGEST_NOTE = 2_000
 MOST_LABELS = 50
-"""Of one completion."""
+"""Most labels of one completion."""
 OFFERED = ("hacked", "good", "weird")
 
 

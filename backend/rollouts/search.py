@@ -55,7 +55,7 @@ def find(
 
 
 def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> list[dict[str, Any]]:
-    """How many completions match at each step, and of how many: schemas.StepCount."""
+    """Counts of completions that match at each step, of how many: schemas.StepCount."""
     step, count = RolloutGroup.step, func.count()
     everything = matching(session, scope, (), step, count).group_by(step)
     total = dict(map(tuple, session.execute(everything)))

@@ -75,7 +75,7 @@ def search(
 
 @router.get("/search/steps", response_model=StepCounts)
 def search_steps(session: ReadSession, scope: ScopeOf, q: Search = "") -> Json:
-    """How many completions match at each step, and of how many that pass the filters."""
+    """Counts of completions that match at each step, of how many that pass the filters."""
     return Json({"items": counts_by_step(session, scope, parse(q)), "next": None})
 
 

@@ -106,7 +106,7 @@ class _Sink:
         self.closed = True
 
     def take(self) -> bytes:
-        """What was written since the last time."""
+        """Bytes written since the last time."""
         content = b"".join(self._pieces)
         self._pieces.clear()
         return content

@@ -66,7 +66,7 @@ def test_the_strip_narrows_and_the_address_holds_it(page, service):
 
 def test_a_result_opens_in_its_group(page, service):
     opened(page, service, "&q=verified&from=30&to=30&right=true")
-    page.get_by_role("button", name=re.compile("step 30")).click()
+    page.get_by_role("button", name=re.compile("step 30 ·")).click()
     expect(page.locator(".rollout.is-found")).to_have_count(1)
     expect(page.locator("article.rollout")).to_have_count(4)
 
