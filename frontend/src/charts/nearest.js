@@ -67,7 +67,7 @@ function wordsOf({ data: { meta, name }, customdata, x, y, text }, { unit }) {
   const isMean = hasValue && text !== undefined;
   const place = [
     ...(isMean && unit !== 'step' ? [] : [`step ${customdata}`]),
-    ...(unit === 'step' ? [] : [`${formatShort(x)} ${unit}`]),
+    ...(unit === 'step' ? [] : [`${formatShort(x)} ${unescaped(unit)}`]),
   ];
   const value = hasValue ? formatValue(y) : (text ?? '');
   return [`${unescaped(name ?? '')}  ${value}`, place.join(' · '), ...(isMean && text ? [text] : [])];
