@@ -24,6 +24,9 @@ from backend.db.rollout_words import words_of
 from backend.rollouts.search_scope import Scope
 
 PRIOR = 10.0
+MOST_COMPARED = 2_000
+"""Phrases, the surest first, among which the longest are looked for."""
+
 LONGEST_PHRASE = 4
 MOST_COMPLETIONS = 2_000
 MOST_WORDS = 400_000
@@ -140,13 +143,15 @@ def _of_length(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> lis
 
 
 def _longest(phrases: Sequence[Phrase], most: int) -> list[Phrase]:
-    """The first ones, without those that only repeat a part of another one, or are part of it."""
+    """The first ones; of phrases that repeat a part of one another the longest, in the first one's place."""
     chosen: list[Phrase] = []
-    for phrase in phrases:
-        if len(chosen) == most:
-            break
-        if not any(_repeats(phrase, other) for other in chosen):
-            chosen.append(phrase)
+    for phrase in phrases[:MOST_COMPARED]:
+        places = [place for place, other in enumerate(chosen) if _repeats(phrase, other)]
+        if not places:
+            chosen += [phrase] if len(chosen) < most else []
+        elif all(len(phrase.text) > len(chosen[place].text) for place in places):
+            chosen[places[0]] = phrase
+            chosen = [each for place, each in enumerate(chosen) if place not in places[1:]]
     return chosen
 
 

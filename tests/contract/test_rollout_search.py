@@ -94,7 +94,8 @@ def test_a_search_is_narrowed_by_step_reward_flag_correct_and_kind(client, run):
 
 
 def test_pages_follow_each_other_without_a_gap(client, run):
-    seen, cursor = [], ""
+    seen: list[tuple[int, int]] = []
+    cursor: str | None = ""
     while cursor is not None:
         page = search(client, run, "wait*", limit=2, cursor=cursor)
         seen += places(page)

@@ -44,6 +44,7 @@ const toggled = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axi
  *   `available`: metrics, each of which can be the x axis; `onsets`: whether there are any
  */
 export function CurveControls({ view, change, available, onsets = false }) {
+  const metrics = new Set([...available, ...(isMetricAxis(view.x) ? [view.x] : [])]);
   const onAxis = (/** @type {string} */ x) => change({ x, zoom: null, at: null });
   const steps = SMOOTHING.includes(view.smoothing) ? SMOOTHING : [...SMOOTHING, view.smoothing].sort();
   return html`
@@ -52,7 +53,7 @@ export function CurveControls({ view, change, available, onsets = false }) {
       <${Select}
         label="over"
         value=${isMetricAxis(view.x) ? view.x : ''}
-        options=${[{ value: '', label: 'a metric' }, ...new Set([...available, ...(isMetricAxis(view.x) ? [view.x] : [])])]}
+        options=${[{ value: '', label: 'a metric' }, ...metrics]}
         onChange=${(metric) => onAxis(metric || 'step')}
       />
     </span>

@@ -122,15 +122,17 @@ export function RolloutSearch({ run }) {
       to=${view.to}
       onWindow=${(/** @type {number | null} */ from, /** @type {number | null} */ to) => change({ from, to, open: '' })}
     />
-    <${Segments}
-      label="Show"
-      value=${view.part}
-      options=${[
-        { value: 'results', label: 'Completions' },
-        { value: 'lift', label: 'Lift', title: 'Phrases that two sets of completions use differently often' },
-      ]}
-      onChange=${(/** @type {string} */ part) => change({ part })}
-    />
+    <div class="toolbar">
+      <${Segments}
+        label="Show"
+        value=${view.part}
+        options=${[
+          { value: 'results', label: 'Completions' },
+          { value: 'lift', label: 'Lift', title: 'Phrases that two sets of completions use differently often' },
+        ]}
+        onChange=${(/** @type {string} */ part) => change({ part })}
+      />
+    </div>
     ${
       view.part === 'lift'
         ? html`<${Lift} run=${run} scope=${scope} view=${view} change=${change} steps=${steps.data?.items ?? []} />`
