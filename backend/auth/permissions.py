@@ -89,6 +89,7 @@ READS = (
     "POST /api/v1/runs/{run_id}/trials/plan",  # computes, changes nothing
     "GET /api/v1/trials",
     "GET /api/v1/rollouts",
+    "GET /api/v1/rollouts/loss",
     "GET /api/v1/rollouts/steps",
     "GET /api/v1/rollouts/{completion_id}/tokens",
     "GET /api/v1/workers",

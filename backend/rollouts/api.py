@@ -13,6 +13,7 @@ from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, items_as_json
 from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.lineage import stamps_of
+from backend.rollouts.contributions import loss_sums
 from backend.rollouts.reading import (
     RolloutFilter,
     completions_of,
@@ -23,7 +24,7 @@ from backend.rollouts.reading import (
     step_counts,
     tokens_of,
 )
-from backend.rollouts.schemas import GroupPage, StepPage, TokensAnswer
+from backend.rollouts.schemas import GroupPage, LossSums, StepPage, TokensAnswer
 
 router = APIRouter(prefix="/api/v1/rollouts", tags=["rollouts"], responses=ERRORS)
 
@@ -80,6 +81,13 @@ def steps(session: ReadSession, lab: LabOf, run: RunId) -> StreamingResponse:
     """At which steps rollouts were kept, for a slider with the reward behind it."""
     must_exist(session, run)
     return StreamingResponse(items_as_json(step_counts(lab.sessions, run)), media_type="application/json")
+
+
+@router.get("/loss", response_model=LossSums)
+def loss(session: ReadSession, run: RunId, step: Annotated[int, Query(ge=0, le=2**31 - 1)]) -> Json:
+    """The loss of a step by stored group and completion, and what is not stored; adds up to what was logged."""
+    must_exist(session, run)
+    return Json(loss_sums(session, run, step))
 
 
 @router.get("/{completion_id}/tokens", response_model=TokensAnswer)

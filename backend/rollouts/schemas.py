@@ -64,6 +64,34 @@ class StepPage(BaseModel):
     next: str | None
 
 
+class GroupLoss(BaseModel):
+    """The part of a step's loss that a stored group holds."""
+
+    id: str
+    loss: Spelled
+    """null where the group did not train, or its tokens were not recorded."""
+    completions: list[Spelled]
+    """The same of each completion, by position."""
+
+
+class LossSums(BaseModel):
+    """A step's loss as the sum of its parts: logged = stored + unstored + difference."""
+
+    run: str
+    step: int
+    logged: Spelled
+    """loss/total of the step."""
+    stored: Spelled
+    """Sum over all stored tokens; null where no contributions were recorded."""
+    unstored: Spelled
+    """Sum over the groups that are not stored, as the trainer recorded it (loss/unstored)."""
+    difference: Spelled
+    """The rest: rounding of the stored values, or tokens that were removed later."""
+    terms: dict[str, Spelled]
+    """Sum over all stored tokens of each term, where the objective has several."""
+    groups: list[GroupLoss]
+
+
 class TokensAnswer(BaseModel):
     """A completion token by token."""
 

@@ -242,6 +242,11 @@ declare namespace Api {
     reward_std: number | null;
     completions: CompletionItem[];
   }
+  interface GroupLoss {
+    id: string;
+    loss: number | string | null;
+    completions: (number | string | null)[];
+  }
   interface GroupPage {
     items: GroupItem[];
     next: string | null;
@@ -293,6 +298,16 @@ declare namespace Api {
     variant: string;
     seed: number;
     status: string;
+  }
+  interface LossSums {
+    run: string;
+    step: number;
+    logged: number | string | null;
+    stored: number | string | null;
+    unstored: number | string | null;
+    difference: number | string | null;
+    terms: Record<string, number | string | null>;
+    groups: GroupLoss[];
   }
   interface Matrix {
     baseline: number;

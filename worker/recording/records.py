@@ -31,6 +31,12 @@ class CompletionRecord:
     """Per-token values of equal length T, e.g. logprob, entropy, ratio."""
 
 
+    @property
+    def loss(self) -> float:
+        """Sum of its tokens' contributions to the step's loss; 0 where it did not train."""
+        return float(self.arrays["loss"].sum(dtype=np.float64)) if "loss" in self.arrays else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
     """The G completions of one prompt at one step."""

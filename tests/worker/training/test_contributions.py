@@ -1,0 +1,109 @@
+"""Contributions of the stored tokens add up to the loss that the step logged."""
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backend.config.merge import resolve
+from backend.config.presets import PRESETS
+from backend.config.presets.book import BOOK
+from backend.rollouts.packing import Tokens, pack_tokens, unpack_tokens
+from benchmarks.nothing import Nothing
+from worker.recording.records import StepRecord
+from worker.training.trainer import Trainer
+
+AGGREGATIONS = (
+    "seq_mean_token_mean",
+    "token_mean",
+    "prompt_mean",
+    "seq_mean_token_sum",
+    "seq_mean_token_sum_norm",
+)
+TERMS = ("policy", "kl", "entropy", "nll")
+
+
+class Kept(Nothing):
+    """A recorder that keeps the records of steps in memory."""
+
+    def __init__(self) -> None:
+        self.records: list[StepRecord] = []
+
+    def record_step(self, record: StepRecord) -> None:
+        self.records.append(record)
+
+
+@pytest.fixture
+def steps_of(settings):
+    """The records of the training steps of a config."""
+
+    def steps_of(changes: dict[str, Any]) -> list[StepRecord]:
+        config = resolve(
+            {
+                "steps": 2,
+                "sampling": {"max_new_tokens": 24, "prompts_per_step": 4, "group_size": 4},
+                "evaluation": {"every": 0},
+                "checkpointing": {"every": 0},
+            }
+            | changes
+        )
+        kept = Kept()
+        Trainer(
+            config,
+            kept,
+            settings=settings,
+            checkpoints=Nothing(),
+            device="cpu",
+            stopping=threading.Event(),
+        ).train()
+        return [record for record in kept.records if record.step]
+
+    return steps_of
+
+
+def packed(record: StepRecord) -> list[Tokens]:
+    """The tokens of all completions of a step as they come back out of the database."""
+    found = []
+    for group in record.groups:
+        tokens = [Tokens(c.token_strings, np.asarray(c.token_ids, np.int32), c.arrays) for c in group.completions]
+        found += unpack_tokens(pack_tokens(tokens))
+    return found
+
+
+def adds_up(record: StepRecord) -> None:
+    """Sums of `loss` and of each term against the logged numbers; 1e-6 of the sum of sizes."""
+    tokens = packed(record)
+    for name, logged in (
+        ("loss", record.metrics.get("loss/total")),
+        *((f"loss_{term}", record.metrics.get(f"loss/{term}")) for term in TERMS),
+    ):
+        values = [each.arrays[name] for each in tokens if name in each.arrays]
+        if logged is None or not values:
+            assert logged is None or name != "loss"
+            continue
+        flat = np.concatenate(values).astype(np.float64)
+        assert math.isclose(flat.sum(), logged, rel_tol=0, abs_tol=1e-6 * max(np.abs(flat).sum(), 1e-12)), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_contributions_add_up_to_the_logged_loss_of_every_preset(steps_of, preset):
+    changes = {"preset": preset, "sampling": {"max_new_tokens": 24} | ({} if preset in BOOK else SMALL)}
+    trained = [record for record in steps_of(changes) if "loss/total" in record.metrics]
+    assert trained or resolve({"preset": preset}).objective.value.pretrain_steps
+    for record in trained:
+        adds_up(record)
+
+
+SMALL = {"prompts_per_step": 4, "group_size": 4}
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_contributions_add_up_under_every_aggregation_and_several_updates(steps_of, aggregation):
+    objective = {"aggregation": {"type": aggregation}, "kl": {"type": "k3", "coef": 0.1}, "entropy": {"type": "bonus", "coef": 0.01}}
+    updates = {"epochs": 2, "minibatches": 2}
+    for record in steps_of({"objective": objective, "updates": updates}):
+        adds_up(record)
+        assert {"loss_policy", "loss_kl", "loss_entropy", "gradient"} <= set(record.groups[0].completions[0].arrays)
