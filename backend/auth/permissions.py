@@ -92,6 +92,7 @@ READS = (
     "GET /api/v1/rollouts/loss",
     "GET /api/v1/rollouts/steps",
     "GET /api/v1/rollouts/{completion_id}/tokens",
+    "POST /api/v1/rollouts/what-if",  # computes, changes nothing
     "GET /api/v1/workers",
     "GET /api/v1/queue",
     "GET /api/v1/stream",

@@ -24,7 +24,8 @@ from backend.rollouts.reading import (
     step_counts,
     tokens_of,
 )
-from backend.rollouts.schemas import GroupPage, LossSums, StepPage, TokensAnswer
+from backend.rollouts.schemas import GroupPage, LossSums, StepPage, TokensAnswer, WhatIf, WhatIfOrder
+from backend.rollouts.what_if import what_if
 
 router = APIRouter(prefix="/api/v1/rollouts", tags=["rollouts"], responses=ERRORS)
 
@@ -85,9 +86,16 @@ def steps(session: ReadSession, lab: LabOf, run: RunId) -> StreamingResponse:
 
 @router.get("/loss", response_model=LossSums)
 def loss(session: ReadSession, run: RunId, step: Annotated[int, Query(ge=0, le=2**31 - 1)]) -> Json:
-    """The loss of a step by stored group and completion, and what is not stored; adds up to what was logged."""
+    """A step's loss by stored group and completion, and what is not stored; adds up to what was logged."""
     must_exist(session, run)
     return Json(loss_sums(session, run, step))
+
+
+@router.post("/what-if", response_model=WhatIf)
+def compute_again(order: WhatIfOrder, session: ReadSession) -> Json:
+    """A stored step's batch under other presets or knobs, beside the run's own; computes, changes nothing."""
+    must_exist(session, order.run)
+    return Json(what_if(session, order))
 
 
 @router.get("/{completion_id}/tokens", response_model=TokensAnswer)

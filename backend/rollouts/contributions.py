@@ -1,4 +1,4 @@
-"""Contributions of stored tokens to a step's loss: their sums by completion and group, against what was logged."""
+"""Contributions of stored tokens to a step's loss, by completion and group, against what was logged."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -34,7 +34,9 @@ def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
     for group_id, data in session.execute(query.execution_options(yield_per=16)):
         arrays = [] if data is None else unpack_arrays(data)
         sums = [_sum(each, "loss") for each in arrays]
-        groups.append({"id": group_id, "loss": _spelled(_total(sums)), "completions": list(map(_spelled, sums))})
+        groups.append(
+            {"id": group_id, "loss": _spelled(_total(sums)), "completions": list(map(_spelled, sums))}
+        )
         for name in TERMS:
             values = [value for each in arrays if (value := _sum(each, f"loss_{name}")) is not None]
             terms[name] += sum(values)

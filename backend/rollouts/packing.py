@@ -4,16 +4,17 @@ A text is zstd of its UTF-8 bytes; lone surrogates and NUL, which models do writ
 of one group are a single zstd frame:
 
     4 bytes                    length of the header, little endian
-    header, JSON               {"version": 2, "lengths": [T per completion], "strings": [bytes of each token's
-                                string], "arrays": {name: [completions that have it]}, "kinds": {name: kind},
+    header, JSON               {"version": 2, "lengths": [T per completion],
+                                "strings": [bytes of each token's string],
+                                "arrays": {name: [completions that have it]}, "kinds": {name: kind},
                                 "scales": {name: [of each of them]}}
     strings                    all token strings, one after another
     ids                        int32, all completions one after another
     arrays                     for each name the completions that have it, encoded by its kind
 
-Kinds of arrays (`backend.rollouts.token_values`): f4 float32; f3 float32 without its last eight bits; i1 small
-integers; s3 24-bit integers times a power of two, whose sum over a completion is that of the values. A frame without
-a version holds float32 alone.
+Kinds of arrays (`backend.rollouts.token_values`): f4 float32; f3 float32 without its last eight bits; i1
+small integers; s3 24-bit integers times a power of two, whose sum over a completion is that of the values. A
+frame without a version holds float32 alone.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Per-token values as bytes: exact where the loss is computed again from them, at most three bytes elsewhere."""
+"""Per-token values as bytes: exact where a loss is computed again from them, else at most three bytes."""
 
 import math
 from typing import Any, Literal, assert_never
@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 Kind = Literal["f4", "f3", "i1", "s3"]
 
-EXACT = frozenset({"logprob", "policy_logprob", "old_logprob", "reference_logprob", "advantage"})
+EXACT = frozenset(
+    {"logprob", "policy_logprob", "old_logprob", "reference_logprob", "policy_entropy", "advantage"}
+)
 """Values that the loss is computed again from."""
 
 FLAGS = frozenset({"clipped", "covariant", "mask", "uncertain"})
@@ -36,7 +38,7 @@ def width_of(kind: Kind) -> int:
 
 
 def encode(values: Any, kind: Kind) -> tuple[bytes, float]:
-    """The bytes of (T,) values, and their scale; 0 where a sum's parts are kept as f3: they are not finite."""
+    """The bytes of (T,) values, and their scale; 0 where parts of a sum are not finite, kept as f3."""
     exact = np.asarray(values, np.float32)
     match kind:
         case "f4":

@@ -772,6 +772,31 @@ declare namespace Api {
     items: ViewItem[];
     next: null;
   }
+  interface WhatIf {
+    run: string;
+    step: number;
+    groups: string[];
+    group_size: number;
+    of_groups: number;
+    notes: string[];
+    variants: WhatIfVariant[];
+  }
+  interface WhatIfCompletion {
+    advantage: number | string | null;
+    loss: number | string | null;
+    gradient: number | string | null;
+    clipped: number | null;
+  }
+  interface WhatIfVariant {
+    name: string;
+    problem?: string;
+    formula: string;
+    formula_mathml: string;
+    loss?: number | string | null;
+    terms?: Record<string, number | string | null>;
+    metrics?: Record<string, number | string | null>;
+    completions?: WhatIfCompletion[];
+  }
   interface WrongReference {
     id: string;
     source: string;

@@ -38,9 +38,9 @@ class PolicyLoss(NamedTuple):
     metrics: MetricSums
     """Add them over micro-batches, minibatches and epochs; `.values()` gives the step's numbers."""
     per_token: dict[str, Float[Tensor, "B T"]]
-    """ratio, clipped (-1, 0, 1 or 2), and where they exist kl (k3) and correction; detached, 0 where masked."""
+    """ratio, clipped (-1, 0, 1, 2), and where they exist kl (k3), correction; detached, 0 where masked."""
     contributions: dict[str, Float[Tensor, "B T"]]
-    """loss, its terms where it has several, and gradient; detached, 0 where masked. `loss` sums up to the loss."""
+    """loss, which sums up to the loss; its terms where it has several; gradient. Detached, 0 where masked."""
 
 
 def kl_reward_penalty(batch: PolicyBatch, objective: Objective) -> Float[Tensor, "B T"]:

@@ -1,7 +1,7 @@
 """The terms that a loss adds to the policy's own: KL, entropy, imitation. They see which knobs were chosen.
 
-Each is what every token adds to the loss (B, T), by the weights of its micro-batch: the sums of all micro-batches
-are the term of the optimizer batch.
+Each is what every token adds to the loss (B, T), by the weights of its micro-batch: the sums of all
+micro-batches are the term of the optimizer batch.
 """
 
 from typing import assert_never

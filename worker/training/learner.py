@@ -427,9 +427,7 @@ class Learner:
                 temperature=self.temperature,
                 entropy_gradient=objective.needs_entropy_gradient,
             )
-            inputs = with_router_shift(
-                batch.rows(chosen).columns(scored.logprobs.shape[1]), router_logprobs
-            )
+            inputs = with_router_shift(batch.rows(chosen).columns(scored.logprobs.shape[1]), router_logprobs)
             found = policy_loss(
                 scored.logprobs,
                 inputs,
@@ -444,6 +442,8 @@ class Learner:
                 if tokens.sampling_masks:
                     seen.update_stats.sums += _kept_mass(scored, batch.mask[chosen])
                 values = found.per_token | choices_of(inputs) | {"policy_logprob": scored.logprobs.detach()}
+                if objective.entropy.type != "none":
+                    values["policy_entropy"] = scored.entropy.detach()
                 keep_tokens(seen.per_token, values, rows[part], tokens.mask.shape)
                 keep_tokens(seen.added, found.contributions, rows[part], tokens.mask.shape)
 

@@ -119,7 +119,7 @@ def constants_of(batch: PolicyBatch) -> dict[str, Tensor]:
 
 
 def choices_of(batch: PolicyBatch) -> dict[str, Tensor]:
-    """Per-token values (B, T) of one update that depend on what it was drawn with, or on the present weights."""
+    """Per-token values (B, T) of one update: the tokens that it singled out, the shift of its routers."""
     found = {"covariant": batch.covariant, "router_shift": batch.router_shift}
     return {name: value.detach() for name, value in found.items() if value is not None}
 

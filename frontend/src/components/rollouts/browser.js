@@ -13,6 +13,7 @@ import { Icon } from '../shared/icons.js';
 import { StepBar } from './steps.js';
 import { GroupList, GroupView } from './group.js';
 import { COLOURINGS } from '../../lib/text/tokens.js';
+import { WhatIf } from './what_if.js';
 import { ColourLegend, LossSums, Readout } from './tokens.js';
 
 const COLOUR_NAMES = /** @type {import('../../lib/text/tokens.js').ColourName[]} */ (Object.keys(COLOURINGS));
@@ -217,6 +218,7 @@ function Step({ groups, steps, step, view, change }) {
       chosen.length
         ? html`<div class="rollout-columns">
           <${GroupList} groups=${chosen} at=${at} filter=${filter} onPick=${pick} />
+          <div>
           <${GroupView}
             group=${chosen[at]}
             filter=${filter}
@@ -226,6 +228,8 @@ function Step({ groups, steps, step, view, change }) {
             onPlace=${(token) => change({ token, step, prompt: at + 1 })}
             key=${chosen[at].id}
           />
+          ${kind === 'train' && html`<${WhatIf} run=${run} step=${step} group=${chosen[at].id} key=${`${run} ${step}`} />`}
+          </div>
         </div>`
         : html`<${Empty}
           title=${`None of ${plural(
