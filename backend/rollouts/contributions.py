@@ -22,7 +22,7 @@ Arrays = Mapping[str, NDArray[np.float32]]
 
 def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
     """The sums of a step's stored contributions and its logged loss: schemas.LossSums."""
-    logged = _logged(session, run_id, step)
+    logged = logged_loss(session, run_id, step)
     groups, terms = [], dict.fromkeys(TERMS, 0.0)
     found: set[str] = set()
     query = (
@@ -55,7 +55,8 @@ def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
     }
 
 
-def _logged(session: Session, run_id: str, step: int) -> dict[str, float]:
+def logged_loss(session: Session, run_id: str, step: int) -> dict[str, float]:
+    """loss/total and loss/unstored of a step, as far as they were logged."""
     points = read_points(session, [run_id], ["loss/total", UNSTORED])
     found = {}
     for (_, name), curve in points.items():

@@ -19,6 +19,7 @@ from backend.config.run import RunConfig
 from backend.db.models import Rollout, RolloutGroup, RolloutTokens, Run
 from backend.errors import Conflict, NotFound, Unavailable
 from backend.formula.loss import formula
+from backend.rollouts.contributions import UNSTORED, logged_loss
 from backend.rollouts.packing import unpack_arrays
 from backend.rollouts.reading import completions_of, valid_groups
 from backend.rollouts.schemas import WhatIfChange, WhatIfOrder
@@ -74,7 +75,9 @@ def what_if(session: Session, order: WhatIfOrder) -> dict[str, Any]:
         "groups": [group for group, _, _ in whole],
         "group_size": size,
         "of_groups": total,
-        "notes": _notes(config, stored=len(whole), total=total),
+        "notes": _notes(
+            config, stored=len(whole), total=total, is_part=UNSTORED in logged_loss(session, run.id, step)
+        ),
         "variants": [
             {"name": name, **_written(each), **found}
             for name, each, found in zip(
@@ -138,17 +141,13 @@ def _padded(arrays: Sequence[Arrays], longest: int) -> dict[str, NDArray[np.floa
     return found
 
 
-def _notes(config: RunConfig, *, stored: int, total: int) -> list[str]:
+def _notes(config: RunConfig, *, stored: int, total: int, is_part: bool) -> list[str]:
     """Differences between this computation and the step as it was trained."""
     updates = config.updates
     several = updates.epochs * updates.minibatches > 1 or config.objective.token_weight.type == "lopti"
     return [
         *(["Only groups that trained and whose tokens are stored take part."] if stored < total else []),
-        *(
-            ["Selected groups alone are stored: the batch is a part of the step."]
-            if config.recording.rollouts != "all"
-            else []
-        ),
+        *(["Selected groups alone are stored: the batch is a part of the step."] if is_part else []),
         *(
             [
                 (
