@@ -356,7 +356,7 @@ def test_a_token_shows_its_numbers(page, service):
 def test_a_pinned_token_has_an_address_and_all_values(page, service):
     page.goto(f"/rollouts?run={service.trained}&step=3&colour=loss")
     page.locator("[data-completion] [data-token='2']").first.click()
-    expect(page).to_have_url(re.compile(r"token=\d\.2"))
+    expect(page).to_have_url(re.compile(r"[?&]at=\d\.2"))
     page.reload()
     readout = page.locator(".readout")
     for text in ("token 3", "ratio", "clipped no", "loss", "gradient", "mismatch 0", "advantage"):
@@ -380,7 +380,6 @@ def test_another_objective_stands_beside_the_runs_own(page, service):
     expect(table).to_contain_text("this run")
     expect(table).to_contain_text("dr_grpo")
     expect(table).to_contain_text("completion 0")
-    page.screenshot(path="/tmp/tok20-whatif.png", full_page=True)
 
 
 def test_keys_move_through_prompts_and_steps(page, service):

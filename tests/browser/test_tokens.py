@@ -1,5 +1,7 @@
 """Pure parts of the token view: scales of colours, derived values, pieces, addresses."""
 
+from itertools import pairwise
+
 TOKENS = "lib/text/tokens.js"
 
 
@@ -24,7 +26,7 @@ def test_a_long_completion_is_drawn_in_pieces(in_browser):
     pieces = in_browser(TOKENS, "(t) => t.chunksOf(Array(100000).fill('word '), 20000)")
     assert pieces[0][0] == 0
     assert pieces[-1][1] == 100_000
-    assert all(end == begin for (_, end), (begin, _) in zip(pieces, pieces[1:], strict=False))
+    assert all(end == begin for (_, end), (begin, _) in pairwise(pieces))
     assert max(end - begin for begin, end in pieces) <= 4000
 
 

@@ -27,7 +27,7 @@ export const ROLLOUT_SPEC = {
   filter: list([]),
   least: number(null),
   colour: choice([...COLOUR_NAMES, 'none']),
-  token: text(''),
+  at: text(''),
 };
 const MOST_GROUPS = 512;
 const COLOURS = [
@@ -141,11 +141,11 @@ function Step({ groups, steps, step, view, change }) {
   );
   const at = Math.min(view.prompt, chosen.length) - 1;
   const pick = (/** @type {number} */ index) => {
-    if (index >= 0 && index < chosen.length) change({ prompt: index + 1, step, token: '' });
+    if (index >= 0 && index < chosen.length) change({ prompt: index + 1, step, at: '' });
   };
   const goStep = (/** @type {number} */ by) => {
     const next = steps[steps.indexOf(step) + by];
-    if (next !== undefined) change({ step: next, token: '' });
+    if (next !== undefined) change({ step: next, at: '' });
   };
   const { run, kind } = groups[0] ?? {};
   const sums = useGet(kind === 'train' && view.colour !== 'none' ? '/rollouts/loss' : null, { run, step });
@@ -224,8 +224,8 @@ function Step({ groups, steps, step, view, change }) {
             filter=${filter}
             order=${view.order}
             by=${view.colour}
-            place=${view.token}
-            onPlace=${(token) => change({ token, step, prompt: at + 1 })}
+            place=${view.at}
+            onPlace=${(place) => change({ at: place, step, prompt: at + 1 })}
             key=${chosen[at].id}
           />
           ${kind === 'train' && html`<${WhatIf} run=${run} step=${step} group=${chosen[at].id} key=${`${run} ${step}`} />`}
