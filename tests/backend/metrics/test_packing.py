@@ -101,7 +101,9 @@ FLOATS = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=300)
 def test_parts_of_a_sum_keep_it_and_other_values_keep_sixteen_bits(values):
     given_ = np.array(values, np.float32)
     arrays = {"loss": given_, "kl": given_, "logprob": given_}
-    [found] = unpack_tokens(pack_tokens([Tokens(["x"] * len(values), np.arange(len(values)), arrays)]))
+    [found] = unpack_tokens(
+        pack_tokens([Tokens(["x"] * len(values), np.arange(len(values), dtype=np.int32), arrays)])
+    )
     largest = float(np.abs(given_).max())
     exact = given_.astype(np.float64)
     assert abs(found.arrays["loss"].sum(dtype=np.float64) - exact.sum()) <= 2**-22 * largest + 1e-30
@@ -112,6 +114,8 @@ def test_parts_of_a_sum_keep_it_and_other_values_keep_sixteen_bits(values):
 
 def test_what_is_not_finite_comes_back():
     odd = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
-    [found] = unpack_tokens(pack_tokens([Tokens(["x"] * 4, np.arange(4), {"loss": odd, "kl": odd})]))
+    [found] = unpack_tokens(
+        pack_tokens([Tokens(["x"] * 4, np.arange(4, dtype=np.int32), {"loss": odd, "kl": odd})])
+    )
     for name in ("loss", "kl"):
         assert np.array_equal(found.arrays[name], odd, equal_nan=True)
