@@ -89,6 +89,7 @@ READS = (
     "POST /api/v1/runs/{run_id}/trials/plan",  # computes, changes nothing
     "GET /api/v1/trials",
     "GET /api/v1/rollouts",
+    "GET /api/v1/rollouts/loss",
     "GET /api/v1/rollouts/steps",
     "GET /api/v1/rollouts/{completion_id}/tokens",
     "GET /api/v1/rollouts/search",
@@ -96,6 +97,7 @@ READS = (
     "GET /api/v1/rollouts/search/export",
     "GET /api/v1/rollouts/lift",
     "GET /api/v1/rollouts/labels",
+    "POST /api/v1/rollouts/what-if",  # computes, changes nothing
     "GET /api/v1/workers",
     "GET /api/v1/queue",
     "GET /api/v1/stream",

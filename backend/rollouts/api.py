@@ -13,6 +13,7 @@ from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, items_as_json
 from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.lineage import stamps_of
+from backend.rollouts.contributions import loss_sums
 from backend.rollouts.reading import (
     RolloutFilter,
     completions_of,
@@ -23,7 +24,8 @@ from backend.rollouts.reading import (
     step_counts,
     tokens_of,
 )
-from backend.rollouts.schemas import GroupPage, StepPage, TokensAnswer
+from backend.rollouts.schemas import GroupPage, LossSums, StepPage, TokensAnswer, WhatIf, WhatIfOrder
+from backend.rollouts.what_if import what_if
 
 router = APIRouter(prefix="/api/v1/rollouts", tags=["rollouts"], responses=ERRORS)
 
@@ -80,6 +82,20 @@ def steps(session: ReadSession, lab: LabOf, run: RunId) -> StreamingResponse:
     """At which steps rollouts were kept, for a slider with the reward behind it."""
     must_exist(session, run)
     return StreamingResponse(items_as_json(step_counts(lab.sessions, run)), media_type="application/json")
+
+
+@router.get("/loss", response_model=LossSums)
+def loss(session: ReadSession, run: RunId, step: Annotated[int, Query(ge=0, le=2**31 - 1)]) -> Json:
+    """A step's loss by stored group and completion, and what is not stored; adds up to what was logged."""
+    must_exist(session, run)
+    return Json(loss_sums(session, run, step))
+
+
+@router.post("/what-if", response_model=WhatIf)
+def compute_again(order: WhatIfOrder, session: ReadSession) -> Json:
+    """A stored step's batch under other presets or knobs, beside the run's own; computes, changes nothing."""
+    must_exist(session, order.run)
+    return Json(what_if(session, order))
 
 
 @router.get("/{completion_id}/tokens", response_model=TokensAnswer)

@@ -203,12 +203,13 @@ def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
     if packed is None:
         raise NotFound(f"the tokens of completion {rollout_id!r} were not recorded (recording.tokens)")
     tokens = unpack_tokens(packed.data)[rollout.position]
-    arrays: Mapping[str, Any] = tokens.arrays
+    arrays: Mapping[str, Any] = {name: values for name, values in tokens.arrays.items() if name != "mask"}
+    mask = tokens.arrays.get("mask")
     return {
         "id": rollout.id,
         "tokens": list(tokens.strings),
         "token_ids": tokens.ids.tolist(),
         "arrays": {name: [spell(value) for value in values.tolist()] for name, values in arrays.items()},
         "advantage": rollout.non_finite.get("advantage", rollout.advantage),
-        "mask": [1] * len(tokens.strings),
+        "mask": [1] * len(tokens.strings) if mask is None else mask.astype(int).tolist(),
     }

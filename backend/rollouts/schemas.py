@@ -1,6 +1,8 @@
 """Rollouts as the HTTP interface shows them."""
 
-from pydantic import BaseModel
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
 
 from backend.rollouts.labels import LabelItem
 
@@ -64,6 +66,95 @@ class StepPage(BaseModel):
 
     items: list[StepItem]
     next: str | None
+
+
+class GroupLoss(BaseModel):
+    """The part of a step's loss that a stored group holds."""
+
+    id: str
+    loss: Spelled
+    """null where the group did not train, or its tokens were not recorded."""
+    completions: list[Spelled]
+    """The same of each completion, by position."""
+
+
+class LossSums(BaseModel):
+    """A step's loss as the sum of its parts: logged = stored + unstored + difference."""
+
+    run: str
+    step: int
+    logged: Spelled
+    """loss/total of the step."""
+    stored: Spelled
+    """Sum over all stored tokens; null where no contributions were recorded."""
+    unstored: Spelled
+    """Sum over the groups that are not stored, as the trainer recorded it (loss/unstored)."""
+    difference: Spelled
+    """The rest: rounding of the stored values, or tokens that were removed later."""
+    terms: dict[str, Spelled]
+    """Sum over all stored tokens of each term, where the objective has several."""
+    groups: list[GroupLoss]
+
+
+class WhatIfChange(BaseModel):
+    """Another objective for a stored step."""
+
+    preset: Annotated[str, Field(max_length=64)] = ""
+    """A preset whose objective is taken; empty: the run's own."""
+    objective: dict[str, Any] = {}
+    """Knobs of the objective to change in it."""
+
+
+class WhatIfOrder(BaseModel):
+    """A stored step and the objectives to compute it under."""
+
+    run: Annotated[str, Field(min_length=1, max_length=64)]
+    step: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    variants: Annotated[list[WhatIfChange], Field(max_length=8)]
+
+
+class WhatIfCompletion(BaseModel):
+    """One completion under an objective."""
+
+    advantage: Spelled
+    loss: Spelled
+    """Its part of the loss."""
+    gradient: Spelled
+    """Sum over its tokens of |d loss / d log-probability|."""
+    clipped: int | None
+    """Tokens whose ratio is bounded; null without a bound."""
+
+
+class WhatIfVariant(BaseModel):
+    """A step's stored batch under one objective."""
+
+    name: str
+    problem: str = ""
+    """Why it cannot be computed; then all else is missing."""
+    formula: str
+    """The objective with its knobs' numbers."""
+    formula_mathml: str
+    loss: Spelled = None
+    terms: dict[str, Spelled] = {}
+    metrics: dict[str, Spelled] = {}
+    """clip/*, ratio/*, kl/* and mismatch/* of this computation."""
+    completions: list[WhatIfCompletion] = []
+    """Of all groups, one after another."""
+
+
+class WhatIf(BaseModel):
+    """A step's stored batch under the run's own objective, which comes first, and others."""
+
+    run: str
+    step: int
+    groups: list[str]
+    """Ids of the groups that take part."""
+    group_size: int
+    of_groups: int
+    """Stored groups of the step, with those that did not train."""
+    notes: list[str]
+    """Differences between this computation and the step as it was trained."""
+    variants: list[WhatIfVariant]
 
 
 class TokensAnswer(BaseModel):

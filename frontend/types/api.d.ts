@@ -264,6 +264,11 @@ declare namespace Api {
     reward_std: number | null;
     completions: CompletionItem[];
   }
+  interface GroupLoss {
+    id: string;
+    loss: number | string | null;
+    completions: (number | string | null)[];
+  }
   interface GroupPage {
     items: GroupItem[];
     next: string | null;
@@ -359,6 +364,16 @@ declare namespace Api {
     completions: number;
     of: number;
     words: number;
+  }
+  interface LossSums {
+    run: string;
+    step: number;
+    logged: number | string | null;
+    stored: number | string | null;
+    unstored: number | string | null;
+    difference: number | string | null;
+    terms: Record<string, number | string | null>;
+    groups: GroupLoss[];
   }
   interface Matrix {
     baseline: number;
@@ -841,6 +856,31 @@ declare namespace Api {
   interface ViewPage {
     items: ViewItem[];
     next: null;
+  }
+  interface WhatIf {
+    run: string;
+    step: number;
+    groups: string[];
+    group_size: number;
+    of_groups: number;
+    notes: string[];
+    variants: WhatIfVariant[];
+  }
+  interface WhatIfCompletion {
+    advantage: number | string | null;
+    loss: number | string | null;
+    gradient: number | string | null;
+    clipped: number | null;
+  }
+  interface WhatIfVariant {
+    name: string;
+    problem?: string;
+    formula: string;
+    formula_mathml: string;
+    loss?: number | string | null;
+    terms?: Record<string, number | string | null>;
+    metrics?: Record<string, number | string | null>;
+    completions?: WhatIfCompletion[];
   }
   interface WrongReference {
     id: string;

@@ -1,7 +1,7 @@
 /** The groups of a step in a list, and one of them in full: prompt, answer, all completions side by side. */
 import { html } from '../../dom.js';
 import { groupFacts, isFiltering, isRight, isTruncated, passes, sortedCards } from '../../lib/rollouts.js';
-import { oneLine } from '../../lib/text/tokens.js';
+import { oneLine, readPlace } from '../../lib/text/tokens.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { RolloutCard } from './card.js';
 import { LongText } from './text.js';
@@ -57,8 +57,14 @@ function Dots({ group, filter }) {
   </span>`;
 }
 
-/** @param {{group: Group, filter: Filter, order: string, by: 'none'|'logprob'|'entropy'}} props */
-export function GroupView({ group, filter, order, by }) {
+/**
+ * @param {{group: Group, filter: Filter, order: string, by: import('./card.js').Colour, place: string, onPlace: (place:
+ *   string) => void}} props `place`: the address of a token within the group
+ */
+export function GroupView({ group, filter, order, by, place, onPlace }) {
+  const pinned = readPlace(place);
+  const pin = (/** @type {number} */ index, /** @type {number | null} */ at) =>
+    onPlace(at === null ? '' : `${index}.${at}`);
   const facts = groupFacts(group);
   const cards = group.completions.map((completion, index) => ({ completion, index }));
   const shown = sortedCards(
@@ -131,7 +137,9 @@ export function GroupView({ group, filter, order, by }) {
         key=${completion.id}
         completion=${completion}
         index=${index}
-        by=${by} />`,
+        by=${by}
+        pinned=${pinned?.[0] === index ? pinned[1] : null}
+        onPin=${pin} />`,
       )}
     </div>
   </section>`;
