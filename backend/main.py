@@ -44,6 +44,7 @@ from backend.monitoring import health, status
 from backend.push import api as pushes
 from backend.redaction import learn_secrets
 from backend.rollouts import api as rollouts
+from backend.rollouts import search_api as rollout_search
 from backend.runs import api as runs
 from backend.runs import list_api as run_lists
 from backend.runs.high_water_mark import tell_if_older
@@ -117,6 +118,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         metrics,
         matrix,
         rollouts,
+        rollout_search,
         diagnosis,
         trials,
         searches,

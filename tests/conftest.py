@@ -28,6 +28,7 @@ from filelock import FileLock
 from sqlalchemy import Engine, make_url
 from sqlalchemy.orm import Session
 
+from backend.db import rollout_words
 from backend.db.engine import Sessions, open_engine, open_sessions
 from backend.db.migrate import upgrade
 from backend.db.models import Base
@@ -245,7 +246,8 @@ def _disconnect_all(url: str) -> None:
 
 def _empty(url: str) -> None:
     """Rows only: TRUNCATE would rewrite every table's files. Foreign keys are not checked meanwhile."""
-    deletes = [f"DELETE FROM {table.name}" for table in Base.metadata.tables.values()]  # noqa: S608
+    tables = [rollout_words.TABLE, *Base.metadata.tables]
+    deletes = [f"DELETE FROM {name}" for name in tables]  # noqa: S608
     _on_postgres(url, "; ".join(["SET session_replication_role = replica", *deletes]))
 
 

@@ -89,12 +89,19 @@ READS = (
     "POST /api/v1/runs/{run_id}/trials/plan",  # computes, changes nothing
     "GET /api/v1/trials",
     "GET /api/v1/rollouts",
+    "GET /api/v1/rollouts/loss",
     "GET /api/v1/rollouts/steps",
     "GET /api/v1/rollouts/counts",
     "GET /api/v1/rollouts/probes",
     "GET /api/v1/rollouts/prompts",
     "GET /api/v1/rollouts/prompts.jsonl",
     "GET /api/v1/rollouts/{completion_id}/tokens",
+    "GET /api/v1/rollouts/search",
+    "GET /api/v1/rollouts/search/steps",
+    "GET /api/v1/rollouts/search/export",
+    "GET /api/v1/rollouts/lift",
+    "GET /api/v1/rollouts/labels",
+    "POST /api/v1/rollouts/what-if",  # computes, changes nothing
     "GET /api/v1/workers",
     "GET /api/v1/queue",
     "GET /api/v1/stream",
@@ -124,6 +131,9 @@ WRITES = (
     "POST /api/v1/datasets",
     "DELETE /api/v1/datasets/{sha256}",
     "POST /api/v1/imports",
+    "POST /api/v1/rollouts/labels/import",
+    "POST /api/v1/rollouts/{completion_id}/labels",
+    "DELETE /api/v1/rollouts/{completion_id}/labels",
 )
 """For operators only, and limited in number per second."""
 
@@ -133,7 +143,11 @@ PUSHES = (
 )
 """For writers, each on its own runs, and operators; limited in number per second for each writer."""
 
-FILES = (("POST", "/api/v1/datasets"), ("POST", "/api/v1/imports"))
+FILES = (
+    ("POST", "/api/v1/datasets"),
+    ("POST", "/api/v1/imports"),
+    ("POST", "/api/v1/rollouts/labels/import"),
+)
 """Their body is a file and no JSON: the route itself counts it while it arrives, and checks what it is."""
 
 

@@ -25,6 +25,7 @@ from backend.backup.tables import load_tables, ordered_tables
 from backend.db.engine import open_engine, open_sessions, reading
 from backend.db.migrate import known_schemas, locked, newest_schema, upgrade_within
 from backend.db.models import BrowserSession, Experiment, Run, Singleton, Worker
+from backend.db.rollout_words import reset
 from backend.durable_files import make_directory, publish, sync
 from backend.errors import Conflict, Unavailable
 from backend.process.instance_lock import AlreadyRunning, hold_instance
@@ -266,6 +267,7 @@ def _finish(connection: Connection, manifest: Manifest) -> None:
     """Up to date, without the workers of then; what trained waits for a worker."""
     upgrade_within(connection, "head")
     check_rows(connection)
+    reset(connection)
     session = Session(connection)
     session.execute(delete(BrowserSession))
     session.execute(delete(Worker))

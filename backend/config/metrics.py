@@ -159,6 +159,7 @@ _CATALOG = (
     _metric("loss/policy", "1", "The policy term of the loss.", aliases="policy_loss actor/pg_loss loss/policy_avg"),
     _metric("loss/kl", "1", "The KL term of the loss, with its coefficient.", aliases="kl_loss loss/kl_avg"),
     _metric("loss/value", "1", "The critic's loss with its coefficient. The critic has weights of its own: it is no part of loss/total.", aliases="loss/value_avg val/loss"),
+    _metric("loss/unstored", "1", "The part of loss/total of groups whose rollouts are not stored: with the contributions of the stored tokens it adds up to loss/total."),
     _metric("loss/entropy", "1", "The entropy term of the loss, with its coefficient."),
     _metric("entropy/coef", "coefficient", "Weight of the entropy bonus; adaptive, it is 0 while the entropy is above its target."),
     _metric("loss/nll", "1", "The imitation term of the loss: NLL of correct completions, with its coefficient."),

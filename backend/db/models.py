@@ -4,7 +4,8 @@
                ─  search ─< search_trial
                    ├──< metric            one row per (run, metric, step, attempt)
                    ├──< rollout_group ─< rollout
-                   │            └─ rollout_tokens
+                   │            ├─ rollout_tokens     rollout ─< rollout_label
+                   │            └─ rollout_words      full-text index, see db/rollout_words.py
                    ├──< checkpoint, event, log_chunk
                    ├──< push_session
                    └──< trial >── experiment
@@ -260,7 +261,10 @@ class RolloutGroup(Base):
     """The G completions of one prompt at one step."""
 
     __tablename__ = "rollout_group"
-    __table_args__ = (Index("ix_rollout_group_run_step", "run_id", "step", "kind", "prompt_index"),)
+    __table_args__ = (
+        Index("ix_rollout_group_run_step", "run_id", "step", "kind", "prompt_index"),
+        Index("ix_rollout_group_search_number", "search_number", unique=True),
+    )
 
     id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
     run_id: Mapped[str] = mapped_column(ForeignKey("run.id"))
@@ -281,6 +285,8 @@ class RolloutGroup(Base):
     reward_std: Mapped[float | None]
     left_out: Mapped[str] = mapped_column(String(16), default="", server_default="")
     """Why it did not train at its step: see rollouts/marks.py; "" where it did, or nobody knows."""
+    search_number: Mapped[int | None] = mapped_column(BigInteger)
+    """Its number in the full-text index; NULL: the reconciler has not indexed it yet."""
 
 
 class GroupTally(Base):
@@ -359,6 +365,23 @@ class RolloutTokens(Base):
         ForeignKey("rollout_group.id", ondelete="CASCADE"), primary_key=True
     )
     data: Mapped[bytes]
+
+
+class RolloutLabel(Base):
+    """A label that a person has given to a completion, and why."""
+
+    __tablename__ = "rollout_label"
+    __table_args__ = (Index("ix_rollout_label_run", "run_id", "label"),)
+
+    rollout_id: Mapped[str] = mapped_column(ForeignKey("rollout.id", ondelete="CASCADE"), primary_key=True)
+    label: Mapped[str] = mapped_column(String(40), primary_key=True)
+    run_id: Mapped[str] = mapped_column(String(26))
+    note: Mapped[str] = mapped_column(Text, default="")
+    role: Mapped[str] = mapped_column(String(16))
+    """Role of whoever wrote it last."""
+    version: Mapped[int] = mapped_column(default=1)
+    """Raised by each change: a change of an older version is refused."""
+    changed_at: Mapped[float] = mapped_column(default=db_now(), onupdate=db_now())
 
 
 class Checkpoint(Base):

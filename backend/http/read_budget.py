@@ -12,9 +12,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backend.http.limits import too_many
 
-EXPORTS = re.compile(r"/api/v1/runs/[^/]+/(metrics\.csv|archive|model)|/api/v1/rollouts/steps")
+EXPORTS = re.compile(
+    r"/api/v1/runs/[^/]+/(metrics\.csv|archive|model)|/api/v1/rollouts/(steps|search/export)"
+)
 READS = re.compile(
-    r"/api/v1/series|/api/v1/runs/[^/]+/diagnosis|/api/v1/rollouts|/api/v1/rollouts/[^/]+/tokens|/api/v1/matrix"
+    r"/api/v1/series|/api/v1/runs/[^/]+/diagnosis|/api/v1/matrix"
+    r"|/api/v1/rollouts(/search|/search/steps|/lift|/[^/]+/tokens)?"
 )
 
 WAIT_SECONDS = 10.0

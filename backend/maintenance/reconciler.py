@@ -1,6 +1,7 @@
 """The reconciler: calls workers for waiting runs, takes back runs whose worker was lost, carries out
-deletions, removes files that belong to nobody, packs points for reading, judges runs that have no verdict
-and trials whose runs have ended, goes on with searches, and mends what a clock that was set has disturbed.
+deletions, removes files that belong to nobody, packs points for reading, indexes completions for search,
+judges runs that have no verdict and trials whose runs have ended, goes on with searches, and mends what a
+clock that was set has disturbed.
 
 Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
 """
@@ -17,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, db_now, insert_into, reading
 from backend.db.models import Run, Singleton
+from backend.db.rollout_words import index_groups, unindexed
 from backend.diagnosis.store import judge_runs, unjudged
 from backend.maintenance.clock_jumps import ClockWatch, Look, mend, tell
 from backend.metrics.packing import pack, packable
@@ -47,6 +49,9 @@ SWEEP_PAUSE_SECONDS = 3600.0
 PACK_SECONDS = 0.1
 """So long a look packs points; the next one goes on."""
 PACK_PAUSE_SECONDS = 5.0
+INDEX_SECONDS = 0.25
+"""So long a look indexes completions for search; the next one goes on."""
+INDEX_PAUSE_SECONDS = 2.0
 TRIAL_PAUSE_SECONDS = 5.0
 """How often trials are looked at; each look judges one."""
 SEARCH_PAUSE_SECONDS = 2.0
@@ -76,6 +81,8 @@ class Reconciler:
         self._sweep_after = time.monotonic() + SWEEP_DELAY_SECONDS
         self._packing: Iterator[None] | None = None
         self._pack_after = 0.0
+        self._indexing: Iterator[None] | None = None
+        self._index_after = 0.0
         self._trials: list[str] = []
         self._refused_trials: set[str] = set()
         self._trials_after = 0.0
@@ -121,6 +128,7 @@ class Reconciler:
             lost = self._lost.look(session)
             is_deleting = session.scalar(select(Run.id).where(Run.deleting_at.is_not(None)).limit(1))
             self._look_for_points(session)
+            self._look_for_unindexed(session)
             self._look_for_trials(session)
             self._look_for_searches(session)
             self._look_for_unjudged(session)
@@ -129,7 +137,7 @@ class Reconciler:
                 self._mark_after = time.monotonic() + MARK_SECONDS
         is_odd = bool(clock.jump) or clock.went_back
         is_sweeping = time.monotonic() > self._sweep_after
-        is_busy = bool(self._packing or self._trials or self._searches or self._judging)
+        is_busy = bool(self._packing or self._indexing or self._trials or self._searches or self._judging)
         if not (rings or lost or is_deleting or is_odd or is_sweeping or is_busy):
             return 0
         with self._sessions.begin() as session:
@@ -155,6 +163,8 @@ class Reconciler:
         """A piece of each of the longer jobs that were found."""
         if self._packing:
             self._go_on_packing(self._packing)
+        if self._indexing:
+            self._go_on_indexing(self._indexing)
         if self._trials:
             self._settle(self._trials.pop(0))
         if self._searches:
@@ -234,6 +244,21 @@ class Reconciler:
             if time.monotonic() > until:
                 return
         self._packing = None
+
+    def _look_for_unindexed(self, session: Session) -> None:
+        """Every few seconds: whether there are completions that search does not know."""
+        if self._indexing is None and time.monotonic() > self._index_after:
+            self._index_after = time.monotonic() + INDEX_PAUSE_SECONDS
+            if unindexed(session):
+                self._indexing = index_groups(self._sessions)
+
+    def _go_on_indexing(self, indexing: Iterator[None]) -> None:
+        """A piece of what there is to index."""
+        until = time.monotonic() + INDEX_SECONDS
+        for _ in indexing:
+            if time.monotonic() > until:
+                return
+        self._indexing = None
 
     def _look_for_unjudged(self, session: Session) -> None:
         """Every few seconds: whether there are runs without a verdict."""

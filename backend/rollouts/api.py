@@ -14,6 +14,7 @@ from backend.http.responses import Cursor, Json, items_as_json
 from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.lineage import stamps_of
 from backend.rollouts.atlas import Order, State, atlas_of, probes_of, prompt_lines, shown_prompts
+from backend.rollouts.contributions import loss_sums
 from backend.rollouts.counting import counts_by_step
 from backend.rollouts.reading import (
     RolloutFilter,
@@ -25,7 +26,18 @@ from backend.rollouts.reading import (
     step_counts,
     tokens_of,
 )
-from backend.rollouts.schemas import CountPage, GroupPage, ProbeMatrix, PromptAtlas, StepPage, TokensAnswer
+from backend.rollouts.schemas import (
+    CountPage,
+    GroupPage,
+    LossSums,
+    ProbeMatrix,
+    PromptAtlas,
+    StepPage,
+    TokensAnswer,
+    WhatIf,
+    WhatIfOrder,
+)
+from backend.rollouts.what_if import what_if
 
 router = APIRouter(prefix="/api/v1/rollouts", tags=["rollouts"], responses=ERRORS)
 
@@ -168,6 +180,20 @@ def prompts_as_rows(
     must_exist(session, run)
     chosen = atlas_of(session, run, state=state, sort=sort, visits=visits).prompts[:most]
     return Response(prompt_lines(session, run, chosen), media_type="application/x-ndjson")
+
+
+@router.get("/loss", response_model=LossSums)
+def loss(session: ReadSession, run: RunId, step: Annotated[int, Query(ge=0, le=2**31 - 1)]) -> Json:
+    """A step's loss by stored group and completion, and what is not stored; adds up to what was logged."""
+    must_exist(session, run)
+    return Json(loss_sums(session, run, step))
+
+
+@router.post("/what-if", response_model=WhatIf)
+def compute_again(order: WhatIfOrder, session: ReadSession) -> Json:
+    """A stored step's batch under other presets or knobs, beside the run's own; computes, changes nothing."""
+    must_exist(session, order.run)
+    return Json(what_if(session, order))
 
 
 @router.get("/{completion_id}/tokens", response_model=TokensAnswer)

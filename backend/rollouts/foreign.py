@@ -9,6 +9,7 @@ from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
 from backend.db.models import GroupTally, RolloutGroup
+from backend.db.rollout_words import forget
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.rollouts.tallies import of_groups
 
@@ -66,6 +67,8 @@ def replace_groups(session: Session, packed: PackedGroups) -> None:
     """Store packed groups. Of several completions of one place the last ones count, as with metrics."""
     ids = [row["id"] for row in packed.groups]
     for start in range(0, len(ids), 500):
-        session.execute(delete(RolloutGroup).where(RolloutGroup.id.in_(ids[start : start + 500])))
+        replaced = RolloutGroup.id.in_(ids[start : start + 500])
+        forget(session, replaced)
+        session.execute(delete(RolloutGroup).where(replaced))
         session.execute(delete(GroupTally).where(of_groups(packed.groups[start : start + 500])))
     write_groups(session, packed)

@@ -1,14 +1,20 @@
-"""Texts and per-token values as compact bytes, and back, exactly.
+"""Texts and per-token values as compact bytes, and back.
 
 A text is zstd of its UTF-8 bytes; lone surrogates and NUL, which models do write, are kept. The tokens
 of one group are a single zstd frame:
 
     4 bytes                    length of the header, little endian
-    header, JSON               {"lengths": [T per completion], "strings": [bytes of each token's string],
-                                "arrays": {name: [completions that have it]}, "ids": whether ids are there}
+    header, JSON               {"version": 2, "lengths": [T per completion],
+                                "strings": [bytes of each token's string],
+                                "arrays": {name: [completions that have it]}, "kinds": {name: kind},
+                                "scales": {name: [of each of them]}}
     strings                    all token strings, one after another
     ids                        int32, all completions one after another
-    arrays                     float32, for each name the completions that have it
+    arrays                     for each name the completions that have it, encoded by its kind
+
+Kinds of arrays (`backend.rollouts.token_values`): f4 float32; f3 float32 without its last eight bits; i1
+small integers; s3 24-bit integers times a power of two, whose sum over a completion is that of the values. A
+frame without a version holds float32 alone.
 """
 
 import json
@@ -23,6 +29,9 @@ import orjson
 import zstandard
 from numpy.typing import NDArray
 
+from backend.rollouts.token_values import decode, encode, kind_of, width_of
+
+VERSION = 2
 LEVEL = 3
 LIMIT_BYTES = 1 << 30
 """No stored text or group is longer; a damaged length is not believed."""
@@ -61,7 +70,8 @@ def pack_tokens(completions: Sequence[Tokens]) -> bytes:
     lengths = [len(tokens.strings) for tokens in completions]
     names = sorted({name for tokens in completions for name in tokens.arrays})
     having = {name: [n for n, tokens in enumerate(completions) if name in tokens.arrays] for name in names}
-    header = {"lengths": lengths, "strings": list(sizes), "arrays": having}
+    kinds = {name: kind_of(name) for name in names}
+    scales: dict[str, list[float]] = {}
     ids = _joined([tokens.ids for tokens in completions], "<i4")
     columns = []
     for name, who in having.items():
@@ -69,8 +79,11 @@ def pack_tokens(completions: Sequence[Tokens]) -> bytes:
         if wrong := [n for n, array in zip(who, arrays, strict=True) if np.shape(array) != (lengths[n],)]:
             shape, count = np.shape(completions[wrong[0]].arrays[name]), lengths[wrong[0]]
             raise ValueError(f"array {name!r} has shape {shape} for {count} tokens")
-        columns.append(_joined(arrays, "<f4"))
-    head = orjson.dumps(header)
+        encoded = [encode(array, kinds[name]) for array in arrays]
+        columns += [data for data, _ in encoded]
+        scales[name] = [scale for _, scale in encoded]
+    header = {"version": VERSION, "lengths": lengths, "strings": list(sizes), "arrays": having}
+    head = orjson.dumps(header | {"kinds": kinds, "scales": scales})
     return _compress(b"".join([len(head).to_bytes(4, "little"), head, _encoded(text), ids, *columns]))
 
 
@@ -83,24 +96,45 @@ def _encoded(text: str) -> bytes:
 
 
 def unpack_tokens(data: bytes) -> list[Tokens]:
-    """The tokens that `pack_tokens` packed."""
+    """The tokens that `pack_tokens` packed, of any version; raises ValueError for one that is newer."""
     raw = _decompress(data)
-    start = 4 + int.from_bytes(raw[:4], "little")
-    header = json.loads(raw[4:start])
-    lengths: list[int] = header["lengths"]
+    header, start = _header(raw)
     ends = list(accumulate(header["strings"], initial=start))
     strings = [raw[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends)]
-    offsets = list(accumulate(lengths, initial=0))
-    place = ends[-1]
-    ids = np.frombuffer(raw, "<i4", offsets[-1], place)
-    place += 4 * offsets[-1]
-    arrays: list[dict[str, NDArray[np.float32]]] = [{} for _ in lengths]
-    for name, having in header["arrays"].items():
-        for n in having:
-            arrays[n][name] = np.frombuffer(raw, "<f4", lengths[n], place)
-            place += 4 * lengths[n]
+    offsets = list(accumulate(header["lengths"], initial=0))
+    ids = np.frombuffer(raw, "<i4", offsets[-1], ends[-1])
+    arrays = _arrays(raw, header, ends[-1] + 4 * offsets[-1])
     bounds = list(pairwise(offsets))
     return [Tokens(strings[a:b], ids[a:b], arrays[n]) for n, (a, b) in enumerate(bounds)]
+
+
+def unpack_arrays(data: bytes) -> list[dict[str, NDArray[np.float32]]]:
+    """The values alone, without making strings of the tokens; raises ValueError as `unpack_tokens` does."""
+    raw = _decompress(data)
+    header, start = _header(raw)
+    return _arrays(raw, header, start + sum(header["strings"]) + 4 * sum(header["lengths"]))
+
+
+def _header(raw: bytes) -> tuple[dict[str, Any], int]:
+    """The header and where it ends."""
+    start = 4 + int.from_bytes(raw[:4], "little")
+    header: dict[str, Any] = json.loads(raw[4:start])
+    if header.get("version", 1) > VERSION:
+        raise ValueError(f"tokens are packed in version {header['version']}; this program reads {VERSION}")
+    return header, start
+
+
+def _arrays(raw: bytes, header: dict[str, Any], place: int) -> list[dict[str, NDArray[np.float32]]]:
+    """The values of each completion, which begin at `place`."""
+    lengths: list[int] = header["lengths"]
+    arrays: list[dict[str, NDArray[np.float32]]] = [{} for _ in lengths]
+    for name, having in header["arrays"].items():
+        kind = header.get("kinds", {}).get(name, "f4")
+        scales = header.get("scales", {}).get(name, [1.0] * len(having))
+        for n, scale in zip(having, scales, strict=True):
+            arrays[n][name] = decode(raw, place, lengths[n], kind, scale)
+            place += width_of(kind) * lengths[n]
+    return arrays
 
 
 def _compress(raw: bytes) -> bytes:

@@ -93,12 +93,13 @@ def _conditions(session: Session, wanted: RolloutFilter) -> list[ColumnElement[b
         found.append(RolloutGroup.kind == wanted.kind)
     if wanted.prompt:
         found.append(RolloutGroup.prompt_id == wanted.prompt)
-    if of_completion := _completion_conditions(wanted):
+    if of_completion := completion_conditions(wanted):
         found.append(exists().where(Rollout.group_id == RolloutGroup.id, *of_completion))
     return found
 
 
-def _completion_conditions(wanted: RolloutFilter) -> list[ColumnElement[bool]]:
+def completion_conditions(wanted: RolloutFilter) -> list[ColumnElement[bool]]:
+    """SQL conditions on a completion itself."""
     found: list[ColumnElement[bool]] = []
     if wanted.min_reward is not None:
         found.append(Rollout.reward >= wanted.min_reward)
@@ -203,12 +204,13 @@ def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
     if packed is None:
         raise NotFound(f"the tokens of completion {rollout_id!r} were not recorded (recording.tokens)")
     tokens = unpack_tokens(packed.data)[rollout.position]
-    arrays: Mapping[str, Any] = tokens.arrays
+    arrays: Mapping[str, Any] = {name: values for name, values in tokens.arrays.items() if name != "mask"}
+    mask = tokens.arrays.get("mask")
     return {
         "id": rollout.id,
         "tokens": list(tokens.strings),
         "token_ids": tokens.ids.tolist(),
         "arrays": {name: [spell(value) for value in values.tolist()] for name, values in arrays.items()},
         "advantage": rollout.non_finite.get("advantage", rollout.advantage),
-        "mask": [1] * len(tokens.strings),
+        "mask": [1] * len(tokens.strings) if mask is None else mask.astype(int).tolist(),
     }

@@ -1,6 +1,10 @@
 """Rollouts as the HTTP interface shows them."""
 
-from pydantic import BaseModel
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from backend.rollouts.labels import LabelItem
 
 Spelled = float | str | None
 """A number, the name of one that is not finite, or null where there is none."""
@@ -64,6 +68,95 @@ class StepPage(BaseModel):
 
     items: list[StepItem]
     next: str | None
+
+
+class GroupLoss(BaseModel):
+    """The part of a step's loss that a stored group holds."""
+
+    id: str
+    loss: Spelled
+    """null where the group did not train, or its tokens were not recorded."""
+    completions: list[Spelled]
+    """The same of each completion, by position."""
+
+
+class LossSums(BaseModel):
+    """A step's loss as the sum of its parts: logged = stored + unstored + difference."""
+
+    run: str
+    step: int
+    logged: Spelled
+    """loss/total of the step."""
+    stored: Spelled
+    """Sum over all stored tokens; null where no contributions were recorded."""
+    unstored: Spelled
+    """Sum over the groups that are not stored, as the trainer recorded it (loss/unstored)."""
+    difference: Spelled
+    """The rest: rounding of the stored values, or tokens that were removed later."""
+    terms: dict[str, Spelled]
+    """Sum over all stored tokens of each term, where the objective has several."""
+    groups: list[GroupLoss]
+
+
+class WhatIfChange(BaseModel):
+    """Another objective for a stored step."""
+
+    preset: Annotated[str, Field(max_length=64)] = ""
+    """A preset whose objective is taken; empty: the run's own."""
+    objective: dict[str, Any] = {}
+    """Knobs of the objective to change in it."""
+
+
+class WhatIfOrder(BaseModel):
+    """A stored step and the objectives to compute it under."""
+
+    run: Annotated[str, Field(min_length=1, max_length=64)]
+    step: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    variants: Annotated[list[WhatIfChange], Field(max_length=8)]
+
+
+class WhatIfCompletion(BaseModel):
+    """One completion under an objective."""
+
+    advantage: Spelled
+    loss: Spelled
+    """Its part of the loss."""
+    gradient: Spelled
+    """Sum over its tokens of |d loss / d log-probability|."""
+    clipped: int | None
+    """Tokens whose ratio is bounded; null without a bound."""
+
+
+class WhatIfVariant(BaseModel):
+    """A step's stored batch under one objective."""
+
+    name: str
+    problem: str = ""
+    """Why it cannot be computed; then all else is missing."""
+    formula: str
+    """The objective with its knobs' numbers."""
+    formula_mathml: str
+    loss: Spelled = None
+    terms: dict[str, Spelled] = {}
+    metrics: dict[str, Spelled] = {}
+    """clip/*, ratio/*, kl/* and mismatch/* of this computation."""
+    completions: list[WhatIfCompletion] = []
+    """Of all groups, one after another."""
+
+
+class WhatIf(BaseModel):
+    """A step's stored batch under the run's own objective, which comes first, and others."""
+
+    run: str
+    step: int
+    groups: list[str]
+    """Ids of the groups that take part."""
+    group_size: int
+    of_groups: int
+    """Stored groups of the step, with those that did not train."""
+    notes: list[str]
+    """Differences between this computation and the step as it was trained."""
+    variants: list[WhatIfVariant]
 
 
 class TokensAnswer(BaseModel):
@@ -172,3 +265,113 @@ class ProbeMatrix(BaseModel):
     items: list[ProbeItem]
     prompts: int
     """Of the evaluation, those that are not shown included."""
+
+
+class Snippet(BaseModel):
+    """A piece of a completion's text around what was found, as plain text."""
+
+    text: str
+    marks: list[tuple[int, int]]
+    """Places that match, from and to, in characters (code points) of `text`."""
+    is_start: bool
+    """Whether the completion begins with it."""
+    is_end: bool
+
+
+class FoundItem(BaseModel):
+    """A completion that was found."""
+
+    id: str
+    group: str
+    run: str
+    step: int
+    kind: str
+    prompt_index: int
+    prompt_id: str
+    position: int
+    """Place within its group, from 0."""
+    reward: Spelled
+    correct: bool | None
+    tokens: int
+    finish_reason: str
+    flags: list[str]
+    labels: list[LabelItem]
+    snippet: Snippet
+
+
+class FoundPage(BaseModel):
+    """One page of completions that were found."""
+
+    items: list[FoundItem]
+    next: str | None
+    waiting: int
+    """Groups of these runs that are not indexed yet: their completions are missing here."""
+
+
+class StepCount(BaseModel):
+    """Completions of a step that match, of how many."""
+
+    step: int
+    matched: int
+    of: int
+
+
+class StepCounts(BaseModel):
+    """Counts of a search over steps."""
+
+    items: list[StepCount]
+    next: None
+
+
+class LiftSide(BaseModel):
+    """One of the two sets that are compared."""
+
+    label: str
+    completions: int
+    """Completions of the set that were read."""
+    of: int
+    """Completions of the groups from which they were drawn."""
+    words: int
+
+
+class LiftItem(BaseModel):
+    """A phrase that is more frequent in one set than in the other."""
+
+    phrase: str
+    a: int
+    """Completions of the first set that contain it."""
+    b: int
+    log_odds: float
+    """Of the second set against the first, with a Dirichlet prior."""
+    z: float
+    """`log_odds` over its standard deviation."""
+
+
+class LiftAnswer(BaseModel):
+    """Phrases that set two sets of completions apart."""
+
+    a: LiftSide
+    b: LiftSide
+    items: list[LiftItem]
+    """More frequent in the second set, the surest first."""
+    fell: list[LiftItem]
+    """More frequent in the first set, the surest first."""
+
+
+class RefusedRow(BaseModel):
+    """A row that was not stored."""
+
+    row: int
+    """From 1."""
+    reason: str
+
+
+class ImportedJudgements(BaseModel):
+    """Result of an import of judgements, row by row where one was refused."""
+
+    rows: int
+    stored: int
+    unchanged: int
+    refused: list[RefusedRow]
+    """The first 100."""
+    refused_rows: int

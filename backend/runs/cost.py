@@ -37,7 +37,7 @@ class Price(NamedTuple):
 
 
 def newest_price(session: Session) -> Price | None:
-    """Of the newest attempt whose slot had one."""
+    """Price of the newest attempt whose slot had one."""
     query = select(Attempt.slot_price, Attempt.currency).where(
         Attempt.slot_price.is_not(None), Attempt.currency != ""
     )

@@ -32,6 +32,7 @@ from backend.db.models import (
     SearchTrial,
     Trial,
 )
+from backend.db.rollout_words import forget
 from backend.durable_files import sync
 from backend.errors import Conflict
 from backend.runs.events import add_event
@@ -159,9 +160,13 @@ def _pieces(sessions: Sessions, run_id: str) -> Iterator[int]:
     for table, most in BATCHES:
         key = table.__table__.primary_key.columns
         some = select(*key).where(table.run_id == run_id).limit(most)
-        statement = delete(table).where(tuple_(*key).in_(some))
         while True:
             with sessions.begin() as session:
+                doomed: Any = some
+                if table is RolloutGroup:
+                    doomed = [tuple(row) for row in session.execute(some)]
+                    forget(session, RolloutGroup.id.in_([row[0] for row in doomed]))
+                statement = delete(table).where(tuple_(*key).in_(doomed))
                 result = session.execute(statement, execution_options={"synchronize_session": False})
                 removed = cast("CursorResult[Any]", result).rowcount
             if not removed:

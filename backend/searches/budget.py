@@ -17,7 +17,7 @@ from backend.settings import Settings
 
 
 class Spent(NamedTuple):
-    """What the runs of a search have taken so far."""
+    """Time and money that the runs of a search have taken so far."""
 
     hours: float
     """Of worker slots."""

@@ -105,6 +105,6 @@ def _trial(row: SearchTrial, runs: dict[str, RunRow]) -> TrialRow:
 
 
 def events_of_search(session: Session, runs: Sequence[RunRow]) -> Sequence[Event]:
-    """What the search has done to its runs, the newest first."""
+    """Events of the search's runs, the newest first."""
     query = select(Event).where(Event.kind == "search", Event.run_id.in_([run.id for run in runs]))
     return session.scalars(query.order_by(Event.id.desc()).limit(EVENTS)).all()

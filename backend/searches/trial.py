@@ -15,7 +15,7 @@ DONE = ("finished", "stopped")
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """What a search reads of a run."""
+    """The columns of a run that a search reads."""
 
     id: str
     name: str
@@ -51,7 +51,7 @@ class TrialRow:
 
     @property
     def state(self) -> State:
-        """Where it is; a run that was pruned and resumed lives again."""
+        """State of its run; one that was pruned and resumed lives again."""
         if self.refused:
             return "refused"
         if self.run is None:

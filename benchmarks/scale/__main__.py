@@ -102,6 +102,9 @@ def table(found: dict[str, tuple[Filled, Figures]], size: Size, rounds: int) -> 
         "rollouts packed and stored a second": (
             f"{each.rollouts_per_second:,.0f}" for each, _ in found.values()
         ),
+        "completions indexed for search a second": (
+            f"{each.indexed_per_second:,.0f}" for each, _ in found.values()
+        ),
         "paging through the whole list while runs are added: runs seen, added, missed, seen twice": (
             f"{each.walked:,}, {each.added}, {each.missed}, {each.walked_twice}" for _, each in found.values()
         ),

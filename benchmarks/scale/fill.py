@@ -13,6 +13,7 @@ from sqlalchemy import insert, literal, select, update
 from backend.config.merge import config_hash, resolve
 from backend.db.engine import Sessions, new_id, reading
 from backend.db.models import ALL_PACKED, Attempt, Experiment, Metric, MetricBlock, Run
+from backend.db.rollout_words import index_groups
 from backend.metrics.packing import pack, packable
 from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
@@ -75,6 +76,8 @@ class Filled:
     """How fast the points were packed for reading, which the service does in the background."""
     rollouts: int
     rollouts_per_second: float
+    indexed_per_second: float
+    """How fast completions were indexed for search, which the service does in the background."""
 
 
 def fill(sessions: Sessions, size: Size) -> Filled:
@@ -94,7 +97,12 @@ def fill(sessions: Sessions, size: Size) -> Filled:
     groups = size.rollouts // COMPLETIONS // 2
     rollouts = _rollouts(sessions, rollout_run, groups)
     rollouts += sum(_rollouts(sessions, run, groups // 10) for run in others[:10])
+    seconds_of_rollouts = time.perf_counter() - started
+    started = time.perf_counter()
+    for _ in index_groups(sessions):
+        pass
     return Filled(
+        indexed_per_second=rollouts / (time.perf_counter() - started),
         long_run=long_run,
         chart_runs=chart_runs,
         rollout_run=rollout_run,
@@ -102,7 +110,7 @@ def fill(sessions: Sessions, size: Size) -> Filled:
         points_per_second=points / seconds,
         packed_per_second=points / packing,
         rollouts=rollouts,
-        rollouts_per_second=rollouts / (time.perf_counter() - started),
+        rollouts_per_second=rollouts / seconds_of_rollouts,
     )
 
 

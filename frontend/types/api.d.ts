@@ -236,6 +236,28 @@ declare namespace Api {
     tokens: number | null;
     refusal: string;
   }
+  interface FoundItem {
+    id: string;
+    group: string;
+    run: string;
+    step: number;
+    kind: string;
+    prompt_index: number;
+    prompt_id: string;
+    position: number;
+    reward: number | string | null;
+    correct: boolean | null;
+    tokens: number;
+    finish_reason: string;
+    flags: string[];
+    labels: LabelItem[];
+    snippet: Snippet;
+  }
+  interface FoundPage {
+    items: FoundItem[];
+    next: string | null;
+    waiting: number;
+  }
   interface GroupItem {
     id: string;
     run: string;
@@ -252,6 +274,11 @@ declare namespace Api {
     reward_std: number | null;
     left_out: string;
     completions: CompletionItem[];
+  }
+  interface GroupLoss {
+    id: string;
+    loss: number | string | null;
+    completions: (number | string | null)[];
   }
   interface GroupPage {
     items: GroupItem[];
@@ -287,11 +314,36 @@ declare namespace Api {
     config_fields: number;
     notes: string[];
   }
+  interface ImportedJudgements {
+    rows: number;
+    stored: number;
+    unchanged: number;
+    refused: RefusedRow[];
+    refused_rows: number;
+  }
   type JsonValue = unknown;
   interface KeptRun {
     id: string;
     name: string;
     reason: string;
+  }
+  interface LabelCount {
+    label: string;
+    completions: number;
+  }
+  interface LabelCounts {
+    items: LabelCount[];
+    next: null;
+  }
+  interface LabelItem {
+    label: string;
+    note: string;
+    role: string;
+    version: number;
+    changed_at: string;
+  }
+  interface LabelList {
+    items: LabelItem[];
   }
   interface LaunchedExperiment {
     id: string;
@@ -304,6 +356,35 @@ declare namespace Api {
     variant: string;
     seed: number;
     status: string;
+  }
+  interface LiftAnswer {
+    a: LiftSide;
+    b: LiftSide;
+    items: LiftItem[];
+    fell: LiftItem[];
+  }
+  interface LiftItem {
+    phrase: string;
+    a: number;
+    b: number;
+    log_odds: number;
+    z: number;
+  }
+  interface LiftSide {
+    label: string;
+    completions: number;
+    of: number;
+    words: number;
+  }
+  interface LossSums {
+    run: string;
+    step: number;
+    logged: number | string | null;
+    stored: number | string | null;
+    unstored: number | string | null;
+    difference: number | string | null;
+    terms: Record<string, number | string | null>;
+    groups: GroupLoss[];
   }
   interface Matrix {
     baseline: number;
@@ -491,6 +572,10 @@ declare namespace Api {
     wrong: number;
     examples: WrongReference[];
     reward: number | null;
+  }
+  interface RefusedRow {
+    row: number;
+    reason: string;
   }
   interface RemedyItem {
     words: string;
@@ -681,6 +766,21 @@ declare namespace Api {
     silent_below: number;
     silent: number;
   }
+  interface Snippet {
+    text: string;
+    marks: unknown[][];
+    is_start: boolean;
+    is_end: boolean;
+  }
+  interface StepCount {
+    step: number;
+    matched: number;
+    of: number;
+  }
+  interface StepCounts {
+    items: StepCount[];
+    next: null;
+  }
   interface StepItem {
     step: number;
     kind: string;
@@ -815,6 +915,31 @@ declare namespace Api {
   interface ViewPage {
     items: ViewItem[];
     next: null;
+  }
+  interface WhatIf {
+    run: string;
+    step: number;
+    groups: string[];
+    group_size: number;
+    of_groups: number;
+    notes: string[];
+    variants: WhatIfVariant[];
+  }
+  interface WhatIfCompletion {
+    advantage: number | string | null;
+    loss: number | string | null;
+    gradient: number | string | null;
+    clipped: number | null;
+  }
+  interface WhatIfVariant {
+    name: string;
+    problem?: string;
+    formula: string;
+    formula_mathml: string;
+    loss?: number | string | null;
+    terms?: Record<string, number | string | null>;
+    metrics?: Record<string, number | string | null>;
+    completions?: WhatIfCompletion[];
   }
   interface WrongReference {
     id: string;

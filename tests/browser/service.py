@@ -77,6 +77,7 @@ def metrics_of(step):
     """Metrics of a step that rises, with one value that is not a number."""
     return {
         "reward/mean": 0.1 * step,
+        "loss/total": -0.25,
         "eval/accuracy": 0.2 + 0.05 * step,
         "policy/entropy": 1.0 - 0.1 * step,
         "optim/grad_norm": float("nan") if step == 2 else 0.5,
@@ -110,14 +111,17 @@ def group_of(kind, step, index):
 
 def completion_of(text, *, correct):
     """A completion whose tokens are its characters, each less likely than the one before."""
-    count = len(text)
+    count, sign = len(text), -1.0 if correct else 0.5
     return CompletionRecord(
         text=text, token_strings=list(text), token_ids=list(range(count)), reward=float(correct),
         rewards={"correctness": float(correct)}, advantage=1.0 if correct else -1.0,
         finish_reason="stop" if correct else "length", correct=correct,
         flags=() if correct else ("truncated", "wrong"),
         arrays={
-            "logprob": -np.arange(count, dtype=np.float32), "entropy": np.full(count, 0.5, np.float32)
+            "logprob": -np.arange(count, dtype=np.float32), "entropy": np.full(count, 0.5, np.float32),
+            "policy_logprob": -np.arange(count, dtype=np.float32), "ratio": np.ones(count, np.float32),
+            "clipped": np.zeros(count, np.float32), "loss": np.full(count, sign / count / 6, np.float32),
+            "gradient": np.full(count, sign / count / 6, np.float32),
         },
     )  # fmt: skip
 

@@ -353,6 +353,35 @@ def test_a_token_shows_its_numbers(page, service):
     expect(page.locator(".readout")).to_contain_text(f"Completion 0, token {chosen + 1}")
 
 
+def test_a_pinned_token_has_an_address_and_all_values(page, service):
+    page.goto(f"/rollouts?run={service.trained}&step=3&colour=loss")
+    page.locator("[data-completion] [data-token='2']").first.click()
+    expect(page).to_have_url(re.compile(r"[?&]at=\d\.2"))
+    page.reload()
+    readout = page.locator(".readout")
+    for text in ("token 3", "ratio", "clipped no", "loss", "gradient", "mismatch 0", "advantage"):
+        expect(readout).to_contain_text(text)
+    expect(readout.get_by_role("button", name="Copy link")).to_be_visible()
+
+
+def test_the_sums_of_the_loss_add_up_to_what_was_logged(page, service):
+    page.goto(f"/rollouts?run={service.trained}&step=3&colour=gradient")
+    sums = page.get_by_label("Sums of the loss")
+    for text in ("stored −0.25", "not stored 0", "logged −0.25"):
+        expect(sums).to_contain_text(text)
+    expect(sums).not_to_contain_text("removed")
+
+
+def test_another_objective_stands_beside_the_runs_own(page, service):
+    page.goto(f"/rollouts?run={service.trained}&step=3")
+    page.get_by_text("What if: step 3").click()
+    page.get_by_label("add preset").select_option("dr_grpo")
+    table = page.locator(".what-if-table")
+    expect(table).to_contain_text("this run")
+    expect(table).to_contain_text("dr_grpo")
+    expect(table).to_contain_text("completion 0")
+
+
 def test_keys_move_through_prompts_and_steps(page, service):
     page.goto(f"/rollouts?run={service.trained}&step=2")
     expect(page.get_by_text("prompt 1 of 3")).to_be_visible()

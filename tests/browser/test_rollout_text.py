@@ -60,13 +60,6 @@ def test_a_text_is_never_cut_inside_a_character(in_browser):
     ]
 
 
-def test_only_tokens_that_fit_are_shown(in_browser):
-    assert in_browser(TOKENS, "(t) => [t.tokensWithin(['ab', 'c', 'de'], 4), t.tokensWithin(['ab'], 4)]") == [
-        2,
-        1,
-    ]
-
-
 @pytest.mark.parametrize(
     ("by", "value", "level"),
     [

@@ -128,6 +128,16 @@ def test_advantages_may_differ_between_tokens():
 
 
 @pytest.mark.parametrize("preset", PRESETS)
+def test_contributions_and_gradients_of_tokens_are_those_of_the_loss(preset):
+    result, slope = f.run(resolve({"preset": preset}).objective, entropy=f.ENTROPY)
+    parts = result.contributions
+    assert parts["loss"].sum().item() == pytest.approx(result.loss.item(), abs=1e-12)
+    assert parts["loss"].sum().item() == pytest.approx(result.metrics.values()["loss/total"], abs=1e-12)
+    assert (-parts["gradient"])[f.MASK].tolist() == pytest.approx(slope.tolist(), abs=1e-12)
+    assert (parts["loss"][~f.MASK] == 0).all()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
 def test_every_metric_a_preset_reports_is_in_the_catalog(preset):
     assert not [name for name in metrics_of(resolve({"preset": preset}).objective) if not find_metric(name)]
 

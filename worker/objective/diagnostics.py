@@ -16,30 +16,29 @@ from worker.objective.token_choice import improbable
 
 
 class LossTerms(NamedTuple):
-    """The terms of a loss with their coefficients and signs: total = policy + kl + entropy + nll."""
+    """Each token's part of a loss with coefficients and signs; their sums over tokens add up to the loss."""
 
-    total: Float[Tensor, ""]
-    policy: Float[Tensor, ""]
-    kl: Float[Tensor, ""] | None
-    entropy: Float[Tensor, ""] | None
-    nll: Float[Tensor, ""] | None
+    policy: Float[Tensor, "B T"]
+    kl: Float[Tensor, "B T"] | None
+    entropy: Float[Tensor, "B T"] | None
+    nll: Float[Tensor, "B T"] | None
+
+    def in_use(self) -> dict[str, Float[Tensor, "B T"]]:
+        """The terms that the objective has, by name."""
+        return {name: term for name, term in self._asdict().items() if term is not None}
 
 
 def loss_terms(terms: LossTerms, *, share: float) -> MetricSums:
     """loss/*: `share` is the part of the optimizer batch these terms belong to.
 
     Shares of an optimizer batch add up to 1, also where several updates share its tokens out, so its terms
-    add up, and several batches are averaged.
+    add up, and several batches are averaged. Sums are taken in double precision, so that the tokens' parts
+    add up to what is logged.
     """
-    count = torch.as_tensor(share, dtype=torch.float64, device=terms.total.device)
-    named = {"loss/total": terms.total, "loss/policy": terms.policy}
-    if terms.kl is not None:
-        named["loss/kl"] = terms.kl
-    if terms.entropy is not None:
-        named["loss/entropy"] = terms.entropy
-    if terms.nll is not None:
-        named["loss/nll"] = terms.nll
-    return MetricSums({name: Mean(value.detach(), count) for name, value in named.items()})
+    count = torch.as_tensor(share, dtype=torch.float64, device=terms.policy.device)
+    sums = {name: term.detach().sum(dtype=torch.float64) for name, term in terms.in_use().items()}
+    named = {"total": torch.stack(list(sums.values())).sum()} | sums
+    return MetricSums({f"loss/{name}": Mean(value, count) for name, value in named.items()})
 
 
 def coefficient(
@@ -74,15 +73,25 @@ def covariance_terms(
     return MetricSums({"policy/covariance": Covariance((x * y).sum(), x.sum(), y.sum(), mask.sum())})
 
 
-def kl_share(
-    policy_term: Float[Tensor, ""], kl_term: Float[Tensor, ""], policy_logprobs: Float[Tensor, "B T"]
-) -> MetricSums:
+def gradients(
+    terms: dict[str, Float[Tensor, "B T"]], policy_logprobs: Float[Tensor, "B T"]
+) -> dict[str, Float[Tensor, "B T"]]:
+    """Derivative of each term's sum by the tokens' log-probabilities; terms without a gradient have zeros."""
+    found = {}
+    for name, term in terms.items():
+        gradient = None
+        if term.requires_grad:
+            (gradient,) = torch.autograd.grad(
+                term, policy_logprobs, torch.ones_like(term), retain_graph=True, allow_unused=True
+            )
+        found[name] = torch.zeros_like(policy_logprobs) if gradient is None else gradient
+    return found
+
+
+def kl_share(by_policy: Float[Tensor, "B T"], by_kl: Float[Tensor, "B T"]) -> MetricSums:
     """optim/kl_share: the KL term's part of |d loss / d log p|, summed over tokens."""
-    sizes = []
-    for term in (kl_term, policy_term):
-        (gradient,) = torch.autograd.grad(term, policy_logprobs, retain_graph=True, allow_unused=True)
-        sizes.append(torch.zeros_like(term) if gradient is None else gradient.abs().sum())
-    return MetricSums({"optim/kl_share": Mean(sizes[0], sizes[0] + sizes[1])})
+    size = by_kl.abs().sum()
+    return MetricSums({"optim/kl_share": Mean(size, size + by_policy.abs().sum())})
 
 
 def ratio_terms(surrogate: Surrogate, mask: Bool[Tensor, "B T"]) -> MetricSums:
@@ -198,14 +207,14 @@ def per_token(
     *,
     largest_k3: float,
 ) -> dict[str, Float[Tensor, "B T"]]:
-    """The values to store for each token: ratio, clipped (0 or 1), kl (k3) and correction, as far as they
-    exist.
+    """The values to store for each token: ratio, clipped (-1 below, 1 above, 2 by the cap for negative
+    advantages), kl (k3) and correction, as far as they exist.
     """
-    flags = [flag for flag in (surrogate.low, surrogate.high, surrogate.dual) if flag is not None]
-    clipped = torch.stack([flag.expand_as(mask) for flag in flags]).any(dim=0) if flags else None
+    sides = {-1: surrogate.low, 1: surrogate.high, 2: surrogate.dual}
+    flags = [flag.expand_as(mask) * side for side, flag in sides.items() if flag is not None]
     values = {
         "ratio": surrogate.ratio,
-        "clipped": clipped,
+        "clipped": _last_set(flags) if flags else None,
         "kl": None if x is None else kl_estimators.k3(x, limit=largest_k3),
         "correction": None if correction is None else correction.weights,
     }
@@ -213,6 +222,26 @@ def per_token(
         name: value.detach().float().expand_as(mask) for name, value in values.items() if value is not None
     }
     return {name: value.masked_fill(~mask, 0) for name, value in kept.items()}
+
+
+def contributions(terms: LossTerms, gradient: Float[Tensor, "B T"] | None) -> dict[str, Float[Tensor, "B T"]]:
+    """The part of each token in the loss, and in every term where there are several; its gradient.
+
+    `gradient` is the loss's derivative by the token's log-probability.
+    """
+    parts = terms.in_use()
+    named = {"loss": torch.stack(list(parts.values())).sum(dim=0)}
+    named |= {f"loss_{name}": term for name, term in parts.items() if len(parts) > 1}
+    named |= {} if gradient is None else {"gradient": gradient}
+    return {name: value.detach() for name, value in named.items()}
+
+
+def _last_set(flags: list[Tensor]) -> Tensor:
+    """The last value of each token that is not 0."""
+    found = flags[0]
+    for flag in flags[1:]:
+        found = torch.where(flag != 0, flag, found)
+    return found
 
 
 def _units(values: Tensor, mask: Bool[Tensor, "B T"]) -> Bool[Tensor, "B N"]:

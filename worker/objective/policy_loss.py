@@ -38,7 +38,9 @@ class PolicyLoss(NamedTuple):
     metrics: MetricSums
     """Add them over micro-batches, minibatches and epochs; `.values()` gives the step's numbers."""
     per_token: dict[str, Float[Tensor, "B T"]]
-    """ratio, clipped (0 or 1), and where they exist kl (k3) and correction; detached, 0 where masked."""
+    """ratio, clipped (-1, 0, 1, 2), and where they exist kl (k3), correction; detached, 0 where masked."""
+    contributions: dict[str, Float[Tensor, "B T"]]
+    """loss, which sums up to the loss; its terms where it has several; gradient. Detached, 0 where masked."""
 
 
 def kl_reward_penalty(batch: PolicyBatch, objective: Objective) -> Float[Tensor, "B T"]:
@@ -120,7 +122,6 @@ def policy_loss(
     trained = mask if batch.trained is None else mask & batch.trained
     counted = trained.to(policy.dtype)
     token_weights = counted * denominators.weights.to(policy.dtype).unsqueeze(1)  # (B, T)
-    policy_term = -(weighted * token_weights).sum()
     kl_coef = regularizers.kl_coefficient(batch, objective.kl)
     kl_term = regularizers.kl_term(
         x, surrogate, token_weights, counted * denominators.sequence_weight, kl_coef, objective.kl
@@ -128,10 +129,10 @@ def policy_loss(
     bonus = regularizers.entropy_coefficient(batch, objective.entropy)
     entropy_term = regularizers.entropy_term(entropy, mask, token_weights, bonus, objective.entropy)
     nll_term = regularizers.nll_term(policy, batch.correct, counted, denominators.nll_weight, objective.nll)
-    added = (kl_term, entropy_term, nll_term)
-    loss = policy_term + sum(term for term in added if term is not None)
+    terms = diagnostics.LossTerms(-(weighted * token_weights), kl_term, entropy_term, nll_term)
+    parts = terms.in_use()
+    loss = sum((term.sum() for term in parts.values()), start=policy.new_zeros(()))
 
-    terms = diagnostics.LossTerms(loss, policy_term, *added)
     share = len(mask) / denominators.completions / batch.updates
     with torch.no_grad():
         metrics = diagnostics.loss_terms(terms, share=share)
@@ -144,8 +145,9 @@ def policy_loss(
         if x is not None:
             metrics += diagnostics.kl_terms(x, mask, limit=objective.largest_k3)
             metrics += diagnostics.domain_terms(x, batch, limit=objective.largest_k3)
-        if kl_term is not None and kl_term.requires_grad:
-            metrics += diagnostics.kl_share(policy_term, kl_term, policy)
+        gradients = diagnostics.gradients(parts, policy) if policy.requires_grad else {}
+        if gradients and kl_term is not None and kl_term.requires_grad:
+            metrics += diagnostics.kl_share(gradients["policy"], gradients["kl"])
         if objective.kl.type != "none":
             metrics += diagnostics.coefficient("kl/coef", kl_coef, batch, share=share)
         if objective.entropy.type != "none":
@@ -153,7 +155,9 @@ def policy_loss(
         if log_rho is not None:
             metrics += diagnostics.mismatch_terms(log_rho, trainers_old, correction, mask)
         per_token = diagnostics.per_token(surrogate, correction, x, mask, largest_k3=objective.largest_k3)
-    return PolicyLoss(loss, metrics, per_token)
+        gradient = torch.stack(list(gradients.values())).sum(dim=0) if gradients else None
+        contributions = diagnostics.contributions(terms, gradient)
+    return PolicyLoss(loss, metrics, per_token, contributions)
 
 
 def _old_logprobs(

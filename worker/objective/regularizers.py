@@ -1,6 +1,7 @@
 """The terms that a loss adds to the policy's own: KL, entropy, imitation. They see which knobs were chosen.
 
-Each is a sum with the weights of its micro-batch, so that the terms of all micro-batches add up.
+Each is what every token adds to the loss (B, T), by the weights of its micro-batch: the sums of all
+micro-batches are the term of the optimizer batch.
 """
 
 from typing import assert_never
@@ -37,7 +38,7 @@ def kl_term(
     sequence_weights: Float[Tensor, "B T"],
     coef: float | Float[Tensor, "B 1"],
     knob: knobs.Kl,
-) -> Float[Tensor, ""] | None:
+) -> Float[Tensor, "B T"] | None:
     """The KL part of the loss, coefficient included; the weights are 0 on masked tokens."""
     match knob:
         case knobs.NoKl():
@@ -58,7 +59,7 @@ def kl_term(
         case _:
             assert_never(knob)
     weights = sequence_weights if knob.aggregation == "seq_sum" else token_weights
-    return (_in_kind(coef, estimate) * estimate * weights).sum()
+    return _in_kind(coef, estimate) * estimate * weights
 
 
 def entropy_coefficient(batch: PolicyBatch, knob: knobs.Entropy) -> float | Float[Tensor, "B 1"]:
@@ -80,12 +81,12 @@ def entropy_term(
     token_weights: Float[Tensor, "B T"],
     coef: float | Float[Tensor, "B 1"],
     knob: knobs.Entropy,
-) -> Float[Tensor, ""] | None:
+) -> Float[Tensor, "B T"] | None:
     """The entropy part of the loss, coefficient and sign included."""
     if isinstance(knob, knobs.NoEntropyBonus):
         return None
     nats = masked.zeroed(given(entropy, "entropy"), mask)
-    return -(_in_kind(coef, nats) * nats * token_weights).sum()
+    return -(_in_kind(coef, nats) * nats * token_weights)
 
 
 def nll_term(
@@ -94,7 +95,7 @@ def nll_term(
     counted: Float[Tensor, "B T"],
     weight: Float[Tensor, ""] | None,
     knob: knobs.Nll,
-) -> Float[Tensor, ""] | None:
+) -> Float[Tensor, "B T"] | None:
     """The imitation part of the loss: mean negative log-likelihood over the tokens of correct completions.
 
         coef / N sum_{i correct} sum_t -log p[i, t],  N = tokens of correct completions in the optimizer batch
@@ -107,6 +108,6 @@ def nll_term(
         case knobs.PositiveNll(coef=coef):
             rows = given(correct, "which completions are correct").to(policy.dtype).unsqueeze(1)  # (B, 1)
             share = given(weight, "the number of correct tokens").to(policy.dtype)
-            return -coef * (policy * counted * rows).sum() * share
+            return -coef * (policy * counted * rows) * share
         case _:
             assert_never(knob)

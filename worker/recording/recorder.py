@@ -210,8 +210,12 @@ class Recorder:
         verdicts = [item for item in batch if isinstance(item, VerdictRecord)]
         for record in steps:
             self._summary.take(record.step, record.metrics)
-        points = [(record.step, record.metrics) for record in steps]
-        groups = [self._packed(record) for record in steps]
+        chosen = [self._chosen(record) for record in steps]
+        points = [
+            (record.step, {**record.metrics, **_remainder(record, stored)})
+            for record, stored in zip(steps, chosen, strict=True)
+        ]
+        groups = [self._packed(record, stored) for record, stored in zip(steps, chosen, strict=True)]
         progress = _progress(steps[-1].step, self._summary.document()) if steps else {}
         if not steps and any(isinstance(item, LifeRecord) for item in batch):
             progress = {"progress_at": db_now()}
@@ -229,7 +233,8 @@ class Recorder:
 
         return write
 
-    def _packed(self, record: StepRecord) -> PackedGroups:
+    def _chosen(self, record: StepRecord) -> list[GroupRecord]:
+        """The groups of a step that are stored."""
         chosen = select_groups(
             record.groups,
             mode=self._mode,
@@ -238,11 +243,17 @@ class Recorder:
             is_alarmed=record.is_alarmed,
             seed=self._config.seed,
         )
-        stored = [record.groups[n] for n in chosen]
-        counted = [group for n, group in enumerate(record.groups) if n not in set(chosen)]
-        with_tokens = self._config.recording.tokens
+        return [record.groups[n] for n in chosen]
+
+    def _packed(self, record: StepRecord, stored: Sequence[GroupRecord]) -> PackedGroups:
+        kept = {id(group) for group in stored}
         return pack_groups(
-            self.run_id, record.step, self._attempt, stored, counted=counted, with_tokens=with_tokens
+            self.run_id,
+            record.step,
+            self._attempt,
+            stored,
+            counted=[group for group in record.groups if id(group) not in kept],
+            with_tokens=self._config.recording.tokens,
         )
 
     def _add_events(self, session: Session, events: Sequence[EventRecord]) -> None:
@@ -284,6 +295,15 @@ class Recorder:
         if wish is None:
             raise Fenced(self.run_id, self._attempt)
         self.wish = wish
+
+
+def _remainder(record: StepRecord, stored: Sequence[GroupRecord]) -> dict[str, float]:
+    """loss/unstored: the part of the step's loss that no stored group holds, where some are left out."""
+    if len(stored) == len(record.groups) or "loss/total" not in record.metrics:
+        return {}
+    kept = {id(group) for group in stored}
+    left = [group for group in record.groups if id(group) not in kept]
+    return {"loss/unstored": sum(completion.loss for group in left for completion in group.completions)}
 
 
 def _progress(step: int, summary: dict[str, Any]) -> dict[str, Any]:

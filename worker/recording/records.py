@@ -30,6 +30,11 @@ class CompletionRecord:
     arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """Per-token values of equal length T, e.g. logprob, entropy, ratio."""
 
+    @property
+    def loss(self) -> float:
+        """Sum of its tokens' contributions to the step's loss; 0 where it did not train."""
+        return float(self.arrays["loss"].sum(dtype=np.float64)) if "loss" in self.arrays else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,7 +38,10 @@ from worker.training.prompt_history import PromptHistory, repeats
 from worker.training.trust_region import metrics_of, trust_region_step
 from worker.training.update_stats import (
     UpdateStats,
+    add_tokens,
     by_completion,
+    choices_of,
+    constants_of,
     keep_tokens,
     lift_rows,
     of_completions,
@@ -75,6 +78,16 @@ class Baseline:
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
         """See Stateful."""
         self.average = values["average"]
+
+
+class Seen(NamedTuple):
+    """The values that the passes of an update leave behind."""
+
+    per_token: dict[str, Tensor]
+    """(B, T) values of the step, at the last update of each token."""
+    added: dict[str, Tensor]
+    """(B, T) contributions to this update's loss; dropped when it is repeated with less memory."""
+    update_stats: UpdateStats
 
 
 class Learner:
@@ -134,6 +147,7 @@ class Learner:
             batch = self._updates(tokens, batch, collected, generator, per_token, update_stats)
             if update_stats.step % LIFT_EVERY == 0:
                 update_stats.sums += self._lift(tokens, batch, groups, per_token)
+            per_token |= constants_of(batch)
         if estimate is not None:
             self._fit_critic(estimate, len(groups), generator, update_stats)
             per_token |= {"advantage": estimate.advantages.cpu(), "value": estimate.values.old_values.cpu()}
@@ -326,21 +340,27 @@ class Learner:
         """
         weights = self._denominators(batch, loss_share=loss_share)
         before = update_stats.sums
+        added: dict[str, Tensor] = {}
 
         def undo() -> None:
             self.optimizer.forget_gradients()
             update_stats.sums = before
+            added.clear()
 
         def passes(parts: Sequence[Tensor]) -> float:
             if self.config.updates.rule == "natural_gradient":
-                return self._natural_update(tokens, batch, rows, parts, weights, per_token, update_stats)
-            for found in self._passes(tokens, batch, rows, parts, weights, per_token, update_stats):
+                return self._natural_update(
+                    tokens, batch, rows, parts, weights, Seen(per_token, added, update_stats)
+                )
+            seen = Seen(per_token, added, update_stats)
+            for found in self._passes(tokens, batch, rows, parts, weights, seen):
                 with self.lull():
                     found.loss.backward()
                 self.optimizer.take_gradients()
             return math.nan
 
         norm = self.microbatches.run(tokens.rows(rows), passes, undo)
+        add_tokens(per_token, added, tokens.mask.shape)
         if self.config.updates.rule == "natural_gradient":
             return norm
         update = self.optimizer.step(update_stats.step)
@@ -354,15 +374,14 @@ class Learner:
         rows: Tensor,
         parts: Sequence[Tensor],
         weights: Denominators,
-        per_token: dict[str, Tensor],
-        update_stats: UpdateStats,
+        seen: Seen,
     ) -> float:
         """One step inside the trust region; only its first pass over the tokens is taken down."""
-        record = [update_stats]
+        record = [seen]
 
         def surrogate() -> Iterator[Tensor]:
             taker = record.pop() if record else None
-            for found in self._passes(tokens, batch, rows, parts, weights, per_token, taker):
+            for found in self._passes(tokens, batch, rows, parts, weights, taker):
                 yield -found.loss
 
         step = trust_region_step(
@@ -374,8 +393,8 @@ class Learner:
             trust=self.config.updates.trust,
             parts=parts,
         )
-        update_stats.sums += metrics_of(step)
-        update_stats.failed_searches += step.is_failed and math.isfinite(step.grad_norm)
+        seen.update_stats.sums += metrics_of(step)
+        seen.update_stats.failed_searches += step.is_failed and math.isfinite(step.grad_norm)
         return step.grad_norm
 
     def _denominators(self, batch: PolicyBatch, *, loss_share: float) -> Denominators:
@@ -396,10 +415,9 @@ class Learner:
         rows: Tensor,
         parts: Sequence[Tensor],
         weights: Denominators,
-        per_token: dict[str, Tensor],
-        update_stats: UpdateStats | None,
+        seen: Seen | None,
     ) -> Iterator[PolicyLoss]:
-        """The loss of each micro-batch under the present weights; `update_stats` takes it down, if given."""
+        """The loss of each micro-batch under the present weights; `seen` takes it down, if given."""
         objective = self.config.objective
         for part in parts:
             chosen = part.to(batch.mask.device)
@@ -409,22 +427,25 @@ class Learner:
                 temperature=self.temperature,
                 entropy_gradient=objective.needs_entropy_gradient,
             )
-            inputs = batch.rows(chosen).columns(scored.logprobs.shape[1])
+            inputs = with_router_shift(batch.rows(chosen).columns(scored.logprobs.shape[1]), router_logprobs)
             found = policy_loss(
                 scored.logprobs,
-                with_router_shift(inputs, router_logprobs),
+                inputs,
                 objective,
                 weights.rows(chosen),
                 entropy=scored.entropy,
             )
             yield found
-            if update_stats is not None:
-                update_stats.sums += found.metrics
-                update_stats.sums += router_metrics(inputs, experts)
+            if seen is not None:
+                seen.update_stats.sums += found.metrics
+                seen.update_stats.sums += router_metrics(inputs, experts)
                 if tokens.sampling_masks:
-                    update_stats.sums += _kept_mass(scored, batch.mask[chosen])
-                values = found.per_token | {"policy_logprob": scored.logprobs.detach()}
-                keep_tokens(per_token, values, rows[part], tokens.mask.shape)
+                    seen.update_stats.sums += _kept_mass(scored, batch.mask[chosen])
+                values = found.per_token | choices_of(inputs) | {"policy_logprob": scored.logprobs.detach()}
+                if objective.entropy.type != "none":
+                    values["policy_entropy"] = scored.entropy.detach()
+                keep_tokens(seen.per_token, values, rows[part], tokens.mask.shape)
+                keep_tokens(seen.added, found.contributions, rows[part], tokens.mask.shape)
 
 
 def _kept_mass(scored: TokenLogprobs, mask: Tensor) -> MetricSums:

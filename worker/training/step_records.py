@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from worker.recording.records import CompletionRecord, GroupRecord
 from worker.rewards.score import Scorer
 from worker.rollout.collector import Collected
-from worker.training.update_stats import UpdateStats
+from worker.training.update_stats import CONTRIBUTIONS, Arrays, UpdateStats
 from worker.types import Group
 
 
@@ -63,6 +65,14 @@ def _group_record(
     )
 
 
+def _shared_out(arrays: Arrays, loss_count: float) -> Arrays:
+    """The values with contributions to the loss as it is logged: a mean over the step's optimizer batches."""
+    return {
+        name: values / np.float32(loss_count) if name in CONTRIBUTIONS else values
+        for name, values in arrays.items()
+    }
+
+
 def _completion_record(
     group: Group, position: int, scorer: Scorer, *, update_stats: UpdateStats, trained_as: int | None
 ) -> CompletionRecord:
@@ -72,7 +82,7 @@ def _completion_record(
     advantage = None
     if trained_as is not None:
         advantage = update_stats.advantages[trained_as][position]
-        arrays |= update_stats.arrays[trained_as][position]
+        arrays |= _shared_out(update_stats.arrays[trained_as][position], update_stats.loss_count)
     return CompletionRecord(
         text=completion.text,
         token_strings=completion.token_strings,

@@ -1,7 +1,7 @@
 """Statistics of a step's updates, and the per-token values that are stored with them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
@@ -10,10 +10,13 @@ import torch
 from torch import Tensor
 
 from worker.objective.batch import PolicyBatch
-from worker.objective.metric_sums import MetricSums
+from worker.objective.metric_sums import Mean, MetricSums
 from worker.types import Group
 
 Arrays = dict[str, np.ndarray]
+
+CONTRIBUTIONS = ("loss", "loss_policy", "loss_kl", "loss_entropy", "loss_nll", "gradient")
+"""Per-token values whose sum over all tokens of a step is a number of the step: its loss, a term of it."""
 
 
 @dataclass(slots=True)
@@ -29,7 +32,10 @@ class UpdateStats:
     advantages: list[list[float]] = field(default_factory=list)
     """[P][G] advantage of each completion."""
     arrays: list[list[Arrays]] = field(default_factory=list)
-    """[P][G] per-token values of each completion at its last update: ratio, clipped, kl, ..."""
+    """[P][G] per-token values of each completion at its last update: ratio, clipped, kl, ...
+
+    CONTRIBUTIONS are sums over its updates, still to be divided by `loss_count`.
+    """
     norms: list[float] = field(default_factory=list)
     """Gradient norm of each update; one that is not finite was skipped."""
     critic_norms: list[float] = field(default_factory=list)
@@ -41,6 +47,12 @@ class UpdateStats:
     seconds: float = 0.0
     reference_seconds: float = 0.0
     critic_seconds: float = 0.0
+
+    @property
+    def loss_count(self) -> float:
+        """Optimizer batches that the logged loss is the mean of; 0 without any."""
+        total = self.sums.metrics.get("loss/total")
+        return float(total.count) if isinstance(total, Mean) else 0.0
 
     @property
     def skipped(self) -> int:
@@ -84,6 +96,37 @@ def keep_tokens(
         if name not in per_token:
             per_token[name] = torch.zeros(shape)
         per_token[name][rows, : value.shape[1]] = value.float().cpu()
+
+
+def add_tokens(per_token: dict[str, Tensor], values: Mapping[str, Tensor], shape: torch.Size) -> None:
+    """Add per-token values (B, T) to those of earlier updates."""
+    for name, value in values.items():
+        per_token[name] = per_token.get(name, torch.zeros(shape)) + value
+
+
+def constants_of(batch: PolicyBatch) -> dict[str, Tensor]:
+    """Per-token values (B, T) of a step that no update changes, by which its loss can be computed again."""
+    found = {
+        "old_logprob": batch.old_logprobs,
+        "reference_logprob": batch.reference_logprobs,
+        "uncertain": batch.uncertain,
+        "kl_coef": _spread(batch.kl_coef, batch),
+        "entropy_coef": _spread(batch.entropy_coef, batch),
+        "advantage": batch.advantages if batch.advantages.ndim == 2 else None,
+        "mask": None if bool(batch.mask.any(dim=1).all()) else batch.mask,
+    }
+    return {name: value.detach().float().cpu() for name, value in found.items() if value is not None}
+
+
+def choices_of(batch: PolicyBatch) -> dict[str, Tensor]:
+    """Per-token values (B, T) of one update: the tokens that it singled out, the shift of its routers."""
+    found = {"covariant": batch.covariant, "router_shift": batch.router_shift}
+    return {name: value.detach() for name, value in found.items() if value is not None}
+
+
+def _spread(values: Tensor | None, batch: PolicyBatch) -> Tensor | None:
+    """A value per completion, once for each of its tokens."""
+    return None if values is None else values.unsqueeze(1).expand(batch.mask.shape)
 
 
 def of_completions(batch: PolicyBatch) -> Tensor:

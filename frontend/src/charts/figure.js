@@ -6,7 +6,7 @@ import { withOpacity } from '../lib/colours.js';
 import { formatValue } from '../lib/text/format.js';
 import { isSparse } from '../lib/metrics.js';
 import { markTrace, onsetTraces } from './marks.js';
-import { X_UNITS } from '../lib/series.js';
+import { isMetricAxis, xUnitOf } from '../lib/series.js';
 import { plain, scaled } from './parts.js';
 import { bandToShade, extentOf, layoutOf } from './layout.js';
 
@@ -58,7 +58,7 @@ export const isOutside = (items, [from, to]) =>
  * @returns {{size: number, unit: string}}
  */
 export function xUnit(kind, largest) {
-  if (kind !== 'wall') return { size: 1, unit: X_UNITS[kind] };
+  if (kind !== 'wall') return { size: 1, unit: plain(xUnitOf(kind)) };
   if (largest >= 10_800) return { size: 3600, unit: 'h' };
   return largest >= 300 ? { size: 60, unit: 'min' } : { size: 1, unit: 's' };
 }
@@ -236,7 +236,9 @@ function spreadTexts({ n, runs, low, high }, at) {
  * @param {View} view @param {Unit} unit @param {Series} series
  */
 const hoverPlace = ({ xKind }, { unit }, { n }) =>
-  xKind === 'step' ? 'step %{customdata}' : `${n ? '' : 'step %{customdata} · '}%{x:.4~s} ${unit}`;
+  xKind === 'step'
+    ? 'step %{customdata}'
+    : `${n ? '' : 'step %{customdata} · '}${isMetricAxis(xKind) ? `${unit} %{x:.4~g}` : `%{x:.4~s} ${unit}`}`;
 
 /** @param {Line} line @param {View} view @param {Unit} unit */
 function bandTrace({ series, look, key = keyOf(series) }, view, unit) {
@@ -292,8 +294,8 @@ export function tracesOf(lines, view, unit) {
   const role = (/** @type {string} */ wanted) => lines.filter((line) => (line.role ?? 'main') === wanted);
   const main = role('main');
   return [
-    ...onsetTraces(main, view, unit),
-    ...(view.marks?.length && main.length ? [markTrace(main[0].series, view, unit)] : []),
+    ...(isMetricAxis(view.xKind) ? [] : onsetTraces(main, view, unit)),
+    ...(view.marks?.length && main.length && !isMetricAxis(view.xKind) ? [markTrace(main[0].series, view, unit)] : []),
     ...main.filter(({ series }) => series.low?.length).map((line) => bandTrace(line, view, unit)),
     ...role('raw').map((line) => lineTrace(line, view, unit)),
     ...role('seed').map((line) => lineTrace(line, view, unit)),
@@ -308,7 +310,7 @@ export function tracesOf(lines, view, unit) {
  * @returns {{data: Plot.Trace[], layout: Plot.Layout, unit: Unit, isZoomed: boolean, healthy: (number|null)[] | null}}
  */
 export function figureOf(lines, view) {
-  const extent = extentOf(lines);
+  const extent = extentOf(lines, view.xKind);
   const unit = xUnit(view.xKind, Math.max(extent[1], view.zoom?.[1] ?? 0));
   const layout = layoutOf(view, unit, lines, extent);
   if (!lines.length)

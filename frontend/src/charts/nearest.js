@@ -1,4 +1,4 @@
-/** The point of a painted panel below the pointer, and its label. Plotly finds and labels those that it draws itself. */
+/** The point of a painted panel below the pointer, and its label; Plotly finds and labels those that it draws. */
 import { formatShort, formatValue } from '../lib/text/format.js';
 import { lastAtOrBelow } from '../lib/reading.js';
 import { scalesOf } from './paint.js';
@@ -67,7 +67,7 @@ function wordsOf({ data: { meta, name }, customdata, x, y, text }, { unit }) {
   const isMean = hasValue && text !== undefined;
   const place = [
     ...(isMean && unit !== 'step' ? [] : [`step ${customdata}`]),
-    ...(unit === 'step' ? [] : [`${formatShort(x)} ${unit}`]),
+    ...(unit === 'step' ? [] : [`${formatShort(x)} ${unescaped(unit)}`]),
   ];
   const value = hasValue ? formatValue(y) : (text ?? '');
   return [`${unescaped(name ?? '')}  ${value}`, place.join(' · '), ...(isMean && text ? [text] : [])];

@@ -10,15 +10,16 @@ import { Segments, Select, Status } from '../components/shared/marks.js';
 import { RolloutBrowser } from '../components/rollouts/browser.js';
 import { Probes } from '../components/rollouts/probes.js';
 import { PromptAtlas } from '../components/rollouts/atlas.js';
+import { RolloutSearch } from '../components/rollouts/search.js';
 import { TryRemedy } from '../components/trials/try_remedy.js';
 
-const SPEC = { run: text() };
-const OF_RUN = { show: choice(['completions', 'probes', 'runs', 'prompts']), kind: text('train') };
-const SHOWN = [
-  { value: 'completions', label: 'completions' },
-  { value: 'probes', label: 'evaluations over time', title: 'The prompts of an evaluation at all its steps' },
-  { value: 'runs', label: 'across runs', title: 'The same in every run of the experiment' },
-  { value: 'prompts', label: 'prompt atlas', title: 'Pass rates of the training prompts over time' },
+const SPEC = { run: text(), view: choice(['read', 'search', 'probes', 'runs', 'prompts']), kind: text('train') };
+const VIEWS = [
+  { value: 'read', label: 'Read' },
+  { value: 'search', label: 'Search' },
+  { value: 'probes', label: 'Evaluations', title: 'The prompts of an evaluation at all its steps' },
+  { value: 'runs', label: 'Across runs', title: 'The same in every run of the experiment' },
+  { value: 'prompts', label: 'Prompts', title: 'Pass rates of the training prompts over time' },
 ];
 /** Runs of an experiment whose evaluations are shown side by side. */
 const MOST_RUNS = 16;
@@ -35,8 +36,8 @@ function OfRun({ id }) {
     concerns: (data) => data.id === id,
     every: 3000,
   });
-  const [{ show, kind }, change] = useQuery(OF_RUN);
-  const experiment = show === 'runs' ? run.data?.experiment : null;
+  const [{ view, kind }, change] = useQuery(SPEC);
+  const experiment = view === 'runs' ? run.data?.experiment : null;
   const siblings = useGet(experiment ? '/runs' : null, { experiment, limit: MOST_RUNS, sort: 'name' });
   const name = run.data?.name ?? '';
   useTitle(name ? `Rollouts of ${name}` : 'Rollouts');
@@ -49,31 +50,23 @@ function OfRun({ id }) {
         <span class="quiet">
           ${data.variant} · seed ${data.seed}
         </span>
+        <${Segments}
+          label="View"
+          value=${view}
+          options=${VIEWS}
+          onChange=${(/** @type {string} */ next) => change({ view: next }, { push: true })}
+        />
         <span class="spacer"></span>
         ${data.onset && data.cause && html`<${TryRemedy} run=${data} cause=${data.cause} />`}
         <a class="button-quiet" href=${`/run/${id}`}>
           View run
         </a>
       </div>
-      <div class="toolbar">
-        <${Segments}
-          label="Show"
-          value=${show}
-          options=${SHOWN}
-          onChange=${(/** @type {string} */ value) => change({ show: value }, { push: true })}
-        />
-      </div>
-      ${show === 'prompts' && html`<${PromptAtlas} run=${id} name=${data.name} />`}
+      ${view === 'search' && html`<${RolloutSearch} run=${data} />`}
+      ${view === 'prompts' && html`<${PromptAtlas} run=${id} name=${data.name} />`}
+      ${(view === 'probes' || view === 'runs') && html`<${Evaluations} run=${data} siblings=${siblings.data?.items ?? []} kind=${kind} />`}
       ${
-        (show === 'probes' || show === 'runs') &&
-        html`<${Probes}
-          runs=${[id, ...(siblings.data?.items ?? []).map((each) => each.id).filter((each) => each !== id)].slice(0, MOST_RUNS)}
-          names=${Object.fromEntries([data, ...(siblings.data?.items ?? [])].map((each) => [each.id, each.name]))}
-          kind=${kind.startsWith('eval') ? kind : 'eval'}
-        />`
-      }
-      ${
-        show === 'completions' &&
+        view === 'read' &&
         html`<${RolloutBrowser}
           run=${id}
           live=${['queued', 'running'].includes(data.status)}
@@ -83,6 +76,19 @@ function OfRun({ id }) {
       }
     `}
   <//>`;
+}
+
+/**
+ * Prompts of an evaluation over its steps, of a run and of others of its experiment.
+ * @param {{run: Api.RunItem, siblings: Api.RunItem[], kind: string}} props
+ */
+function Evaluations({ run, siblings, kind }) {
+  const runs = [run, ...siblings.filter(({ id }) => id !== run.id)].slice(0, MOST_RUNS);
+  return html`<${Probes}
+    runs=${runs.map(({ id }) => id)}
+    names=${Object.fromEntries(runs.map(({ id, name }) => [id, name]))}
+    kind=${kind.startsWith('eval') ? kind : 'eval'}
+  />`;
 }
 
 /** The same step and prompt in another run of the experiment. @param {{run: Api.RunItem}} props */

@@ -1,14 +1,16 @@
 """Texts and tokens come back exactly as they went in."""
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.db.text import clean_text, unstorable
-from backend.rollouts.packing import Tokens, pack_text, pack_tokens, unpack_text, unpack_tokens
+from backend.rollouts.packing import Tokens, pack_text, pack_tokens, unpack_arrays, unpack_text, unpack_tokens
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None) | st.sampled_from("\0\ud800\udfff"))
 
@@ -74,3 +76,46 @@ def test_very_deep_documents_are_refused_and_others_pass():
     assert found is not None
     assert "deeper" in found[1]
     assert unstorable({"a": [1, 2.5, None, True, "é"]}) is None
+
+
+def test_tokens_of_the_first_version_are_read_and_those_of_a_later_one_refused():
+    values = np.array([-0.1, -2.5], "<f4")
+    raw = [b"ab", np.array([1, 2], "<i4").tobytes(), values.tobytes()]
+    head = {"lengths": [2], "strings": [1, 1], "arrays": {"ratio": [0]}}
+    [found] = unpack_tokens(frame(head, *raw))
+    assert np.array_equal(found.arrays["ratio"], values)
+    assert np.array_equal(unpack_arrays(frame(head, *raw))[0]["ratio"], values)
+    with pytest.raises(ValueError, match="packed in version 3; this program reads 2"):
+        unpack_tokens(frame(head | {"version": 3}, *raw))
+
+
+def frame(header, *parts):
+    head = json.dumps(header).encode()
+    return zstandard.ZstdCompressor().compress(b"".join([len(head).to_bytes(4, "little"), head, *parts]))
+
+
+FLOATS = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=300)
+
+
+@given(FLOATS)
+def test_parts_of_a_sum_keep_it_and_other_values_keep_sixteen_bits(values):
+    given_ = np.array(values, np.float32)
+    arrays = {"loss": given_, "kl": given_, "logprob": given_}
+    [found] = unpack_tokens(
+        pack_tokens([Tokens(["x"] * len(values), np.arange(len(values), dtype=np.int32), arrays)])
+    )
+    largest = float(np.abs(given_).max())
+    exact = given_.astype(np.float64)
+    assert abs(found.arrays["loss"].sum(dtype=np.float64) - exact.sum()) <= 2**-22 * largest + 1e-30
+    assert np.abs(found.arrays["loss"] - exact).max() <= 2**-21 * largest + 1e-30
+    assert np.allclose(found.arrays["kl"], given_, rtol=2**-16, atol=1e-40)
+    assert np.array_equal(found.arrays["logprob"], given_)
+
+
+def test_what_is_not_finite_comes_back():
+    odd = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
+    [found] = unpack_tokens(
+        pack_tokens([Tokens(["x"] * 4, np.arange(4, dtype=np.int32), {"loss": odd, "kl": odd})])
+    )
+    for name in ("loss", "kl"):
+        assert np.array_equal(found.arrays[name], odd, equal_nan=True)

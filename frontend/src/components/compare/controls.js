@@ -56,7 +56,7 @@ export function CompareControls({ view, change, available, groups, runs, onsets 
           </button>
         `
       }
-      <${CurveControls} view=${view} change=${change} onsets=${onsets} />
+      <${CurveControls} view=${view} change=${change} available=${available} onsets=${onsets} />
     </div>
     <${Sections} view=${view} change=${change} available=${available} />
   </div>`;

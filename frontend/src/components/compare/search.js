@@ -73,7 +73,8 @@ function spentText({ runs, hours, money, steps_saved: saved, settings }) {
   const budget = settings.hours === null ? '' : ` of ${settings.hours} hours`;
   const prices = Object.entries(money).map(([currency, sum]) => `, ${formatMoney(sum)} ${currency}`);
   const pruning = saved === null ? '' : `; pruning has saved ${Math.round(saved * 100)} % of the steps`;
-  return `${plural(runs, 'run')}, ${formatDuration(hours * HOUR)}${budget} of worker slots${prices.join('')}${pruning}.`;
+  const slots = `${formatDuration(hours * HOUR)}${budget} of worker slots`;
+  return `${plural(runs, 'run')}, ${slots}${prices.join('')}${pruning}.`;
 }
 
 /** @param {{search: Api.SearchItem, reload: () => void}} props */
@@ -93,7 +94,7 @@ function StopButton({ search, reload }) {
       isAsking &&
       html`<${Confirm}
         title="Stop this search?"
-        text="No further configuration is tried. Runs of the search that wait or train are stopped; what they have recorded stays."
+        text="No further configuration is tried. Runs that wait or train are stopped; what they have recorded stays."
         confirm="Stop search"
         onConfirm=${stop}
         onClose=${() => setAsking(false)}
@@ -124,7 +125,9 @@ function Finalists({ search }) {
             <th scope="row">${row.variant}</th>
             <td class="number">${formatValue(row.mean)}</td>
             <td class="number">${interval(row.low, row.high)}</td>
-            <td class="number">${row.n}${row.waiting > 0 && html` <span class="faint">+ ${row.waiting} to come</span>`}</td>
+            <td class="number">
+              ${row.n}${row.waiting > 0 && html` <span class="faint">+ ${row.waiting} to come</span>`}
+            </td>
             <td class="number">
               ${formatValue(row.difference)} ${interval(row.difference_low, row.difference_high, '')}
             </td>
@@ -162,8 +165,8 @@ function BestSoFar({ search }) {
       )}
     </svg>
     <figcaption class="faint">
-      ${search.settings.metric} by configuration, ${formatValue(low)} to ${formatValue(high)}; line: best so far; hollow:
-      pruned or not at its end
+      ${search.settings.metric} by configuration, ${formatValue(low)} to ${formatValue(high)}; line: best so far;
+      hollow: pruned or not at its end
     </figcaption>
   </figure>`;
 }
@@ -190,7 +193,11 @@ function Trials({ search }) {
             <td class="number">${formatValue(trial.value)}</td>
             <td class="number">${trial.step || '–'}</td>
             <td>
-              ${trial.run ? html`<a href=${`/run/${trial.run}`} title=${trial.run_name}>${stateText(trial)}</a>` : trial.state}
+              ${
+                trial.run
+                  ? html`<a href=${`/run/${trial.run}`} title=${trial.run_name}>${stateText(trial)}</a>`
+                  : trial.state
+              }
             </td>
             <td class="search-reason">${trial.reason}</td>
           </tr>`,

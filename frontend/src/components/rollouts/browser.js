@@ -21,7 +21,11 @@ import { Icon } from '../shared/icons.js';
 import { CURVES, StepBar } from './steps.js';
 import { CountStrip } from './strip.js';
 import { GroupList, GroupView } from './group.js';
-import { ColourLegend, Readout } from './text.js';
+import { COLOURINGS } from '../../lib/text/tokens.js';
+import { WhatIf } from './what_if.js';
+import { ColourLegend, LossSums, Readout } from './tokens.js';
+
+const COLOUR_NAMES = /** @type {import('../../lib/text/tokens.js').ColourName[]} */ (Object.keys(COLOURINGS));
 
 export const ROLLOUT_SPEC = {
   step: number(null, { min: 0 }),
@@ -32,12 +36,12 @@ export const ROLLOUT_SPEC = {
   curve: choice(Object.keys(CURVES)),
   filter: list([]),
   least: number(null),
-  colour: choice(['logprob', 'entropy', 'none']),
+  colour: choice([...COLOUR_NAMES, 'none']),
+  at: text(''),
 };
 const MOST_GROUPS = 512;
 const COLOURS = [
-  { value: 'logprob', label: 'log-prob' },
-  { value: 'entropy', label: 'entropy' },
+  ...COLOUR_NAMES.map((value) => ({ value, label: COLOURINGS[value].label })),
   { value: 'none', label: 'plain' },
 ];
 const TRAINING = { value: 'train', label: 'training' };
@@ -156,12 +160,14 @@ function Step({ groups, steps, step, view, change }) {
   );
   const at = Math.min(view.prompt, chosen.length) - 1;
   const pick = (/** @type {number} */ index) => {
-    if (index >= 0 && index < chosen.length) change({ prompt: index + 1, step });
+    if (index >= 0 && index < chosen.length) change({ prompt: index + 1, step, at: '' });
   };
   const goStep = (/** @type {number} */ by) => {
     const next = steps[steps.indexOf(step) + by];
-    if (next !== undefined) change({ step: next });
+    if (next !== undefined) change({ step: next, at: '' });
   };
+  const { run, kind } = groups[0] ?? {};
+  const sums = useGet(kind === 'train' && view.colour !== 'none' ? '/rollouts/loss' : null, { run, step });
   useKeys({
     n: { label: 'next prompt', run: () => pick(at + 1) },
     p: { label: 'previous prompt', run: () => pick(at - 1) },
@@ -211,8 +217,8 @@ function Step({ groups, steps, step, view, change }) {
         options=${Object.entries(CARD_ORDERS).map(([value, label]) => ({ value, label }))}
         onChange=${(order) => change({ order })}
       />
-      <${Segments}
-        label="Colour of tokens"
+      <${Select}
+        label="colour tokens by"
         value=${view.colour}
         options=${COLOURS}
         onChange=${(colour) => change({ colour })}
@@ -224,19 +230,25 @@ function Step({ groups, steps, step, view, change }) {
         <${Readout} />
         <span class="spacer"></span>
         <${ColourLegend} by=${view.colour} />
+        <${LossSums} sums=${sums.data} group=${chosen[at]?.id} />
       </div>`
     }
     ${
       chosen.length
         ? html`<div class="rollout-columns">
           <${GroupList} groups=${chosen} at=${at} filter=${filter} onPick=${pick} />
+          <div>
           <${GroupView}
             group=${chosen[at]}
             filter=${filter}
             order=${view.order}
             by=${view.colour}
+            place=${view.at}
+            onPlace=${(place) => change({ at: place, step, prompt: at + 1 })}
             key=${chosen[at].id}
           />
+          ${kind === 'train' && html`<${WhatIf} run=${run} step=${step} group=${chosen[at].id} key=${`${run} ${step}`} />`}
+          </div>
         </div>`
         : html`<${Empty}
           title=${`None of ${plural(

@@ -4,7 +4,9 @@ import { ApiError } from '../../data/api.js';
 import { isRight, isTruncated, otherFlags } from '../../lib/rollouts.js';
 import { formatCount, formatValue } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
-import { LongText, TokenText, useTokens } from './text.js';
+import { COLOURINGS, valuesOf } from '../../lib/text/tokens.js';
+import { LongText, useTokens } from './text.js';
+import { TokenText } from './tokens.js';
 
 /** @typedef {import('../../lib/rollouts.js').Completion} Completion */
 
@@ -27,12 +29,17 @@ function useNear() {
   return [element, near];
 }
 
-/** @param {{completion: Completion, index: number, by: 'none'|'logprob'|'entropy'}} props */
-export function RolloutCard({ completion, index, by }) {
+/** @typedef {'none' | import('../../lib/text/tokens.js').ColourName} Colour */
+
+/**
+ * @param {{completion: Completion, index: number, by: Colour, pinned: number | null, onPin: (index: number, at: number |
+ *   null) => void}} props `pinned`: the token that the address names
+ */
+export function RolloutCard({ completion, index, by, pinned, onPin }) {
   const [element, near] = useNear();
-  const tokens = useTokens(completion.id, near && by !== 'none');
+  const tokens = useTokens(completion.id, (near || pinned !== null) && by !== 'none');
   const label = `Completion ${index}`;
-  const shows = by !== 'none' && tokens.data?.arrays[by] && tokens.data.tokens.length > 0;
+  const shows = by !== 'none' && tokens.data && tokens.data.tokens.length > 0 && valuesOf(tokens.data, by);
   return html`<article class="card rollout" ref=${element} aria-label=${label} data-completion=${completion.id}>
     <header class="rollout-head">
       <span class="faint">#${index}</span>
@@ -53,7 +60,13 @@ export function RolloutCard({ completion, index, by }) {
     <${Terms} rewards=${completion.rewards} flags=${otherFlags(completion)} />
     ${
       shows
-        ? html`<${TokenText} text=${completion.text} tokens=${tokens.data} by=${by} label=${label} />`
+        ? html`<${TokenText}
+          tokens=${tokens.data}
+          by=${by}
+          index=${index}
+          pinned=${pinned}
+          onPin=${(/** @type {number | null} */ at) => onPin(index, at)}
+        />`
         : html`
           <${LongText} text=${completion.text} label=${label} />
           ${by !== 'none' && html`<p class="token-note">${tokenNote(tokens, by)}</p>`}
@@ -62,10 +75,10 @@ export function RolloutCard({ completion, index, by }) {
   </article>`;
 }
 
-/** @param {import('./text.js').LoadedTokens} tokens @param {string} by */
+/** @param {import('./text.js').LoadedTokens} tokens @param {import('../../lib/text/tokens.js').ColourName} by */
 function tokenNote({ data, error }, by) {
   if (error && !(error instanceof ApiError && error.status === 404)) return `Tokens: ${error.message}`;
-  return data || error ? `No ${by === 'logprob' ? 'log-probabilities' : 'entropies'} recorded` : 'Loading tokens…';
+  return data || error ? `Not recorded: ${COLOURINGS[by].label}` : 'Loading tokens…';
 }
 
 /** Right, wrong, or not scored. @param {{right: boolean | null}} props */

@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { groupFacts, isFiltering, isRight, isTruncated, passes, REASONS, sortedCards } from '../../lib/rollouts.js';
 import { own } from '../../lib/own.js';
-import { oneLine } from '../../lib/text/tokens.js';
+import { oneLine, readPlace } from '../../lib/text/tokens.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { RolloutCard } from './card.js';
 import { LongText } from './text.js';
@@ -66,8 +66,14 @@ function Dots({ group, filter }) {
   </span>`;
 }
 
-/** @param {{group: Group, filter: Filter, order: string, by: 'none'|'logprob'|'entropy'}} props */
-export function GroupView({ group, filter, order, by }) {
+/**
+ * @param {{group: Group, filter: Filter, order: string, by: import('./card.js').Colour, place: string, onPlace: (place:
+ *   string) => void}} props `place`: the address of a token within the group
+ */
+export function GroupView({ group, filter, order, by, place, onPlace }) {
+  const pinned = readPlace(place);
+  const pin = (/** @type {number} */ index, /** @type {number | null} */ at) =>
+    onPlace(at === null ? '' : `${index}.${at}`);
   const facts = groupFacts(group);
   const cards = group.completions.map((completion, index) => ({ completion, index }));
   const shown = sortedCards(
@@ -147,7 +153,9 @@ export function GroupView({ group, filter, order, by }) {
         key=${completion.id}
         completion=${completion}
         index=${index}
-        by=${by} />`,
+        by=${by}
+        pinned=${pinned?.[0] === index ? pinned[1] : null}
+        onPin=${pin} />`,
       )}
     </div>
   </section>`;

@@ -50,7 +50,7 @@ export function RunsCharts({ view, change, runs, others, shown, looks, names, co
       >
         <${Icon} name="chart" /> Compare
       </button>
-      <${CurveControls} view=${view} change=${change} />
+      <${CurveControls} view=${view} change=${change} available=${available} />
       <span class="spacer"></span>
       <${Segments}
         label="Metrics"

@@ -152,8 +152,16 @@ function Forms({ forms }) {
 /** Rows that overlap with held-out questions, or are much like others. @param {{rows: Api.RowsReport[]}} props */
 function Rows({ rows }) {
   return rows.flatMap(({ source, contaminated, examples, near = 0, twins = [] }) => [
-    html`<${Examples} title=${`Training rows of ${source} that overlap with held-out questions`} count=${contaminated} items=${examples} />`,
-    html`<${Examples} title=${`Training rows of ${source} that are much like another one`} count=${near} items=${twins} />`,
+    html`<${Examples}
+      title=${`Training rows of ${source} that overlap with held-out questions`}
+      count=${contaminated}
+      items=${examples}
+    />`,
+    html`<${Examples}
+      title=${`Training rows of ${source} that are much like another one`}
+      count=${near}
+      items=${twins}
+    />`,
   ]);
 }
 

@@ -11,57 +11,144 @@ export function startOf(text, most) {
   return text.slice(0, end);
 }
 
-/** How many tokens fit into `most` characters. @param {string[]} tokens @param {number} most */
-export function tokensWithin(tokens, most) {
-  let length = 0;
-  const over = tokens.findIndex((token) => {
-    length += token.length;
-    return length > most;
-  });
-  return over < 0 ? tokens.length : over;
-}
-
 export const LEVELS = 8;
 
 /**
- * @typedef {{label: string, unit: string, full: number, weight: (value: number) => number, low: string, high:
- *   string}} Colouring
+ * @typedef {{label: string, unit: string, low: string, high: string, level: (value: number) => number}} Colouring
+ *   `level` is 0 for what needs no attention and ±1 for the strongest colour, fixed so that colours mean the same in
+ *   every completion; `low` and `high` are the values at the ends of the scale, which has a negative half where a
+ *   value has a sign
  */
 
-/**
- * What tokens can be coloured by. `weight` is 0 for what needs no attention and grows with it; `full` is the weight
- * that gets the strongest colour, fixed so that colours mean the same in every completion.
- * @type {Record<'logprob'|'entropy', Colouring>}
- */
+/** Decades of the scale of contributions: what is smaller than 1e-6 has no colour. */
+const DECADES = 6;
+
+/** @param {number} value */
+const byDecades = (value) => Math.sign(value) * Math.max(0, 1 + Math.log10(Math.abs(value)) / DECADES);
+
+const SIGNED_LOG = { unit: 'of the loss, by decades', low: '≤ −1', high: '≥ 1 (0: below 1e−6)', level: byDecades };
+
+/** Values that tokens can be coloured by. @satisfies {Record<string, Colouring>} */
 export const COLOURINGS = {
   logprob: {
     label: 'log-prob',
     unit: 'nats',
-    full: 5,
-    weight: (value) => -value,
+    level: (value) => -value / 5,
     low: '0 · certain',
     high: '≤ −5 · surprising',
   },
   entropy: {
     label: 'entropy',
     unit: 'nats',
-    full: 2.5,
-    weight: (value) => value,
+    level: (value) => value / 2.5,
     low: '0 · no choice',
     high: '≥ 2.5 · open',
   },
+  ratio: {
+    label: 'ratio',
+    unit: 'by its logarithm; 1 has no colour',
+    level: (value) => Math.log(value) / Math.log(2),
+    low: '≤ 0.5',
+    high: '≥ 2',
+  },
+  clipped: {
+    label: 'clipped',
+    unit: 'side of the bound, or the cap of negative advantages (dual)',
+    level: (value) => (value > 1 ? 0.5 : value),
+    low: 'below',
+    high: 'above · dual half as strong',
+  },
+  advantage: {
+    label: 'advantage',
+    unit: '',
+    level: (value) => value / 2,
+    low: '≤ −2',
+    high: '≥ 2',
+  },
+  kl: { label: 'KL to reference', unit: 'nats (k3)', level: (value) => value / 0.2, low: '0', high: '≥ 0.2' },
+  mismatch: {
+    label: 'mismatch',
+    unit: 'nats, trainer less sampler',
+    level: (value) => value / 0.5,
+    low: '≤ −0.5',
+    high: '≥ 0.5',
+  },
+  correction: {
+    label: 'correction weight',
+    unit: '1 has no colour',
+    level: (value) => value - 1,
+    low: '0',
+    high: '≥ 2',
+  },
+  gradient: { label: 'gradient', ...SIGNED_LOG, unit: 'd loss / d log-prob, by decades' },
+  loss: { label: 'loss', ...SIGNED_LOG },
 };
 
+/** @typedef {keyof typeof COLOURINGS} ColourName */
+
+/** Whether a scale has a negative half. @param {string} by */
+export const isSigned = (by) => !['logprob', 'entropy', 'kl'].includes(by);
+
 /**
- * Colour level 0..LEVELS of a token's value; `null` where there is none (masked, not recorded).
- * @param {'logprob'|'entropy'} by
+ * Colour level -LEVELS..LEVELS of a token's value; `null` where there is none (masked, not recorded).
+ * @param {ColourName} by
  * @param {number | string | null | undefined} value
  */
 export function levelOf(by, value) {
   if (value === '-Infinity') return by === 'logprob' ? LEVELS : null;
   if (typeof value !== 'number' || Number.isNaN(value)) return null;
-  const { full, weight } = COLOURINGS[by];
-  return Math.round(Math.min(1, Math.max(0, weight(value) / full)) * LEVELS);
+  const least = isSigned(by) ? -1 : 0;
+  return Math.round(Math.min(1, Math.max(least, COLOURINGS[by].level(value))) * LEVELS) || 0;
+}
+
+/** Class of a colour level. @param {number | null} level */
+export const levelClass = (level) => (level === null ? 'is-masked' : level < 0 ? `cold-${-level}` : `heat-${level}`);
+
+/**
+ * A completion's values by which its tokens are coloured; undefined where they were not recorded.
+ * @param {Api.TokensAnswer} tokens
+ * @param {ColourName} by
+ * @returns {(number | string)[] | undefined}
+ */
+export function valuesOf(tokens, by) {
+  const { arrays, advantage } = tokens;
+  if (by === 'mismatch') {
+    const trainer = arrays.old_logprob ?? arrays.policy_logprob;
+    return trainer && arrays.logprob && trainer.map((value, i) => difference(value, arrays.logprob[i]));
+  }
+  if (by === 'advantage' && !arrays.advantage && typeof advantage === 'number')
+    return tokens.tokens.map(() => advantage);
+  return arrays[by];
+}
+
+/** @param {number | string} a @param {number | string} b */
+const difference = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a - b : 'NaN');
+
+/**
+ * Tokens in pieces of about `most` characters, each of at least one token: [first, end) of each.
+ * @param {string[]} tokens
+ * @param {number} most
+ * @returns {[number, number][]}
+ */
+export function chunksOf(tokens, most) {
+  /** @type {[number, number][]} */
+  const chunks = [];
+  let first = 0;
+  let length = 0;
+  tokens.forEach((token, i) => {
+    length += token.length + 1; // an empty token needs an element, too
+    if (length < most && i + 1 < tokens.length) return;
+    chunks.push([first, i + 1]);
+    first = i + 1;
+    length = 0;
+  });
+  return chunks;
+}
+
+/** A token's address within its group: completion and token, `2.17`. @param {string} text @returns {[number, number] | null} */
+export function readPlace(text) {
+  const found = /^(\d{1,4})\.(\d{1,7})$/.exec(text);
+  return found ? [Number(found[1]), Number(found[2])] : null;
 }
 
 /**

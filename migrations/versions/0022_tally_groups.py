@@ -6,8 +6,8 @@ Tallies of stored completions are made once; the reason is known of new groups o
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0021"
-down_revision = "0020"
+revision = "0022"
+down_revision = "0021"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,80 @@
+"""Contributions of stored tokens to a step's loss, by completion and group, against what was logged."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.db.models import RolloutGroup, RolloutTokens
+from backend.db.numbers import spell
+from backend.metrics.reading import read_points
+from backend.rollouts.packing import unpack_arrays
+from backend.rollouts.reading import valid_groups
+
+TERMS = ("policy", "kl", "entropy", "nll")
+UNSTORED = "loss/unstored"
+
+Arrays = Mapping[str, NDArray[np.float32]]
+
+
+def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
+    """The sums of a step's stored contributions and its logged loss: schemas.LossSums."""
+    logged = logged_loss(session, run_id, step)
+    groups, terms = [], dict.fromkeys(TERMS, 0.0)
+    found: set[str] = set()
+    query = (
+        select(RolloutGroup.id, RolloutTokens.data)
+        .outerjoin(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
+        .where(*valid_groups(session, run_id), RolloutGroup.step == step, RolloutGroup.kind == "train")
+        .order_by(RolloutGroup.prompt_index)
+    )
+    for group_id, data in session.execute(query.execution_options(yield_per=16)):
+        arrays = [] if data is None else unpack_arrays(data)
+        sums = [_sum(each, "loss") for each in arrays]
+        groups.append(
+            {"id": group_id, "loss": _spelled(_total(sums)), "completions": list(map(_spelled, sums))}
+        )
+        for name in TERMS:
+            values = [value for each in arrays if (value := _sum(each, f"loss_{name}")) is not None]
+            terms[name] += sum(values)
+            found |= {name} if values else set()
+    stored = _total(float(group["loss"]) for group in groups if group["loss"] is not None)
+    total, unstored = logged.get("loss/total"), logged.get(UNSTORED, 0.0)
+    return {
+        "run": run_id,
+        "step": step,
+        "logged": _spelled(total),
+        "stored": _spelled(stored),
+        "unstored": _spelled(unstored),
+        "difference": None if stored is None or total is None else spell(total - stored - unstored),
+        "terms": {name: spell(terms[name]) for name in TERMS if name in found},
+        "groups": groups,
+    }
+
+
+def logged_loss(session: Session, run_id: str, step: int) -> dict[str, float]:
+    """loss/total and loss/unstored of a step, as far as they were logged."""
+    points = read_points(session, [run_id], ["loss/total", UNSTORED])
+    found = {}
+    for (_, name), curve in points.items():
+        at = np.flatnonzero(curve.steps == step)
+        if len(at):
+            found[name] = float(curve.values[at[-1]])
+    return found
+
+
+def _sum(arrays: Arrays, name: str) -> float | None:
+    return float(arrays[name].sum(dtype=np.float64)) if name in arrays else None
+
+
+def _total(sums: Iterable[float | None]) -> float | None:
+    """Sum of those that there are; None without any."""
+    known = [value for value in sums if value is not None]
+    return sum(known) if known else None
+
+
+def _spelled(value: float | None) -> float | str | None:
+    return None if value is None else spell(value)

@@ -1,0 +1,122 @@
+"""Import of judgements: labels of completions as JSON lines, with a report of what was refused."""
+
+import tempfile
+from collections.abc import Iterator
+from typing import IO, Any
+
+import orjson
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from pydantic import Field, ValidationError
+from sqlalchemy import select
+
+from backend.db.engine import Sessions, insert_into
+from backend.db.models import Rollout, RolloutGroup, RolloutLabel
+from backend.http.upload import receive
+from backend.rollouts.labels import MOST_LABELS, LabelRequest
+
+MOST_BYTES = 8_000_000
+MOST_ROWS = 50_000
+MOST_LINE = 20_000
+"""Bytes of a line."""
+SHOWN = 100
+"""Refused rows that the report names."""
+ROWS_AT_ONCE = 500
+ROLE = "import"
+
+
+class Judgement(LabelRequest):
+    """A line of the file."""
+
+    rollout: str = Field(min_length=1, max_length=26)
+    """Id of the completion."""
+
+
+async def import_judgements(request: Request, sessions: Sessions, *, most_bytes: int) -> dict[str, Any]:
+    """Store the judgements of a request's body: schemas.ImportedJudgements."""
+    with tempfile.SpooledTemporaryFile(most_bytes) as draft:
+        await receive(request, draft, most_bytes)
+        return await run_in_threadpool(_store, draft, sessions)
+
+
+def _store(file: IO[bytes], sessions: Sessions) -> dict[str, Any]:
+    """Store the rows that are right; the same file once more changes nothing."""
+    report = _Report()
+    block: list[tuple[int, Judgement]] = []
+    for number, judgement in _rows(file, report):
+        block.append((number, judgement))
+        if len(block) == ROWS_AT_ONCE:
+            _store_block(sessions, block, report)
+            block = []
+    _store_block(sessions, block, report)
+    return report.shown()
+
+
+class _Report:
+    def __init__(self) -> None:
+        self.rows = self.stored = self.unchanged = self._refused_rows = 0
+        self._refused: list[dict[str, Any]] = []
+
+    def refuse(self, row: int, reason: str) -> None:
+        self._refused_rows += 1
+        if len(self._refused) < SHOWN:
+            self._refused.append({"row": row, "reason": reason})
+
+    def shown(self) -> dict[str, Any]:
+        """The report: schemas.ImportedJudgements."""
+        refused = sorted(self._refused, key=lambda each: each["row"])
+        counts = {"rows": self.rows, "stored": self.stored, "unchanged": self.unchanged}
+        return {**counts, "refused": refused, "refused_rows": self._refused_rows}
+
+
+def _rows(file: IO[bytes], report: _Report) -> Iterator[tuple[int, Judgement]]:
+    file.seek(0)
+    number = 0
+    while line := file.readline(MOST_LINE + 1):
+        number += 1
+        if number > MOST_ROWS:
+            report.refuse(number, f"and all behind it: at most {MOST_ROWS:,} rows are read")
+            return
+        if len(line) > MOST_LINE:
+            report.refuse(number, f"has more than {MOST_LINE:,} bytes; it and all behind it were not read")
+            return
+        if not line.strip():
+            continue
+        report.rows += 1
+        try:
+            yield number, Judgement.model_validate(orjson.loads(line))
+        except orjson.JSONDecodeError as error:
+            report.refuse(number, f"is not JSON: {error}"[:300])
+        except ValidationError as error:
+            first = error.errors()[0]
+            report.refuse(number, f"{'.'.join(map(str, first['loc']))}: {first['msg']}".strip(": ")[:300])
+
+
+def _store_block(sessions: Sessions, block: list[tuple[int, Judgement]], report: _Report) -> None:
+    if not block:
+        return
+    ids = {judgement.rollout for _, judgement in block}
+    with sessions.begin() as session:
+        runs = select(Rollout.id, RolloutGroup.run_id).join(RolloutGroup, Rollout.group_id == RolloutGroup.id)
+        run_of: dict[str, str] = {row[0]: row[1] for row in session.execute(runs.where(Rollout.id.in_(ids)))}
+        known: dict[str, dict[str, str]] = {each: {} for each in run_of}
+        query = select(RolloutLabel.rollout_id, RolloutLabel.label, RolloutLabel.note)
+        for rollout_id, label, note in session.execute(query.where(RolloutLabel.rollout_id.in_(ids))):
+            known[rollout_id][label] = note
+        for number, each in block:
+            own = known.get(each.rollout)
+            if own is None:
+                report.refuse(number, f"there is no completion {each.rollout!r}")
+            elif each.label in own:
+                if own[each.label] == each.note:
+                    report.unchanged += 1
+                else:
+                    report.refuse(number, f"the completion has the label {each.label!r} with another note")
+            elif len(own) >= MOST_LABELS:
+                report.refuse(number, f"the completion has {MOST_LABELS} labels already")
+            else:
+                row = {"rollout_id": each.rollout, "label": each.label, "run_id": run_of[each.rollout]}
+                statement = insert_into(session, RolloutLabel).values(**row, note=each.note, role=ROLE)
+                session.execute(statement.on_conflict_do_nothing())
+                own[each.label] = each.note
+                report.stored += 1

@@ -1,0 +1,150 @@
+"""Labels that people give to completions: a row each, so two people with two labels never meet.
+
+A change names the version it was made from; where somebody else has changed the label since, it is refused.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, Field
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from backend.db.engine import insert_into
+from backend.db.models import Rollout, RolloutGroup, RolloutLabel
+from backend.errors import Conflict, NotFound
+from backend.http.paging import iso
+from backend.runs.schemas import Body
+
+LONGEST_LABEL = 40
+LONGEST_NOTE = 2_000
+MOST_LABELS = 50
+"""Most labels of one completion."""
+OFFERED = ("hacked", "good", "weird")
+
+
+def _stripped(text: str) -> str:
+    return " ".join(text.split())
+
+
+Label = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=r"\S"), AfterValidator(_stripped)
+]
+
+
+class LabelRequest(Body):
+    """A label with the reason for it."""
+
+    label: Label
+    note: Annotated[str, Field(max_length=LONGEST_NOTE)] = ""
+    version: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Version of the label that is changed, as it was shown; 0: the completion does not have it yet."""
+
+
+class LabelItem(BaseModel):
+    """A label of a completion."""
+
+    label: str
+    note: str
+    role: str
+    """Role of whoever wrote it last: `operator`, or `import`."""
+    version: int
+    changed_at: str
+
+
+class LabelList(BaseModel):
+    """The labels of one completion."""
+
+    items: list[LabelItem]
+
+
+class LabelCount(BaseModel):
+    """A label and how many completions have it."""
+
+    label: str
+    completions: int
+
+
+class LabelCounts(BaseModel):
+    """The labels that are in use, the most frequent first."""
+
+    items: list[LabelCount]
+    next: None
+
+
+class ChangedMeanwhile(Conflict):
+    """Somebody else has written or removed the label since it was shown."""
+
+    def __init__(self, label: str, row: RolloutLabel | None) -> None:
+        state = (
+            f"{row.role} wrote version {row.version} at {iso(row.changed_at)}" if row else "it was removed"
+        )
+        super().__init__(f"the label {label!r} has changed meanwhile: {state}; look at it and save again")
+
+
+def put_label(session: Session, rollout_id: str, request: LabelRequest, role: str) -> list[dict[str, Any]]:
+    """Add a label, or change its note; the labels of the completion then. Raises NotFound and Conflict."""
+    run_id = _run_of(session, rollout_id)
+    if request.version:
+        own = _own(rollout_id, request.label, request.version)
+        changes = {"note": request.note, "role": role, "version": RolloutLabel.version + 1}
+        statement = update(RolloutLabel).where(*own).values(changes).returning(RolloutLabel.version)
+    else:
+        count = select(func.count()).where(RolloutLabel.rollout_id == rollout_id)
+        if (session.scalar(count) or 0) >= MOST_LABELS:
+            raise Conflict(f"a completion has at most {MOST_LABELS} labels: remove one first")
+        row = {"rollout_id": rollout_id, "label": request.label, "run_id": run_id, "note": request.note}
+        insert = insert_into(session, RolloutLabel).values(**row, role=role)
+        statement = insert.on_conflict_do_nothing().returning(RolloutLabel.version)
+    if session.scalar(statement) is None:
+        raise ChangedMeanwhile(request.label, _row(session, rollout_id, request.label))
+    return labels_of(session, [rollout_id])[rollout_id]
+
+
+def remove_label(session: Session, rollout_id: str, label: str, version: int) -> list[dict[str, Any]]:
+    """Remove a label; those that are left. Raises NotFound and Conflict."""
+    _run_of(session, rollout_id)
+    gone = delete(RolloutLabel).where(*_own(rollout_id, label, version)).returning(RolloutLabel.version)
+    if session.scalar(gone) is None:
+        raise ChangedMeanwhile(label, _row(session, rollout_id, label))
+    return labels_of(session, [rollout_id]).get(rollout_id, [])
+
+
+def labels_of(session: Session, rollouts: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """The labels of each completion that has any, by label: LabelItem."""
+    query = select(RolloutLabel).where(RolloutLabel.rollout_id.in_(rollouts))
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in session.scalars(query.order_by(RolloutLabel.rollout_id, RolloutLabel.label)):
+        same = {name: getattr(row, name) for name in ("label", "note", "role", "version")}
+        found.setdefault(row.rollout_id, []).append({**same, "changed_at": iso(row.changed_at)})
+    return found
+
+
+def label_counts(session: Session, runs: Sequence[str]) -> list[dict[str, Any]]:
+    """Labels of some runs with their numbers: LabelCount."""
+    count = func.count()
+    query = (
+        select(RolloutLabel.label, count.label("completions"))
+        .where(RolloutLabel.run_id.in_(runs))
+        .group_by(RolloutLabel.label)
+        .order_by(count.desc(), RolloutLabel.label)
+    )
+    return [row._asdict() for row in session.execute(query.limit(200))]
+
+
+def _own(rollout_id: str, label: str, version: int) -> list[Any]:
+    of_label = [RolloutLabel.rollout_id == rollout_id, RolloutLabel.label == label]
+    return [*of_label, RolloutLabel.version == version]
+
+
+def _row(session: Session, rollout_id: str, label: str) -> RolloutLabel | None:
+    session.expire_all()
+    return session.get(RolloutLabel, (rollout_id, label))
+
+
+def _run_of(session: Session, rollout_id: str) -> str:
+    query = select(RolloutGroup.run_id).join(Rollout, Rollout.group_id == RolloutGroup.id)
+    run_id = session.scalar(query.where(Rollout.id == rollout_id))
+    if run_id is None:
+        raise NotFound(f"there is no completion {rollout_id!r}")
+    return run_id

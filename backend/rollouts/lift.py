@@ -1,0 +1,162 @@
+"""Lift: phrases of one to four words that two sets of completions use differently often.
+
+Counted are completions that contain a phrase, not its occurrences: one completion that repeats itself counts
+once. With a of n and b of m completions, a prior of PRIOR completions that contain it as often as both sets
+together, w = PRIOR (a + b) / (n + m), gives (Monroe, Colaresi and Quinn 2008, "Fightin' Words", equation 16)
+
+    log_odds = log((b + w) / (m + PRIOR - b - w)) - log((a + w) / (n + PRIOR - a - w))
+    z = log_odds / sqrt(1 / (b + w) + 1 / (a + w))
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from backend.db.models import Rollout, RolloutGroup
+from backend.db.rollout_words import words_of
+from backend.rollouts.search_scope import Scope
+
+PRIOR = 10.0
+MOST_COMPARED = 2_000
+"""Phrases, the surest first, among which the longest are looked for."""
+
+LONGEST_PHRASE = 4
+MOST_COMPLETIONS = 2_000
+MOST_WORDS = 400_000
+"""Of each set: a random sample of its groups is read until one of the limits is reached."""
+LEAST = 3
+"""Completions of both sets together that contain a phrase which is shown."""
+GROUPS_AT_ONCE = 50
+
+_MULTIPLIER = np.uint64(0x9E37_79B9_7F4A_7C15)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The completions of one set that were read, as words."""
+
+    texts: list[list[str]]
+    total: int
+    """Completions of the set's groups, read or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A phrase with the number of completions of each set that contain it."""
+
+    text: str
+    a: int
+    b: int
+    log_odds: float
+    z: float
+
+
+def sample(session: Session, scope: Scope) -> Sample:
+    """Completions of randomly chosen groups; the same ones every time."""
+    groups = list(session.scalars(select(RolloutGroup.id).where(*scope.of_groups(session))))
+    groups.sort()
+    random.Random(0).shuffle(groups)
+    texts: list[list[str]] = []
+    words = 0
+    for start in range(0, len(groups), GROUPS_AT_ONCE):
+        some = groups[start : start + GROUPS_AT_ONCE]
+        query = select(Rollout.clean_text).where(Rollout.group_id.in_(some), *scope.of_completions())
+        for content in session.scalars(query.order_by(Rollout.group_id, Rollout.position)):
+            own = words_of(content)[: MOST_WORDS - words]
+            texts.append(own)
+            words += len(own)
+            if len(texts) >= MOST_COMPLETIONS or words >= MOST_WORDS:
+                return Sample(texts, _total(session, scope))
+    return Sample(texts, len(texts))
+
+
+def _total(session: Session, scope: Scope) -> int:
+    query = select(func.count()).select_from(RolloutGroup).join(Rollout, Rollout.group_id == RolloutGroup.id)
+    return session.scalar(query.where(*scope.of_groups(session), *scope.of_completions())) or 0
+
+
+def phrases_of(a: Sample, b: Sample, *, most: int) -> tuple[list[Phrase], list[Phrase]]:
+    """Phrases that grew from the first set to the second, and those that fell, the surest first."""
+    found: list[tuple[str, int, int]] = []
+    if a.texts and b.texts:
+        found = _counted([*a.texts, *b.texts], len(a.texts))
+    n, m = len(a.texts), len(b.texts)
+    scored = [scored_phrase(*each, n, m) for each in found]
+    scored.sort(key=lambda each: (-abs(each.z), -len(each.text), each.text))
+    grew = _longest([each for each in scored if each.z > 0], most)
+    return grew, _longest([each for each in scored if each.z < 0], most)
+
+
+def scored_phrase(text: str, a: int, b: int, n: int, m: int) -> Phrase:
+    """A phrase that `a` of `n` and `b` of `m` completions contain, with its log-odds."""
+    if a + b == n + m:  # every completion contains it
+        return Phrase(text, a, b, 0.0, 0.0)
+    prior = PRIOR * (a + b) / (n + m)
+    log_odds = math.log((b + prior) / (m + PRIOR - b - prior)) - math.log(
+        (a + prior) / (n + PRIOR - a - prior)
+    )
+    return Phrase(text, a, b, log_odds, log_odds / math.sqrt(1 / (b + prior) + 1 / (a + prior)))
+
+
+def _counted(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str, int, int]]:
+    """(phrase, texts before `first` that contain it, the others) of each that is in LEAST texts."""
+    vocabulary: dict[str, int] = {}
+    words = [word for text in texts for word in text]
+    ids = np.array([vocabulary.setdefault(word, len(vocabulary) + 1) for word in words], np.uint64)
+    owner = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+    found: list[tuple[str, int, int]] = []
+    keys = ids.copy()
+    for length in range(1, LONGEST_PHRASE + 1):
+        if length > 1:
+            keys = keys[:-1] * _MULTIPLIER + ids[length - 1 :]
+            keys ^= keys >> np.uint64(29)
+        if not len(keys):
+            break
+        is_whole = owner[: len(keys)] == owner[length - 1 :]
+        for place, a, b in _of_length(keys[is_whole], owner[: len(keys)][is_whole], first):
+            start = np.flatnonzero(is_whole)[place] if length > 1 else place
+            found.append((" ".join(words[start : start + length]), a, b))
+    return found
+
+
+def _of_length(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> list[tuple[int, int, int]]:
+    """(place of its first occurrence, texts before `first`, the others) of each key in LEAST texts."""
+    if not len(keys):
+        return []
+    order = np.lexsort((owner, keys))
+    keys, owner = keys[order], owner[order]
+    is_new_text = np.append(True, (keys[1:] != keys[:-1]) | (owner[1:] != owner[:-1]))
+    keys, owner, order = keys[is_new_text], owner[is_new_text], order[is_new_text]
+    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+    in_a = np.add.reduceat((owner < first).astype(np.int64), starts)
+    in_all = np.diff(np.append(starts, len(keys)))
+    wanted = np.flatnonzero(in_all >= LEAST)
+    rows = zip(order[starts[wanted]].tolist(), in_a[wanted].tolist(), in_all[wanted].tolist(), strict=True)
+    return [(place, a, total - a) for place, a, total in rows]
+
+
+def _longest(phrases: Sequence[Phrase], most: int) -> list[Phrase]:
+    """The first ones; of phrases that repeat a part of one another the longest, in the first one's place."""
+    chosen: list[Phrase] = []
+    for phrase in phrases[:MOST_COMPARED]:
+        places = [place for place, other in enumerate(chosen) if _repeats(phrase, other)]
+        if not places:
+            chosen += [phrase] if len(chosen) < most else []
+        elif all(len(phrase.text) > len(chosen[place].text) for place in places):
+            chosen[places[0]] = phrase
+            chosen = [each for place, each in enumerate(chosen) if place not in places[1:]]
+    return chosen
+
+
+def _repeats(phrase: Phrase, other: Phrase) -> bool:
+    inner, outer = sorted((phrase.text, other.text), key=len)
+    return f" {inner} " in f" {outer} " and abs((phrase.a + phrase.b) - (other.a + other.b)) <= 0.2 * max(
+        phrase.a + phrase.b, other.a + other.b
+    )

@@ -1,0 +1,180 @@
+"""Routes of search in completions, of lift, and of labels."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import StreamingResponse
+
+from backend.errors import FieldError, InvalidRequest
+from backend.http.dependencies import LabOf, ReadSession, WriteSession
+from backend.http.paging import page_of, split_list
+from backend.http.problem_details import ERRORS
+from backend.http.responses import Cursor, Json
+from backend.http.timeout import take_time
+from backend.rollouts import labels, lift
+from backend.rollouts.api import Kind, Number
+from backend.rollouts.judgements import MOST_BYTES, import_judgements
+from backend.rollouts.reading import RolloutFilter
+from backend.rollouts.schemas import FoundPage, ImportedJudgements, LiftAnswer, StepCounts
+from backend.rollouts.search import ORDERS, counts_by_step, find, shown, waiting
+from backend.rollouts.search_query import parse
+from backend.rollouts.search_scope import Scope, runs_of
+from backend.rollouts.selection import FORMATS, selection_of
+
+router = APIRouter(prefix="/api/v1/rollouts", tags=["rollouts"], responses=ERRORS)
+
+SECONDS = 10.0
+"""A search that takes longer is ended and answered 503."""
+
+Step = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
+Search = Annotated[
+    str, Query(description='Words, `"phrases"`, `prefix*`, `` `exact strings` ``, and `-not`; see Searching.')
+]
+
+
+def _scope(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+    session: ReadSession,
+    runs: Annotated[str, Query(max_length=20_000, description="Ids of runs, with commas.")] = "",
+    experiment: Annotated[str, Query(max_length=64, description="All runs of this experiment.")] = "",
+    first_step: Step = None,
+    last_step: Step = None,
+    kind: Kind = "",
+    min_reward: Number = None,
+    max_reward: Number = None,
+    flag: Annotated[str, Query(max_length=64)] = "",
+    correct: bool | None = None,  # noqa: FBT001 - a parameter of the address
+    label: Annotated[str, Query(max_length=labels.LONGEST_LABEL)] = "",
+) -> Scope:
+    take_time(SECONDS)
+    wanted = RolloutFilter(run="", min_reward=min_reward, max_reward=max_reward, flag=flag, correct=correct)
+    found = runs_of(session, split_list(runs), experiment)
+    return Scope(found, first_step, last_step, kind, wanted, label)
+
+
+ScopeOf = Annotated[Scope, Depends(_scope, scope="function")]
+
+
+@router.get("/search", response_model=FoundPage)
+def search(
+    session: ReadSession,
+    scope: ScopeOf,
+    q: Search = "",
+    sort: Annotated[str, Query(max_length=20)] = "step",
+    limit: Annotated[int, Query(ge=1, le=200)] = 20,
+    cursor: Cursor = "",
+) -> Json:
+    """Completions that match, with a snippet of each. Without `q`: all that pass the filters."""
+    terms = parse(q)
+    if sort not in ORDERS:
+        raise InvalidRequest([FieldError("sort", f"is {sort!r}; step or -step are expected")])
+    rows = find(session, scope, terms, sort=sort, limit=limit, cursor=cursor)
+    page = page_of(rows, limit, lambda row: row, lambda row: (row.step, row.id, row.position), order=sort)
+    items = shown(session, page["items"], terms)
+    return Json({"items": items, "next": page["next"], "waiting": waiting(session, scope)})
+
+
+@router.get("/search/steps", response_model=StepCounts)
+def search_steps(session: ReadSession, scope: ScopeOf, q: Search = "") -> Json:
+    """Counts of completions that match at each step, of how many that pass the filters."""
+    return Json({"items": counts_by_step(session, scope, parse(q)), "next": None})
+
+
+@router.get("/search/export")
+def export_search(
+    lab: LabOf,
+    scope: ScopeOf,
+    q: Search = "",
+    file: Annotated[Literal["jsonl", "parquet"], Query(description="Format of the file.")] = "jsonl",
+) -> StreamingResponse:
+    """All completions that match, with prompts and labels, as a file; at most 100,000."""
+    content = selection_of(lab.sessions, scope, parse(q), file)
+    headers = {"Content-Disposition": f'attachment; filename="rollouts.{file}"'}
+    return StreamingResponse(content, media_type=FORMATS[file], headers=headers)
+
+
+@router.get("/lift", response_model=LiftAnswer)
+def lift_of(
+    session: ReadSession,
+    scope: ScopeOf,
+    by: Annotated[Literal["steps", "correct", "runs"], Query(description="The two sets.")] = "steps",
+    a_first: Step = None,
+    a_last: Step = None,
+    b_first: Step = None,
+    b_last: Step = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 30,
+) -> Json:
+    """Phrases that grew: between two windows of steps, from wrong to right, or from one run to another."""
+    sets = _sets(scope, by, (a_first, a_last), (b_first, b_last))
+    samples = [lift.sample(session, each) for _, each in sets]
+    grew, fell = lift.phrases_of(*samples, most=limit)
+    a, b = (
+        {"label": name, "completions": len(each.texts), "of": each.total, "words": sum(map(len, each.texts))}
+        for (name, _), each in zip(sets, samples, strict=True)
+    )
+    return Json({"a": a, "b": b, "items": _phrases(grew), "fell": _phrases(fell)})
+
+
+Window = tuple[int | None, int | None]
+
+
+def _sets(scope: Scope, by: str, a: Window, b: Window) -> list[tuple[str, Scope]]:
+    if by == "correct":
+        return [
+            (name, scope.only(first=None, last=None, correct=is_right))
+            for name, is_right in (("wrong", False), ("right", True))
+        ]
+    if by == "runs":
+        if len(scope.runs) != 2:
+            reason = f"names {len(scope.runs)} runs; two are compared"
+            raise InvalidRequest([FieldError("runs", reason)])
+        return [(run, scope.of_run(run)) for run in scope.runs]
+    if missing := [
+        name for name, step in zip(("a_last", "b_first"), (a[1], b[0]), strict=True) if step is None
+    ]:
+        raise InvalidRequest(
+            [FieldError(name, "is missing: two windows of steps are compared") for name in missing]
+        )
+    return [
+        (
+            f"steps {first or 0} to {'the last' if last is None else last}",
+            scope.only(first=first, last=last, correct=None),
+        )
+        for first, last in (a, b)
+    ]
+
+
+def _phrases(phrases: list[lift.Phrase]) -> list[dict[str, Any]]:
+    return [
+        {"phrase": each.text, "a": each.a, "b": each.b, "log_odds": each.log_odds, "z": each.z}
+        for each in phrases
+    ]
+
+
+@router.get("/labels", response_model=labels.LabelCounts)
+def used_labels(session: ReadSession, scope: ScopeOf) -> Json:
+    """Labels in use in some runs, the most frequent first."""
+    return Json({"items": labels.label_counts(session, scope.runs), "next": None})
+
+
+@router.post("/labels/import", response_model=ImportedJudgements)
+async def import_labels(request: Request, lab: LabOf) -> Json:
+    """Store judgements, a JSON line each: `rollout`, `label` and perhaps `note`. Reports what was refused."""
+    return Json(await import_judgements(request, lab.sessions, most_bytes=MOST_BYTES))
+
+
+@router.post("/{completion_id}/labels", response_model=labels.LabelList)
+def put_label(completion_id: str, body: labels.LabelRequest, request: Request, session: WriteSession) -> Json:
+    """Add a label to a completion or change its note; 409 where somebody else has changed it meanwhile."""
+    role = str(request.state.role)
+    return Json({"items": labels.put_label(session, completion_id, body, role)})
+
+
+@router.delete("/{completion_id}/labels", response_model=labels.LabelList)
+def remove_label(
+    completion_id: str,
+    session: WriteSession,
+    label: Annotated[str, Query(min_length=1, max_length=labels.LONGEST_LABEL)],
+    version: Annotated[int, Query(ge=1, lt=2**31)],
+) -> Json:
+    """Remove a label from a completion; 409 where somebody else has changed it meanwhile."""
+    return Json({"items": labels.remove_label(session, completion_id, label, version)})

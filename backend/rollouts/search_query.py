@@ -1,0 +1,98 @@
+"""Parser of what is searched for in completions: words, "phrases", prefix*, `exact strings`, and -not.
+
+    query = { ["-"] term }                 every term has to match
+    term  = word ["*"] | '"' words ["*"] '"' | "`" any text "`"
+
+Words are runs of letters and digits, compared in lower case; a term of several, such as `don't`, is a phrase.
+An exact string is compared as it stands, signs and case included; in it two backquotes stand for one.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from backend.db.rollout_words import WORD, words_of
+from backend.db.text import REFUSED
+from backend.errors import FieldError, InvalidRequest
+
+MOST_CHARACTERS = 1_000
+MOST_TERMS = 20
+
+BEGIN = re.compile(r"\s*(-?)(?=\S)")
+PIECES = {
+    '"': re.compile(r'"([^"]*)"'),
+    "`": re.compile(r"`((?:[^`]|``)*)`(?!`)"),
+}
+PLAIN = re.compile(r'[^\s"`]+')
+
+INNER = re.compile(r"(?<=[\0-\x7f])(?<![A-Za-z0-9])[A-Za-z0-9]+(?=[\0-\x7f])(?![A-Za-z0-9])")
+"""Words that stand in an exact string as a whole: what is before and behind them is in it, too."""
+
+
+class SearchError(InvalidRequest):
+    """A search that cannot be understood; `position` is the offset of the character where it went wrong."""
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__([FieldError("q", message, position)])
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One condition on a completion's text."""
+
+    text: str
+    """As it was written, without its quotes and the star."""
+    is_exact: bool = False
+    is_prefix: bool = False
+    """Whether its last word goes on."""
+    is_not: bool = False
+
+    @property
+    def words(self) -> Sequence[str]:
+        """Words of a phrase in order; of an exact string those that surely are words of the text."""
+        return [word.lower() for word in INNER.findall(self.text)] if self.is_exact else words_of(self.text)
+
+    def pattern(self) -> "re.Pattern[str]":
+        """Expression that finds the term in a text, for marking it."""
+        if self.is_exact:
+            return re.compile(re.escape(self.text))
+        inner = r"[\W_]+".join(map(re.escape, self.words))
+        end = r"[^\W_]*" if self.is_prefix else r"(?![^\W_])"
+        return re.compile(rf"(?<![^\W_]){inner}{end}", re.IGNORECASE)
+
+
+def parse(text: str) -> tuple[Term, ...]:
+    """The terms of a search; none for an empty one. Raises SearchError."""
+    if len(text) > MOST_CHARACTERS:
+        reason = f"a search has at most {MOST_CHARACTERS:,} characters, got {len(text):,}"
+        raise SearchError(reason, MOST_CHARACTERS)
+    if refused := REFUSED.search(text):
+        raise SearchError("contains NUL or an unpaired surrogate", refused.start())
+    return tuple(_terms(text))
+
+
+def _terms(text: str) -> Iterator[Term]:
+    at, count = 0, 0
+    while begin := BEGIN.match(text, at):
+        is_not, at = bool(begin[1]), begin.end()
+        count += 1
+        if count > MOST_TERMS:
+            raise SearchError(f"a search has at most {MOST_TERMS} terms", at)
+        found = (PIECES.get(text[at]) or PLAIN).match(text, at)
+        if found is None:
+            name = "quotation mark" if text[at] == '"' else "backquote"
+            raise SearchError(f"this {name} is not closed", at)
+        yield _term(found[found.re.groups], text[at], at, is_not=is_not)
+        at = found.end()
+
+
+def _term(content: str, mark: str, at: int, *, is_not: bool) -> Term:
+    if mark == "`":
+        if not content:
+            raise SearchError("this exact string is empty", at)
+        return Term(content.replace("``", "`"), is_exact=True, is_not=is_not)
+    if not WORD.search(content):
+        reason = "has no letter or digit; put signs into backquotes to find them as they stand"
+        raise SearchError(f"{content[:50]!r} {reason}", at)
+    is_prefix = content.endswith("*") and len(content) > 1 and bool(WORD.fullmatch(content[-2]))
+    return Term(content, is_prefix=is_prefix, is_not=is_not)

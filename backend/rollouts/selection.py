@@ -1,0 +1,135 @@
+"""Selections: the completions that a search finds, with prompts and labels, as JSONL or Parquet."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import orjson
+from sqlalchemy import select
+
+from backend.db.engine import Sessions, reading
+from backend.db.models import Rollout, RolloutGroup
+from backend.db.text import clean_text
+from backend.errors import FieldError, InvalidRequest
+from backend.http.paging import write_cursor
+from backend.rollouts.labels import labels_of
+from backend.rollouts.packing import unpack_text
+from backend.rollouts.search import counts_by_step, find
+from backend.rollouts.search_query import Term
+from backend.rollouts.search_scope import Scope
+
+MOST_EXPORTED = 100_000
+ROWS_AT_ONCE = 500
+
+FORMATS: Mapping[str, str] = {"jsonl": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
+
+Row = dict[str, Any]
+
+
+def selection_of(
+    sessions: Sessions, scope: Scope, terms: Sequence[Term], file: Literal["jsonl", "parquet"]
+) -> Iterator[bytes]:
+    """The bytes of the file, read while it is sent; raises InvalidRequest for more rows than it may have."""
+    with reading(sessions) as session:
+        count = sum(each["matched"] for each in counts_by_step(session, scope, terms))
+    if count > MOST_EXPORTED:
+        reason = f"finds {count:,} completions; at most {MOST_EXPORTED:,} are exported: narrow it"
+        raise InvalidRequest([FieldError("q", reason)])
+    pages = _pages(sessions, scope, terms)
+    return _parquet(pages) if file == "parquet" else _jsonl(pages)
+
+
+def _pages(sessions: Sessions, scope: Scope, terms: Sequence[Term]) -> Iterator[list[Row]]:
+    cursor, count = "", 0
+    while count < MOST_EXPORTED:
+        with reading(sessions) as session:
+            rows = find(session, scope, terms, sort="step", limit=ROWS_AT_ONCE, cursor=cursor)
+            some = rows[:ROWS_AT_ONCE]
+            ids = [row.rollout_id for row in some]
+            query = select(Rollout, RolloutGroup).join(RolloutGroup, Rollout.group_id == RolloutGroup.id)
+            found = {row[0].id: row for row in session.execute(query.where(Rollout.id.in_(ids)))}
+            labels = labels_of(session, ids)
+            page = [_row(*found[each], labels.get(each, [])) for each in ids if each in found]
+        yield page
+        count += len(some)
+        if len(rows) <= ROWS_AT_ONCE:
+            return
+        cursor = write_cursor((some[-1].step, some[-1].id, some[-1].position), order="step")
+
+
+def _row(rollout: Rollout, group: RolloutGroup, labels: list[dict[str, Any]]) -> Row:
+    of_group = {
+        name: getattr(group, name) for name in ("step", "kind", "prompt_index", "prompt_id", "problem")
+    }
+    own = {name: getattr(rollout, name) for name in ("position", "tokens", "finish_reason", "correct")}
+    return {
+        "rollout": rollout.id,
+        "run": group.run_id,
+        **of_group,
+        **own,
+        "prompt": clean_text(unpack_text(group.prompt)),
+        "answer": clean_text(unpack_text(group.answer)),
+        "text": rollout.clean_text,
+        "reward": rollout.non_finite.get("reward", rollout.reward),
+        "advantage": rollout.non_finite.get("advantage", rollout.advantage),
+        "rewards": rollout.rewards,
+        "flags": rollout.flags,
+        "labels": [{"label": each["label"], "note": each["note"], "by": each["role"]} for each in labels],
+    }
+
+
+def _jsonl(pages: Iterator[list[Row]]) -> Iterator[bytes]:
+    for page in pages:
+        yield b"".join(orjson.dumps(row) + b"\n" for row in page)
+
+
+class _Sink:
+    """A file that is written from front to back, and taken away piece by piece."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self.closed = False
+
+    def write(self, piece: Any) -> int:
+        content = bytes(piece)
+        self._pieces.append(content)
+        self._size += len(content)
+        return len(content)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def take(self) -> bytes:
+        """Bytes written since the last time."""
+        content = b"".join(self._pieces)
+        self._pieces.clear()
+        return content
+
+
+def _parquet(pages: Iterator[list[Row]]) -> Iterator[bytes]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = ("rollout", "run", "kind", "prompt_id", "problem", "finish_reason", "prompt", "answer", "text")
+    columns = [(name, pa.string()) for name in (*texts, "rewards", "flags", "labels")]
+    columns += [(name, pa.int32()) for name in ("step", "prompt_index", "position", "tokens")]
+    columns += [("reward", pa.float64()), ("advantage", pa.float64()), ("correct", pa.bool_())]
+    schema, sink = pa.schema(columns), _Sink()
+    with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), schema, compression="zstd") as writer:
+        for page in pages:
+            writer.write_table(pa.Table.from_pylist([_flat(row) for row in page], schema=schema))
+            yield sink.take()
+    yield sink.take()
+
+
+def _flat(row: Row) -> Row:
+    """Documents as JSON, and numbers that have a name as numbers."""
+    documents = {name: orjson.dumps(row[name]).decode() for name in ("rewards", "flags", "labels")}
+    numbers = {name: None if row[name] is None else float(row[name]) for name in ("reward", "advantage")}
+    return row | documents | numbers

@@ -1,0 +1,97 @@
+"""Per-token values as bytes: exact where a loss is computed again from them, else at most three bytes."""
+
+import math
+from typing import Any, Literal, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kind = Literal["f4", "f3", "i1", "s3"]
+
+EXACT = frozenset(
+    {"logprob", "policy_logprob", "old_logprob", "reference_logprob", "policy_entropy", "advantage"}
+)
+"""Values that the loss is computed again from."""
+
+FLAGS = frozenset({"clipped", "covariant", "mask", "uncertain"})
+"""Small whole numbers."""
+
+SUMS = frozenset({"loss", "loss_policy", "loss_kl", "loss_entropy", "loss_nll", "gradient"})
+"""Parts of a number of the step: their sum has to be right, not only each of them."""
+
+STEPS = 2**23 - 2
+"""Largest whole number of a sum's part, but for the one that rounding may add."""
+
+
+def kind_of(name: str) -> Kind:
+    """The encoding of a value of this name."""
+    if name in EXACT:
+        return "f4"
+    if name in FLAGS:
+        return "i1"
+    return "s3" if name in SUMS else "f3"
+
+
+def width_of(kind: Kind) -> int:
+    """Bytes of a value."""
+    return int(kind[1])
+
+
+def encode(values: Any, kind: Kind) -> tuple[bytes, float]:
+    """The bytes of (T,) values, and their scale; 0 where parts of a sum are not finite, kept as f3."""
+    exact = np.asarray(values, np.float32)
+    match kind:
+        case "f4":
+            return exact.astype("<f4", copy=False).tobytes(), 1.0
+        case "i1":
+            return np.nan_to_num(exact).clip(-128, 127).astype("<i1").tobytes(), 1.0
+        case "f3":
+            return _shortened(exact), 1.0
+        case "s3":
+            largest = float(np.abs(exact).max(initial=0.0))
+            if not math.isfinite(largest):
+                return _shortened(exact), 0.0
+            scale = 2.0 ** math.ceil(math.log2(max(largest, 1e-30) / STEPS))
+            # rounding the running sum, not each value, carries every rounding into the next token
+            sums = np.rint(np.cumsum(exact, dtype=np.float64) / scale)
+            return _planes(np.diff(sums, prepend=0.0).astype("<i4"), first=0), scale
+        case _:
+            assert_never(kind)
+
+
+def decode(raw: bytes, place: int, count: int, kind: Kind, scale: float) -> NDArray[np.float32]:
+    """(T,) values from the bytes that begin at `place`."""
+    match kind:
+        case "f4":
+            return np.frombuffer(raw, "<f4", count, place)
+        case "i1":
+            return np.frombuffer(raw, "<i1", count, place).astype(np.float32)
+        case "f3":
+            return _words(raw, place, count).view("<f4")
+        case "s3":
+            words = _words(raw, place, count)
+            if not scale:
+                return words.view("<f4")
+            return ((words >> 8) * np.float64(scale)).astype(np.float32)
+        case _:
+            assert_never(kind)
+
+
+def _shortened(values: NDArray[np.float32]) -> bytes:
+    """The upper three bytes of each number, rounded to nearest; what is not finite stays as it is."""
+    bits = values.astype("<f4").view("<u4")
+    rounded = np.where(np.isfinite(values), bits + np.uint32(0x80), bits)
+    quiet = np.where(np.isnan(values), rounded | np.uint32(0x400000), rounded)
+    return _planes(quiet.astype("<u4"), first=1)
+
+
+def _planes(words: NDArray[Any], *, first: int) -> bytes:
+    """Three bytes of each word, all of one place together: they compress better so."""
+    return words.view(np.uint8).reshape(-1, 4)[:, first : first + 3].T.tobytes()
+
+
+def _words(raw: bytes, place: int, count: int) -> NDArray[np.int32]:
+    """The words whose upper three bytes were kept."""
+    words = np.zeros((count, 4), np.uint8)
+    words[:, 1:] = np.frombuffer(raw, np.uint8, 3 * count, place).reshape(3, count).T
+    return words.view("<i4").reshape(count)

@@ -1,0 +1,187 @@
+"""A stored step under other objectives: the batch out of SQL, computed by the trainer's code in a child."""
+
+import io
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.config.filters import NoRefill
+from backend.config.merge import resolve
+from backend.config.run import RunConfig
+from backend.db.models import Rollout, RolloutGroup, RolloutTokens, Run
+from backend.errors import Conflict, NotFound, Unavailable
+from backend.formula.loss import formula
+from backend.rollouts.contributions import UNSTORED, logged_loss
+from backend.rollouts.packing import unpack_arrays
+from backend.rollouts.reading import completions_of, valid_groups
+from backend.rollouts.schemas import WhatIfChange, WhatIfOrder
+
+MOST_VALUES = 4_000_000
+"""Completions times the longest one's tokens: some gigabyte for the process that computes."""
+
+SECONDS = 60.0
+
+_busy = threading.Semaphore(2)
+
+Arrays = dict[str, NDArray[np.float32]]
+
+
+def what_if(session: Session, order: WhatIfOrder) -> dict[str, Any]:
+    """The loss of a step's stored groups under the run's own objective and others: schemas.WhatIf.
+
+    Raises InvalidConfig for an objective that cannot be, NotFound where the step has no recorded
+    contributions, Conflict where it is too large, Unavailable where the process that computes fails.
+    """
+    run = session.get_one(Run, order.run)
+    config, step = RunConfig.model_validate(run.config), order.step
+    changed = [_changed(run, change) for change in order.variants]
+    groups, total = _groups(session, run.id, step)
+    if not groups:
+        raise NotFound(f"step {step} has no stored tokens with the values that its loss is computed from")
+    size = len(groups[0][1])
+    whole = [(group, rows, arrays) for group, rows, arrays in groups if len(rows) == size]
+    rows = [row for _, completions, _ in whole for row in completions]
+    arrays = [each for _, _, values in whole for each in values]
+    longest = max(len(each["policy_logprob"]) for each in arrays)
+    if len(rows) * longest > MOST_VALUES:
+        raise Conflict(
+            f"{len(rows)} completions of up to {longest} tokens are too many to compute again here"
+        )
+    request = {
+        "own": config.objective.model_dump(mode="json"),
+        "objectives": [
+            objective.model_dump(mode="json")
+            for objective in (config.objective, *(each.objective for each in changed))
+        ],
+        "group_index": np.repeat(np.arange(len(whole)), size).tolist(),
+        "group_size": size,
+        "rewards": [row.reward for row in rows],
+        "advantages": [row.advantage or 0.0 for row in rows],
+        "correct": [bool(row.correct) for row in rows],
+        "max_new_tokens": config.sampling.max_new_tokens,
+        "loss_share": _loss_share(config, trained=len(groups), total=total),
+    }
+    return {
+        "run": run.id,
+        "step": step,
+        "groups": [group for group, _, _ in whole],
+        "group_size": size,
+        "of_groups": total,
+        "notes": _notes(
+            config, stored=len(whole), total=total, is_part=UNSTORED in logged_loss(session, run.id, step)
+        ),
+        "variants": [
+            {"name": name, **_written(each), **found}
+            for name, each, found in zip(
+                ["this run", *(change.preset or "changed" for change in order.variants)],
+                [config, *changed],
+                _computed(request, _padded(arrays, longest)),
+                strict=True,
+            )
+        ],
+    }
+
+
+def _written(config: RunConfig) -> dict[str, str]:
+    """The objective as text and as MathML."""
+    found = formula(config)
+    return {"formula": found["text"], "formula_mathml": found["mathml"]}
+
+
+def _changed(run: Run, change: WhatIfChange) -> RunConfig:
+    """The config of a variant: a preset's, or the run's own, with changes."""
+    base = {"preset": change.preset} if change.preset else run.config
+    return resolve(base, {"objective": change.objective})
+
+
+def _groups(
+    session: Session, run_id: str, step: int
+) -> tuple[list[tuple[str, list[Rollout], list[Arrays]]], int]:
+    """The groups that trained, with all of their values, and how many groups of the step are stored."""
+    query = (
+        select(RolloutGroup.id, RolloutTokens.data)
+        .outerjoin(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
+        .where(*valid_groups(session, run_id), RolloutGroup.step == step, RolloutGroup.kind == "train")
+        .order_by(RolloutGroup.prompt_index)
+    )
+    stored = session.execute(query).all()
+    rows = completions_of(session, [row.id for row in stored])
+    found = []
+    for row in stored:
+        arrays = [] if row.data is None else unpack_arrays(row.data)
+        if arrays and all("loss" in each and "policy_logprob" in each for each in arrays):
+            found.append((row.id, rows[row.id], arrays))
+    return found, len(stored)
+
+
+def _loss_share(config: RunConfig, *, trained: int, total: int) -> float:
+    """As worker.objective.filters.loss_share for the groups that are stored."""
+    if not isinstance(config.filters.refill, NoRefill) or config.filters.upweight or not total:
+        return 1.0
+    return trained / total
+
+
+def _padded(arrays: Sequence[Arrays], longest: int) -> dict[str, NDArray[np.float32]]:
+    """(B, T) of the values that every completion has, and the mask."""
+    names = set.intersection(*(set(each) for each in arrays)) - {"mask"}
+    found = {name: np.zeros((len(arrays), longest), np.float32) for name in (*names, "mask")}
+    for row, each in enumerate(arrays):
+        length = len(each["policy_logprob"])
+        found["mask"][row, :length] = each.get("mask", np.ones(length, np.float32))
+        for name in names:
+            found[name][row, :length] = each[name]
+    return found
+
+
+def _notes(config: RunConfig, *, stored: int, total: int, is_part: bool) -> list[str]:
+    """Differences between this computation and the step as it was trained."""
+    updates = config.updates
+    several = updates.epochs * updates.minibatches > 1 or config.objective.token_weight.type == "lopti"
+    return [
+        *(["Only groups that trained and whose tokens are stored take part."] if stored < total else []),
+        *(["Selected groups alone are stored: the batch is a part of the step."] if is_part else []),
+        *(
+            [
+                (
+                    "The step made several updates. All groups are one optimizer batch here, at the "
+                    "log-probabilities of each token's last update: the loss differs from the logged mean."
+                )
+            ]
+            if several
+            else []
+        ),
+    ]
+
+
+def _computed(request: dict[str, Any], values: dict[str, NDArray[np.float32]]) -> list[dict[str, Any]]:
+    """The answer of the process for each objective."""
+    buffer = io.BytesIO()
+    np.savez(buffer, request=np.array(json.dumps(request)), **values)  # type: ignore[arg-type]
+    if not _busy.acquire(timeout=5):
+        raise Unavailable("two steps are being computed already: try again in a moment")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "worker.training.what_if"],
+            input=buffer.getvalue(),
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"computing the step again took longer than {SECONDS:g} seconds") from None
+    finally:
+        _busy.release()
+    if done.returncode:
+        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        if "No module named 'torch'" in last:
+            last = "the packages of the trainer are not installed beside the service"
+        raise Unavailable(f"the step was not computed: {last[:300]}")
+    return [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,0 +1,136 @@
+/** Lift: the phrases that two sets of completions use differently often; a click searches for one. */
+import { html } from '../../dom.js';
+import { useGet } from '../../data/resource.js';
+import { formatValue } from '../../lib/text/format.js';
+import { Empty, Loaded, Skeleton } from '../shared/states.js';
+import { Segments, Select } from '../shared/marks.js';
+import { Visible } from './text.js';
+
+const SETS = [
+  { value: 'steps', label: 'two windows of steps' },
+  { value: 'correct', label: 'wrong and right' },
+  { value: 'runs', label: 'two runs' },
+];
+
+/** @typedef {import('./search.js').SearchView} SearchView */
+/** @typedef {Event & {target: HTMLInputElement}} InputEvent */
+
+/**
+ * @param {{run: Api.RunItem, scope: import('./search_results.js').Scope, view: SearchView,
+ *   change: (changes: object) => void, steps: Api.StepCount[]}} props
+ */
+export function Lift({ run, scope, view, change, steps }) {
+  const siblings = useGet(run.experiment ? '/runs' : null, { experiment: run.experiment, limit: 200, sort: 'name' });
+  const others = (siblings.data?.items ?? []).filter(({ id }) => id !== run.id);
+  const middle = steps[Math.floor(steps.length / 2)]?.step ?? 1;
+  const a = view.a ?? Math.max(0, middle - 1);
+  const b = view.b ?? middle;
+  const other = others.find(({ id }) => id === view.other) ?? others[0];
+  const isPossible = view.by === 'runs' ? Boolean(other) : steps.length > 0;
+  const params = {
+    ...scope,
+    ...(view.by === 'runs' ? { runs: `${run.id},${other?.id}`, experiment: undefined } : {}),
+    by: view.by,
+    ...(view.by === 'steps' ? { a_last: a, b_first: b } : {}),
+  };
+  const answer = useGet(isPossible ? '/rollouts/lift' : null, params);
+  const step = (/** @type {'a' | 'b'} */ name) => (/** @type {InputEvent} */ event) => {
+    const value = Number(event.target.value);
+    if (event.target.value.trim() && Number.isInteger(value) && value >= 0) change({ [name]: value });
+  };
+  return html`<section class="card lift" aria-label="Lift">
+    <div class="toolbar">
+      <${Segments}
+        label="Compare"
+        value=${view.by}
+        options=${SETS}
+        onChange=${(/** @type {string} */ by) => change({ by })}
+      />
+      ${
+        view.by === 'steps' &&
+        html`<label class="select">
+            up to step <input class="field least" inputmode="numeric" value=${a} onChange=${step('a')} />
+          </label>
+          <label class="select">
+            from step <input class="field least" inputmode="numeric" value=${b} onChange=${step('b')} />
+          </label>`
+      }
+      ${
+        view.by === 'runs' &&
+        other &&
+        html`<${Select}
+          label="with"
+          value=${other.id}
+          options=${others.map(({ id, name, variant, seed }) => ({
+            value: id,
+            label: `${name} · ${variant} s${seed}`,
+          }))}
+          onChange=${(/** @type {string} */ id) => change({ other: id })}
+        />`
+      }
+    </div>
+    ${
+      isPossible
+        ? html`<${Loaded} resource=${answer} skeleton=${html`<${Skeleton} rows=${8} />`}>
+          ${(/** @type {Api.LiftAnswer} */ data) => html`<${Tables} data=${data} change=${change} />`}
+        <//>`
+        : html`<${Empty} title="There is nothing to compare" />`
+    }
+  </section>`;
+}
+
+/** @param {{data: Api.LiftAnswer, change: (changes: object) => void}} props */
+function Tables({ data, change }) {
+  const side = (/** @type {Api.LiftSide} */ { label, completions, of }) =>
+    `${label}: ${completions} of ${of} completions read`;
+  return html`
+    <p class="quiet">
+      A, ${side(data.a)}; B, ${side(data.b)}. Counted are completions that contain a phrase of one to four words.
+    </p>
+    <div class="lift-tables">
+      <${Table} title="More in B" items=${data.items} data=${data} change=${change} />
+      <${Table} title="More in A" items=${data.fell} data=${data} change=${change} />
+    </div>
+  `;
+}
+
+/**
+ * @param {{title: string, items: Api.LiftItem[], data: Api.LiftAnswer, change: (changes: object) => void}} props
+ */
+function Table({ title, items, data, change }) {
+  const share = (/** @type {number} */ count, /** @type {number} */ of) =>
+    `${count} (${formatValue(of ? (100 * count) / of : 0)} %)`;
+  if (!items.length) return html`<${Empty} title=${`${title}: no phrase`} />`;
+  return html`<table class="lift-table">
+    <caption>${title}</caption>
+    <thead>
+      <tr>
+        <th scope="col">phrase</th>
+        <th scope="col">A</th>
+        <th scope="col">B</th>
+        <th scope="col" title="Log-odds of B against A">log-odds</th>
+        <th scope="col" title="Log-odds over its standard deviation">z</th>
+      </tr>
+    </thead>
+    <tbody>
+      ${items.map(
+        (item) => html`<tr key=${item.phrase}>
+          <td>
+            <button
+              type="button"
+              class="button-quiet"
+              title="Search for it"
+              onClick=${() => change({ q: `"${item.phrase}"`, part: 'results' })}
+            >
+              <${Visible} text=${item.phrase} />
+            </button>
+          </td>
+          <td class="number">${share(item.a, data.a.completions)}</td>
+          <td class="number">${share(item.b, data.b.completions)}</td>
+          <td class="number">${formatValue(item.log_odds)}</td>
+          <td class="number">${formatValue(item.z)}</td>
+        </tr>`,
+      )}
+    </tbody>
+  </table>`;
+}

@@ -1,0 +1,138 @@
+/** Completions that a search found: snippets with marked places; one opens with its whole group. */
+import { html, useEffect, useRef, useState } from '../../dom.js';
+import { get } from '../../data/api.js';
+import { useGet } from '../../data/resource.js';
+import { sayError } from '../../app/state.js';
+import { address } from '../../lib/url.js';
+import { formatValue, plural } from '../../lib/text/format.js';
+import { Empty, Loaded, Skeleton } from '../shared/states.js';
+import { GroupView } from './group.js';
+import { Labels } from './labels.js';
+import { Visible } from './text.js';
+
+const PAGE = 20;
+const NO_FILTER = { filter: [], least: null };
+
+/** @typedef {Record<string, string | number | null | undefined>} Scope */
+
+/**
+ * @param {{scope: Scope, q: string, open: string, onOpen: (id: string) => void, onLabels: () => void}} props
+ */
+export function SearchResults({ scope, q, open, onOpen, onLabels }) {
+  const params = { ...scope, q, limit: PAGE };
+  const page = useGet('/rollouts/search', params);
+  const key = JSON.stringify(params);
+  const [more, setMore] = useState(
+    /** @type {{key: string, items: Api.FoundItem[], next: string | null}} */ ({ key: '', items: [], next: null }),
+  );
+  const own = more.key === key ? more : { key, items: [], next: page.data?.next ?? null };
+  const next = async () => {
+    try {
+      const found = await get('/rollouts/search', { ...params, cursor: own.next ?? '' });
+      setMore({ key, items: [...own.items, ...found.items], next: found.next });
+    } catch (error) {
+      sayError(error);
+    }
+  };
+  return html`<${Loaded}
+    resource=${page}
+    skeleton=${html`<${Skeleton} rows=${8} />`}
+    isEmpty=${(/** @type {Api.FoundPage} */ data) => !data.items.length && !data.waiting}
+    empty=${html`<${Empty} title="No completion matches" />`}
+  >
+    ${(/** @type {Api.FoundPage} */ data) => html`
+      ${
+        data.waiting > 0 &&
+        html`<p class="quiet" role="status">
+          ${plural(data.waiting, 'group')} not indexed yet: completions of them may be missing
+        </p>`
+      }
+      <ul class="search-results">
+        ${[...data.items, ...own.items].map(
+          (item) => html`<${Result}
+            key=${item.id}
+            item=${item}
+            isOpen=${open === item.id}
+            onOpen=${onOpen}
+            onLabels=${onLabels}
+          />`,
+        )}
+      </ul>
+      ${own.next && html`<button type="button" class="button" onClick=${next}>Show more</button>`}
+    `}
+  <//>`;
+}
+
+/** @param {{item: Api.FoundItem, isOpen: boolean, onOpen: (id: string) => void, onLabels: () => void}} props */
+function Result({ item, isOpen, onOpen, onLabels }) {
+  return html`<li class="card search-result" data-found=${item.id}>
+    <header class="rollout-head">
+      <button
+        type="button"
+        class="button-quiet"
+        aria-expanded=${isOpen}
+        onClick=${() => onOpen(isOpen ? '' : item.id)}
+      >
+        step ${item.step} · #${item.position}
+      </button>
+      ${item.kind !== 'train' && html`<span class="faint">${item.kind}</span>`}
+      ${
+        item.correct !== null &&
+        html`<span class=${`mark ${item.correct ? 'mark-good' : 'mark-bad'}`}>
+          ${item.correct ? 'right' : 'wrong'}
+        </span>`
+      }
+      <span class="faint">reward</span> <strong>${item.reward === null ? 'n/a' : formatValue(item.reward)}</strong>
+      ${item.flags.map((flag) => html`<span class="tag" key=${flag}>${flag.replaceAll('_', ' ')}</span>`)}
+      <span class="spacer"></span>
+      <a href=${address('/rollouts', { run: item.run, step: item.step, kind: item.kind })}>view step</a>
+    </header>
+    <p class="model-text search-snippet"><${SnippetText} snippet=${item.snippet} /></p>
+    <${Labels} id=${item.id} labels=${item.labels} onChange=${onLabels} />
+    ${isOpen && html`<${InGroup} item=${item} />`}
+  </li>`;
+}
+
+/** A piece of hostile text with its matches marked. @param {{snippet: Api.Snippet}} props */
+export function SnippetText({ snippet }) {
+  const characters = [...snippet.text];
+  const part = (/** @type {number} */ from, /** @type {number} */ to) => characters.slice(from, to).join('');
+  let at = 0;
+  const pieces = /** @type {[number, number][]} */ (snippet.marks).flatMap(([from, to]) => {
+    const found = [
+      html`<${Visible} text=${part(at, from)} />`,
+      html`<mark><${Visible} text=${part(from, to)} /></mark>`,
+    ];
+    at = to;
+    return found;
+  });
+  const rest = html`<${Visible} text=${part(at, characters.length)} />`;
+  return html`${!snippet.is_start && '… '}${pieces}${rest}${!snippet.is_end && ' …'}`;
+}
+
+/** The group of a completion, scrolled to it. @param {{item: Api.FoundItem}} props */
+function InGroup({ item }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const groups = useGet('/rollouts', {
+    run: item.run,
+    step: item.step,
+    kind: item.kind,
+    prompt: item.prompt_id,
+    limit: 200,
+  });
+  const group = groups.data?.items.find(({ id }) => id === item.group);
+  useEffect(() => {
+    const card = group && box.current?.querySelector(`[data-completion="${CSS.escape(item.id)}"]`);
+    if (!card) return;
+    card.classList.add('is-found');
+    card.scrollIntoView({ block: 'nearest' });
+  }, [group?.id, item.id]);
+  return html`<div ref=${box}>
+    <${Loaded} resource=${groups} skeleton=${html`<${Skeleton} rows=${6} />`}>
+      ${() =>
+        group
+          ? html`<${GroupView} group=${group} filter=${NO_FILTER} order="index" by="none" />`
+          : html`<${Empty} title="The group is gone" />`}
+    <//>
+  </div>`;
+}

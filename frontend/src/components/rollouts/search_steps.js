@@ -1,0 +1,74 @@
+/** Counts of a search over steps, as a strip that is clicked to narrow the search to some steps. */
+import { html } from '../../dom.js';
+import { formatValue, plural } from '../../lib/text/format.js';
+import { Failure, Skeleton } from '../shared/states.js';
+
+const MOST_BARS = 120;
+
+/** @typedef {{first: number, last: number, matched: number, of: number}} Bar */
+
+/** Neighbouring steps together where there are many. @param {Api.StepCount[]} items @returns {Bar[]} */
+export function barsOf(items) {
+  const each = Math.ceil(items.length / MOST_BARS) || 1;
+  return Array.from({ length: Math.ceil(items.length / each) }, (_, i) => {
+    const some = items.slice(i * each, (i + 1) * each);
+    return {
+      first: some[0].step,
+      last: some[some.length - 1].step,
+      matched: some.reduce((sum, { matched }) => sum + matched, 0),
+      of: some.reduce((sum, { of }) => sum + of, 0),
+    };
+  });
+}
+
+/**
+ * @param {{resource: import('../../data/resource.js').Resource<Api.StepCounts>, from: number | null, to: number | null,
+ *   onWindow: (from: number | null, to: number | null) => void}} props
+ */
+export function SearchSteps({ resource, from, to, onWindow }) {
+  const { data, error, reload } = resource;
+  if (!data && error?.status === 422) return null;
+  if (!data) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${2} />`;
+  const bars = barsOf(data.items);
+  const matched = bars.reduce((sum, bar) => sum + bar.matched, 0);
+  const of = bars.reduce((sum, bar) => sum + bar.of, 0);
+  const highest = Math.max(0, ...bars.map((bar) => bar.matched / bar.of)) || 1;
+  const isIn = (/** @type {Bar} */ bar) => bar.last >= (from ?? -Infinity) && bar.first <= (to ?? Infinity);
+  const pick = (/** @type {Bar} */ bar) =>
+    from === bar.first && to === bar.last ? onWindow(null, null) : onWindow(bar.first, bar.last);
+  return html`<section class="card search-steps" aria-label="Matches over steps">
+    <p class="quiet">
+      ${matched} of ${plural(of, 'completion')} match; highest bar ${formatValue(highest * 100)} %
+      ${
+        (from !== null || to !== null) &&
+        html` · <button type="button" class="button-quiet" onClick=${() => onWindow(null, null)}>all steps</button>`
+      }
+    </p>
+    <div class="search-bars">
+      ${bars.map(
+        (bar) => html`<button
+          type="button"
+          key=${bar.first}
+          class=${isIn(bar) ? '' : 'is-out'}
+          aria-pressed=${from === bar.first && to === bar.last}
+          aria-label=${barText(bar)}
+          title=${barText(bar)}
+          onClick=${() => pick(bar)}
+        >
+          <span style=${{ height: `${(bar.matched / bar.of / highest) * 100}%` }}></span>
+        </button>`,
+      )}
+    </div>
+    ${
+      bars.length > 0 &&
+      html`<p class="search-axis faint">
+        <span>step ${bars[0].first}</span>
+        <span>step ${bars[bars.length - 1].last}</span>
+      </p>`
+    }
+  </section>`;
+}
+
+/** @param {Bar} bar */
+const barText = ({ first, last, matched, of }) =>
+  `${first === last ? `step ${first}` : `steps ${first} to ${last}`}: ${matched} of ${of}`;

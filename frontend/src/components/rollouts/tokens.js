@@ -1,0 +1,268 @@
+/** A completion token by token: coloured by a value, one token's numbers, the sums of the loss. */
+import { html, signal, useEffect, useMemo, useRef, useState } from '../../dom.js';
+import { copyText } from '../../data/actions.js';
+import {
+  chunksOf,
+  COLOURINGS,
+  isSigned,
+  levelClass,
+  levelOf,
+  LEVELS,
+  probabilityText,
+  valueAt,
+  valuesOf,
+} from '../../lib/text/tokens.js';
+import { visible } from '../../lib/text/visible.js';
+import { formatValue } from '../../lib/text/format.js';
+import { More, MOST_SHOWN, Visible } from './text.js';
+
+/** @typedef {Api.TokensAnswer} Tokens */
+/** @typedef {import('../../lib/text/tokens.js').ColourName} ColourName */
+
+/**
+ * The token that is pointed at, wherever it is on the page. A pinned one stays when the pointer leaves.
+ * @type {import('../../../vendor/signals.js').Signal<{tokens: Tokens, at: number, index: number, pinned: boolean} | null>}
+ */
+const pointed = signal(null);
+
+const KEYS = {
+  ArrowRight: (/** @type {number} */ at) => at + 1,
+  ArrowLeft: (/** @type {number} */ at) => at - 1,
+  Home: () => 0,
+  End: () => Infinity,
+};
+
+/**
+ * The text of a completion token by token, drawn in pieces so that a long one stays quick. The arrow keys, Home and End
+ * move through the tokens; a click or Enter pins one, Escape lets it go.
+ * @param {{tokens: Tokens, by: ColourName, index: number, pinned: number | null, onPin: (at: number | null) => void}}
+ *   props `index`: of the completion in its group
+ */
+export function TokenText({ tokens, by, index, pinned, onPin }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const at = useRef(-1);
+  const chunks = useMemo(() => chunksOf(tokens.tokens, MOST_SHOWN), [tokens]);
+  const values = useMemo(() => valuesOf(tokens, by), [tokens, by]);
+  const [count, setCount] = useState(1);
+  const last = tokens.tokens.length - 1;
+  const element = (/** @type {number} */ token) => box.current?.querySelector(`[data-token="${token}"]`);
+  const point = (/** @type {number} */ token, keeps = false) => {
+    at.current = token;
+    box.current?.querySelector('.is-at')?.classList.remove('is-at');
+    element(token)?.classList.add('is-at');
+    pointed.value = token < 0 ? null : { tokens, at: token, index, pinned: keeps };
+  };
+  const show = (/** @type {number} */ token) =>
+    setCount((before) => Math.max(before, 1 + chunks.findIndex(([, end]) => token < end)));
+  const leave = () => {
+    if (pinned === null) point(-1);
+    else if (pinned <= last) point(pinned, true);
+  };
+  useEffect(
+    () => () => {
+      if (pointed.value?.tokens === tokens) pointed.value = null;
+    },
+    [tokens],
+  );
+  useEffect(() => {
+    if (pinned === null || pinned > last) return;
+    show(pinned);
+    requestAnimationFrame(() => {
+      point(pinned, true);
+      element(pinned)?.scrollIntoView({ block: 'nearest' });
+    });
+  }, [pinned, tokens]);
+  const tokenOf = (/** @type {Event} */ event) => {
+    const token = event.target instanceof Element && event.target.closest('[data-token]');
+    return token instanceof HTMLElement ? Number(token.dataset.token) : null;
+  };
+  const over = (/** @type {MouseEvent} */ event) => {
+    const token = tokenOf(event);
+    if (token !== null) point(token, token === pinned);
+  };
+  const key = (/** @type {KeyboardEvent} */ event) => {
+    if (event.target !== box.current || event.ctrlKey || event.metaKey || event.altKey) return;
+    const move = Object.hasOwn(KEYS, event.key) && KEYS[/** @type {keyof typeof KEYS} */ (event.key)];
+    if (event.key === 'Enter' && at.current >= 0) onPin(at.current);
+    else if (event.key === 'Escape' && pinned !== null) onPin(null);
+    else if (move) {
+      const next = Math.min(last, Math.max(0, move(at.current)));
+      show(next);
+      requestAnimationFrame(() => {
+        point(next);
+        element(next)?.scrollIntoView({ block: 'nearest' });
+      });
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  return html`<div
+    class=${`model-text is-coloured by-${by}`}
+    ref=${box}
+    tabindex="0"
+    role="group"
+    aria-label=${`Completion ${index}; arrow keys move through the tokens, Enter pins one`}
+    onMouseOver=${over}
+    onMouseLeave=${leave}
+    onClick=${(/** @type {MouseEvent} */ event) => {
+      const token = tokenOf(event);
+      if (token !== null) onPin(token === pinned ? null : token);
+    }}
+    onKeyDown=${key}
+    onBlur=${leave}
+  >
+    ${chunks
+      .slice(0, count)
+      .map(
+        ([first, end]) =>
+          html`<${Chunk} key=${first} tokens=${tokens} values=${values} by=${by} first=${first} end=${end} />`,
+      )}
+    ${
+      count < chunks.length &&
+      html`<${More} left=${lengthFrom(tokens.tokens, chunks[count][0])} onMore=${() => setCount(count + 1)} />`
+    }
+  </div>`;
+}
+
+/** Characters from a token on. @param {string[]} tokens @param {number} first */
+const lengthFrom = (tokens, first) => tokens.slice(first).reduce((sum, token) => sum + token.length, 0);
+
+/** @param {{tokens: Tokens, values: (number | string)[] | undefined, by: ColourName, first: number, end: number}} props */
+function Chunk({ tokens, values, by, first, end }) {
+  return useMemo(
+    () =>
+      tokens.tokens.slice(first, end).map(
+        (token, i) => html`<${Token}
+          key=${i}
+          token=${token}
+          index=${first + i}
+          level=${levelOf(by, valueAt(values, tokens.mask, first + i))}
+        />`,
+      ),
+    [tokens, values, by, first, end],
+  );
+}
+
+const BLANK_LINES = /^\s*\n\s*$/;
+
+/** @param {{token: string, index: number, level: number | null}} props */
+function Token({ token, index, level }) {
+  return html`<span class=${`token ${levelClass(level)}${BLANK_LINES.test(token) ? ' is-break' : ''}`} data-token=${index}>
+    <${Visible} text=${token} />
+  </span>`;
+}
+
+const SIDES = new Map([
+  [-1, 'below'],
+  [1, 'above'],
+  [2, 'by the dual cap'],
+]);
+
+/** Values of a token by name, as they are shown. @param {Tokens} tokens @param {number} at @returns {[string, string][]} */
+function valuesAt(tokens, at) {
+  const names = Object.keys(tokens.arrays);
+  const shown = ['mismatch', ...('advantage' in tokens.arrays ? [] : ['advantage'])];
+  const derived = shown.map((name) => [name, valuesOf(tokens, /** @type {ColourName} */ (name))?.[at]]);
+  return [...names.map((name) => [name, tokens.arrays[name][at]]), ...derived]
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => [
+      String(name),
+      name === 'clipped' ? (SIDES.get(Number(value)) ?? 'no') : value === null ? 'n/a' : formatValue(value),
+    ]);
+}
+
+/** Numbers of the token that is pointed at. */
+export function Readout() {
+  if (!pointed.value) {
+    return html`<p class="readout faint">Hover over a token to see its values; click it to keep them and its address</p>`;
+  }
+  const { tokens, at, index, pinned } = pointed.value;
+  const isMasked = tokens.mask && !tokens.mask[at];
+  const logprob = valueAt(tokens.arrays.logprob, tokens.mask, at);
+  const copy = () =>
+    copyText(
+      [['token', JSON.stringify(tokens.tokens[at])], ['id', String(tokens.token_ids[at])], ...valuesAt(tokens, at)]
+        .map(([name, value]) => `${name}\t${value}`)
+        .join('\n'),
+      'Values',
+    );
+  return html`<p class="readout" role="status">
+    <span class="faint">
+      Completion ${index}, token ${at + 1}
+    </span>${' '}
+    <bdi class="readout-token">${spelledToken(tokens.tokens[at])}</bdi>
+    <span class="faint">id ${tokens.token_ids[at]}</span>
+    ${isMasked && html`<span>masked: no part of the loss</span>`}
+    ${typeof logprob === 'number' && html`<span>p ${probabilityText(logprob)}</span>`}
+    ${
+      !isMasked &&
+      valuesAt(tokens, at).map(
+        ([name, value]) => html`<span key=${name}>
+          <span class="faint">${name.replaceAll('_', ' ')}</span>${' '}${value}
+        </span>`,
+      )
+    }
+    ${
+      pinned &&
+      html`
+        <button type="button" class="button-quiet" onClick=${copy}>Copy values</button>
+        <button type="button" class="button-quiet" onClick=${() => copyText(location.href, 'Link')}>Copy link</button>
+      `
+    }
+  </p>`;
+}
+
+/** A token in quotes in which white space can be seen. @param {string} token */
+const spelledToken = (token) => (token === '' ? '∅' : [...token].map((c) => WHITE[c] ?? visible(c)).join(''));
+
+/** @type {Record<string, string>} */
+const WHITE = { '\n': '⏎', '\t': '⇥', ' ': '␣' };
+
+/** What the colours mean. @param {{by: ColourName}} props */
+export function ColourLegend({ by }) {
+  const { label, unit, low, high } = COLOURINGS[by];
+  const first = isSigned(by) ? -LEVELS : 0;
+  return html`<span
+    class=${`token-legend by-${by}`}
+    aria-label=${`Colours of ${label}${unit && ` in ${unit}`}: from ${low} to ${high}; masked tokens have none`}
+    role="img"
+  >
+    <span>${low}</span>
+    <span class="legend-scale">
+      ${Array.from({ length: LEVELS - first + 1 }, (_, i) => html`<span key=${i} class=${levelClass(first + i)}></span>`)}
+    </span>
+    <span>${high}</span>
+    <span class="faint">${unit}</span>
+    <span class="token is-masked">n/a</span>
+  </span>`;
+}
+
+/**
+ * The loss of the completion that is pointed at, of its group and of the step, up to what the step logged.
+ * @param {{sums: Api.LossSums | undefined, group: string}} props
+ */
+export function LossSums({ sums, group }) {
+  if (!sums || sums.stored === null || sums.logged === null) return null;
+  const own = sums.groups.find(({ id }) => id === group);
+  const one = pointed.value && own?.completions[pointed.value.index];
+  return html`<p class="loss-sums" aria-label="Sums of the loss">
+    <span class="faint">loss:</span>
+    ${pointed.value && one !== null && one !== undefined && html`<span>completion ${pointed.value.index} <b>${exact(one)}</b></span>`}
+    ${own && own.loss !== null && html`<span>this group <b>${exact(own.loss)}</b></span>`}
+    <span title="All tokens of the step that are stored">stored <b>${exact(sums.stored)}</b></span>
+    <span title="Groups of the step whose rollouts are not stored">+ not stored <b>${exact(sums.unstored)}</b></span>
+    ${isRest(sums) && html`<span title="Tokens that are no longer stored">+ removed <b>${exact(sums.difference)}</b></span>`}
+    <span title="loss/total of the step">= logged <b>${exact(sums.logged)}</b></span>
+  </p>`;
+}
+
+/** Whether more is missing than rounding. @param {Api.LossSums} sums */
+function isRest({ difference, logged, stored, groups }) {
+  if (typeof difference !== 'number') return true;
+  const size = groups.reduce((sum, { loss }) => sum + Math.abs(Number(loss) || 0), 0);
+  return Math.abs(difference) > 1e-6 * Math.max(size, Math.abs(Number(logged)), Math.abs(Number(stored)));
+}
+
+/** Seven digits, so that the eye can add them up. @param {number | string | null} value */
+const exact = (value) =>
+  typeof value === 'number' ? Number(value.toPrecision(7)).toString().replace(/-/g, '−') : formatValue(value);

@@ -1,0 +1,356 @@
+"""Search in completions, lift and labels, on both databases."""
+
+import math
+
+import pytest
+from sqlalchemy import select, text
+
+from backend.db.models import Rollout, RolloutGroup, RolloutLabel
+from backend.db.rollout_words import LAST_POSITION, index_groups, reset, tsvector_of
+from backend.rollouts.lift import scored_phrase
+from backend.rollouts.search_query import SearchError, parse
+from backend.rollouts.store import pack_groups, write_groups
+from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_run
+
+TEXTS = (
+    "Wait, let me check: 1+1=2, so \\boxed{2}.",
+    "wait but the answer is <b>forty two</b>",
+    "I don't know; waiting for Godot",
+    "PASS pass \u202ehidden\u200b words",
+)
+
+
+def index(database):
+    for _ in index_groups(database.sessions):
+        pass
+
+
+@pytest.fixture
+def run(database):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        for step in (1, 2):
+            made = [
+                MadeCompletion(
+                    text=each, reward=float(at), correct=at % 2 == 0, flags=("odd",) if at == 3 else ()
+                )
+                for at, each in enumerate(TEXTS[: 2 * step])
+            ]
+            write_groups(session, pack_groups(run.id, step, 1, [MadeGroup(completions=tuple(made))]))
+    index(database)
+    return run
+
+
+def search(client, run, q="", **params):
+    answer = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": q, **params})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def places(page):
+    return [(item["step"], item["position"]) for item in page["items"]]
+
+
+@pytest.mark.parametrize(
+    ("q", "found"),
+    [
+        ("wait", [0, 1]),
+        ("WAIT", [0, 1]),
+        ("wait*", [0, 1, 2]),
+        ("wait -but", [0]),
+        ("-wait", [2, 3]),
+        ('"let me check"', [0]),
+        ('"me let"', []),
+        ('"forty t*"', [1]),
+        ("don't", [2]),
+        ("1+1=2", [0]),
+        ("\\boxed{2}", [0]),
+        ("`boxed{2}`", [0]),
+        ("`boxed{`", [0]),
+        ("`{2`", [0]),
+        ("`Boxed`", []),
+        ("`<b>forty`", [1]),
+        ("-`<b>`", [0, 2, 3]),
+        ('wait* -"forty two" -godot', [0]),
+        ("pass hidden", [3]),
+        ("or", []),
+        ("NEAR", []),
+        ("words:x", []),
+    ],
+)
+def test_a_search_finds_words_phrases_prefixes_and_exact_strings(client, run, q, found):
+    assert places(search(client, run, q, first_step=2)) == [(2, each) for each in found]
+
+
+def test_a_search_is_narrowed_by_step_reward_flag_correct_and_kind(client, run):
+    assert places(search(client, run, "wait*")) == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+    assert places(search(client, run, "wait*", sort="-step", limit=2)) == [(2, 2), (2, 1)]
+    assert places(search(client, run, "wait*", last_step=1)) == [(1, 0), (1, 1)]
+    assert places(search(client, run, "wait*", min_reward=1, max_reward=1)) == [(1, 1), (2, 1)]
+    assert places(search(client, run, "wait*", correct=True)) == [(1, 0), (2, 0), (2, 2)]
+    assert places(search(client, run, "pass", flag="odd")) == [(2, 3)]
+    assert places(search(client, run, flag="odd")) == [(2, 3)]
+    assert places(search(client, run, "wait", kind="eval")) == []
+
+
+def test_pages_follow_each_other_without_a_gap(client, run):
+    seen: list[tuple[int, int]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = search(client, run, "wait*", limit=2, cursor=cursor)
+        seen += places(page)
+        cursor = page["next"]
+    assert seen == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+
+
+def test_counts_over_steps_say_of_how_many(client, run):
+    answer = client.get("/api/v1/rollouts/search/steps", params={"runs": run.id, "q": "wait*"})
+    assert answer.json()["items"] == [
+        {"step": 1, "matched": 2, "of": 2},
+        {"step": 2, "matched": 3, "of": 4},
+    ]
+
+
+def test_a_snippet_marks_its_places_by_offsets_and_leaves_hostile_text_as_it_is(client, run):
+    snippet = search(client, run, '"forty two"')["items"][0]["snippet"]
+    assert snippet["text"] == TEXTS[1]
+    assert [snippet["text"][a:b] for a, b in snippet["marks"]] == ["forty two"]
+    assert search(client, run, "hidden")["items"][0]["snippet"]["text"] == TEXTS[3]
+
+
+@pytest.mark.parametrize(
+    ("q", "position"),
+    [
+        ('a "b', 2),
+        ("a `b", 2),
+        ("``", 0),
+        ("a ?!", 2),
+        ('""', 0),
+        ("-", 0),
+        ("a - b", 2),
+        ("a" * 10_000, 1_000),
+        ("*", 0),
+        (" ".join("a" * 21), 40),
+    ],
+)
+def test_an_unreadable_search_points_at_its_character(client, run, q, position):
+    answer = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": q})
+    assert answer.status_code == 422, answer.text
+    assert [error["position"] for error in answer.json()["errors"]] == [position]
+
+
+HOSTILE = (
+    *(
+        "a AND",
+        "NOT",
+        "(",
+        "a OR b)",
+        "{x}:y",
+        "^a",
+        "a NEAR(b)",
+        "'",
+        "a'b",
+        "\\",
+        "%",
+        "_a_",
+        "<->",
+        "a:*b",
+    ),
+    *(
+        "a&b|!c",
+        "\u202ea",
+        "e\u0301*",
+        "a\u200bb",
+        "\U0001d518*",
+        "-a -b -c",
+        '"a" "b"*',
+        "日本語*",
+        "ﬁ",
+        "İ",
+    ),
+)
+
+
+@pytest.mark.parametrize("q", HOSTILE)
+def test_a_hostile_search_gives_results_or_a_clear_error(client, run, q):
+    for path in ("search", "search/steps"):
+        answer = client.get(f"/api/v1/rollouts/{path}", params={"runs": run.id, "q": q})
+        assert answer.status_code in (200, 422), answer.text
+        if answer.status_code == 422:
+            assert answer.json()["errors"][0]["position"] is not None
+
+
+def test_rows_that_a_later_attempt_hides_are_not_found(client, database, run):
+    with database.sessions.begin() as session:
+        make_attempt(session, run, 1, from_step=-1)
+        make_attempt(session, run, 2, from_step=1)
+    assert places(search(client, run, "wait*")) == [(1, 0), (1, 1)]
+
+
+def test_groups_that_are_not_indexed_yet_are_counted(client, database, run):
+    with database.sessions.begin() as session:
+        write_groups(session, pack_groups(run.id, 9, 1, [MadeGroup()]))
+    page = search(client, run, "idea")
+    assert (page["items"], page["waiting"]) == ([], 1)
+    index(database)
+    page = search(client, run, "idea")
+    assert (places(page), page["waiting"]) == ([(9, 1)], 0)
+
+
+def test_deleted_groups_leave_the_index(client, database, run, settings):
+    from backend.runs.deletion import _pieces
+
+    list(_pieces(database.sessions, run.id))
+    with database.sessions.begin() as session:
+        other = make_run(session)
+        write_groups(session, pack_groups(other.id, 1, 1, [MadeGroup()]))
+    index(database)
+    assert places(search(client, other, "wait*")) == []
+    assert places(search(client, other, "idea")) == [(1, 1)]
+    with database.sessions() as session:
+        if database.engine.dialect.name == "sqlite":
+            hits = "SELECT count(*) FROM rollout_words WHERE rollout_words MATCH 'wait'"
+            assert session.scalar(text(hits)) == 0
+        else:
+            assert session.scalar(text("SELECT count(*) FROM rollout_words")) == 2
+
+
+def test_an_index_that_was_reset_is_filled_again(client, database, run):
+    with database.engine.begin() as connection:
+        reset(connection)
+    assert search(client, run, "wait")["waiting"] == 2
+    index(database)
+    assert len(places(search(client, run, "wait"))) == 4
+
+
+def test_a_long_completion_is_found_from_its_first_word_to_its_last(client, database, run):
+    long = "begin " + "the word " * 20_000 + "the very end"
+    with database.sessions.begin() as session:
+        write_groups(
+            session, pack_groups(run.id, 7, 1, [MadeGroup(completions=(MadeCompletion(text=long),))])
+        )
+    index(database)
+    assert tsvector_of(long)["is_long"]
+    assert len(long.split()) > LAST_POSITION
+    for q in ("end", '"the very end"', '"very e*"', '"begin the word"', "`very end`"):
+        assert places(search(client, run, q)) == [(7, 0)], q
+    assert places(search(client, run, '"very the end"')) == []
+
+
+def test_terms_of_a_search_are_read():
+    (word, phrase, exact) = parse('-wait* "a b" `c``d`')
+    assert (word.is_not, word.is_prefix, list(word.words)) == (True, True, ["wait"])
+    assert list(phrase.words) == ["a", "b"]
+    assert (exact.text, exact.is_exact) == ("c`d", True)
+    for wrong in ("a ...", "a\0b", "a\ud800"):
+        with pytest.raises(SearchError):
+            parse(wrong)
+
+
+def test_lift_ranks_what_grew(client, database, run):
+    with database.sessions.begin() as session:
+        for step in range(20, 30):
+            texts = ["so the answer is", "the answer is plain"]
+            if step >= 25:
+                texts = [f"{each} I have verified this" for each in texts]
+            made = tuple(MadeCompletion(text=each, correct=step >= 25) for each in texts)
+            write_groups(session, pack_groups(run.id, step, 1, [MadeGroup(completions=made)]))
+    params = {"runs": run.id, "first_step": 20, "by": "steps", "a_last": 24, "b_first": 25}
+    answer = client.get("/api/v1/rollouts/lift", params=params)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert (found["a"]["completions"], found["b"]["completions"]) == (10, 10)
+    first = found["items"][0]
+    assert (first["phrase"], first["a"], first["b"]) == ("i have verified this", 0, 10)
+    assert found["fell"] == []
+    by_right = client.get("/api/v1/rollouts/lift", params={**params, "by": "correct"}).json()
+    assert by_right["items"][0]["phrase"] == "i have verified this"
+
+
+def test_a_log_odds_is_that_of_the_formula():
+    # 2 of 10 against 8 of 10: a prior of 10 * 10 / 20 = 5 completions of 10.
+    found = scored_phrase("x", 2, 8, 10, 10)
+    assert found.log_odds == pytest.approx(math.log(13 / 7) - math.log(7 / 13))
+    assert found.z == pytest.approx(found.log_odds / math.sqrt(1 / 13 + 1 / 7))
+
+
+def rollout_of(database):
+    with database.sessions() as session:
+        return session.scalars(select(Rollout.id).join(RolloutGroup).order_by(RolloutGroup.step)).first()
+
+
+def test_a_label_is_given_changed_and_removed_by_its_version(client, database, run):
+    path = f"/api/v1/rollouts/{rollout_of(database)}/labels"
+    given = client.post(path, json={"label": " hacked ", "note": "prints the tests"}).json()["items"]
+    assert [(each["label"], each["note"], each["role"], each["version"]) for each in given] == [
+        ("hacked", "prints the tests", "operator", 1)
+    ]
+    assert client.post(path, json={"label": "hacked", "note": "mine"}).status_code == 409
+    changed = client.post(path, json={"label": "hacked", "note": "sure", "version": 1}).json()["items"]
+    assert (changed[0]["note"], changed[0]["version"]) == ("sure", 2)
+    late = client.post(path, json={"label": "hacked", "note": "late", "version": 1})
+    assert late.status_code == 409
+    assert "version 2" in late.json()["detail"]
+    assert client.post(path, json={"label": "good"}).status_code == 200
+    assert len(places(search(client, run, label="hacked"))) == 1
+    counts = client.get("/api/v1/rollouts/labels", params={"runs": run.id}).json()["items"]
+    assert counts == [{"label": "good", "completions": 1}, {"label": "hacked", "completions": 1}]
+    assert client.delete(path, params={"label": "hacked", "version": 1}).status_code == 409
+    left = client.delete(path, params={"label": "hacked", "version": 2}).json()["items"]
+    assert [each["label"] for each in left] == ["good"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"label": ""},
+        {"label": "  "},
+        {"label": "x" * 41},
+        {"label": "a\0"},
+        {"label": "a", "note": "x" * 2_001},
+        {"label": "a", "version": -1},
+        {"label": "a", "role": "viewer"},
+    ],
+)
+def test_a_bad_label_is_refused(client, database, run, body):
+    assert client.post(f"/api/v1/rollouts/{rollout_of(database)}/labels", json=body).status_code == 422
+
+
+def test_labels_go_with_their_completion(client, database, run):
+    client.post(f"/api/v1/rollouts/{rollout_of(database)}/labels", json={"label": "good"})
+    with database.sessions.begin() as session:
+        session.execute(text("DELETE FROM rollout_group"))
+    with database.sessions() as session:
+        assert session.scalars(select(RolloutLabel)).all() == []
+
+
+def test_a_selection_is_exported_and_its_judgements_come_back(client, database, run):
+    import io
+
+    import orjson
+    import pyarrow.parquet as pq
+
+    params = {"runs": run.id, "q": "wait*"}
+    lines = client.get("/api/v1/rollouts/search/export", params=params).content.splitlines()
+    rows = [orjson.loads(line) for line in lines]
+    assert [(row["step"], row["position"]) for row in rows] == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+    assert rows[0]["text"] == TEXTS[0]
+    judged = [{"rollout": row["rollout"], "label": "weird", "note": "n"} for row in rows]
+    bad = [b"{", b'{"rollout":"nobody","label":"x"}', b'{"label":"x"}']
+    body = b"\n".join([*map(orjson.dumps, judged), *bad])
+    report = client.post("/api/v1/rollouts/labels/import", content=body).json()
+    assert (report["rows"], report["stored"], report["refused_rows"]) == (8, 5, 3)
+    assert [each["row"] for each in report["refused"]] == [6, 7, 8]
+    again = client.post("/api/v1/rollouts/labels/import", content=body).json()
+    assert (again["stored"], again["unchanged"]) == (0, 5)
+    answer = client.get("/api/v1/rollouts/search/export", params={**params, "file": "parquet"})
+    table = pq.read_table(io.BytesIO(answer.content)).to_pylist()
+    assert [row["rollout"] for row in table] == [row["rollout"] for row in rows]
+    assert orjson.loads(table[0]["labels"]) == [{"label": "weird", "note": "n", "by": "import"}]
+
+
+def test_a_search_names_runs_or_an_experiment(client, run):
+    for params in ({}, {"runs": run.id, "experiment": "x"}):
+        assert client.get("/api/v1/rollouts/search", params=params).status_code == 422
+    for params in ({"runs": "nobody"}, {"experiment": "nobody"}):
+        assert client.get("/api/v1/rollouts/search", params=params).status_code == 404

@@ -1,0 +1,171 @@
+"""Contributions of the stored tokens add up to the loss that the step logged."""
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from backend.config.merge import resolve
+from backend.config.presets import PRESETS
+from backend.config.presets.book import BOOK
+from backend.rollouts.packing import Tokens, pack_tokens, unpack_tokens
+from backend.rollouts.what_if import _padded
+from benchmarks.nothing import Nothing
+from worker.recording.records import GroupRecord, StepRecord
+from worker.training.trainer import Trainer
+from worker.training.what_if import answer
+
+AGGREGATIONS = (
+    "seq_mean_token_mean",
+    "token_mean",
+    "prompt_mean",
+    "seq_mean_token_sum",
+    "seq_mean_token_sum_norm",
+)
+TERMS = ("policy", "kl", "entropy", "nll")
+
+
+class Kept(Nothing):
+    """A recorder that keeps the records of steps in memory."""
+
+    def __init__(self) -> None:
+        self.records: list[StepRecord] = []
+
+    def record_step(self, record: StepRecord) -> None:
+        self.records.append(record)
+
+
+@pytest.fixture
+def steps_of(settings):
+    """The records of the training steps of a config."""
+
+    def steps_of(changes: dict[str, Any]) -> list[StepRecord]:
+        config = resolve(
+            {
+                "steps": 2,
+                "sampling": {"max_new_tokens": 24, "prompts_per_step": 4, "group_size": 4},
+                "evaluation": {"every": 0},
+                "checkpointing": {"every": 0},
+            }
+            | changes
+        )
+        kept = Kept()
+        Trainer(
+            config,
+            kept,
+            settings=settings,
+            checkpoints=Nothing(),
+            device="cpu",
+            stopping=threading.Event(),
+        ).train()
+        return [record for record in kept.records if record.step]
+
+    return steps_of
+
+
+def trained_groups(record: StepRecord) -> list[GroupRecord]:
+    return [group for group in record.groups if "policy_logprob" in group.completions[0].arrays]
+
+
+def packed(record: StepRecord) -> list[Tokens]:
+    """The tokens of all completions of a step as they come back out of the database."""
+    found = []
+    for group in trained_groups(record):
+        tokens = [
+            Tokens(c.token_strings, np.asarray(c.token_ids, np.int32), c.arrays) for c in group.completions
+        ]
+        found += unpack_tokens(pack_tokens(tokens))
+    return found
+
+
+def adds_up(record: StepRecord) -> None:
+    """Sums of `loss` and of each term against the logged numbers; 1e-6 of the sum of sizes."""
+    tokens = packed(record)
+    for name, logged in (
+        ("loss", record.metrics.get("loss/total")),
+        *((f"loss_{term}", record.metrics.get(f"loss/{term}")) for term in TERMS),
+    ):
+        values = [each.arrays[name] for each in tokens if name in each.arrays]
+        if logged is None or not values:
+            assert logged is None or name != "loss"
+            continue
+        flat = np.concatenate(values).astype(np.float64)
+        assert math.isclose(flat.sum(), logged, rel_tol=0, abs_tol=1e-6 * max(np.abs(flat).sum(), 1e-12)), (
+            name
+        )
+
+
+def of_preset(preset: str) -> dict[str, Any]:
+    """A config in which every step has signal: longer completions lose reward, and nothing is filtered."""
+    return {
+        "preset": preset,
+        "sampling": {"max_new_tokens": 24} | ({} if preset in BOOK else SMALL),
+        "evaluation": {"every": 2, "prompts": 2},
+        "filters": {"groups": {"type": "none"}, "refill": {"type": "none"}, "upweight": False},
+        "length": {
+            "truncated": {"type": "keep"},
+            "penalty": {"type": "soft_overlong", "cache_fraction": 0.95},
+        },
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_every_preset_adds_up_and_gives_its_own_numbers_back(steps_of, preset):
+    """The contributions; then what-if on the run's own objective, where a step makes one update."""
+    once = {"epochs": 2 if preset == "ppo_kl" else 1, "minibatches": 1, "resample_each_epoch": False}
+    changes = of_preset(preset) | {"updates": once, "steps": 1}
+    trained = [record for record in steps_of(changes) if "loss/total" in record.metrics]
+    config = resolve(changes)
+    assert trained or config.objective.value.pretrain_steps
+    for record in trained:
+        adds_up(record)
+        if config.objective.token_weight.type != "lopti" and config.updates.epochs == 1:
+            gives_its_numbers_back(config, record)
+
+
+def gives_its_numbers_back(config, record) -> None:
+    tokens = packed(record)
+    completions = [completion for group in trained_groups(record) for completion in group.completions]
+    arrays = [dict(each.arrays) for each in tokens]
+    values = _padded(arrays, max(len(each["policy_logprob"]) for each in arrays))
+    size = len(record.groups[0].completions)
+    own = config.objective.model_dump(mode="json")
+    request = {
+        "own": own,
+        "objective": own,
+        "group_index": np.repeat(np.arange(len(trained_groups(record))), size).tolist(),
+        "group_size": size,
+        "rewards": [completion.reward for completion in completions],
+        "advantages": [completion.advantage for completion in completions],
+        "correct": [bool(completion.correct) for completion in completions],
+        "max_new_tokens": config.sampling.max_new_tokens,
+        "loss_share": 1.0,
+    }
+    found = answer(request, {name: torch.from_numpy(each) for name, each in values.items()})
+    assert "problem" not in found
+    gross = float(sum(np.abs(each["loss"]).sum() for each in arrays))
+    assert found["loss"] == pytest.approx(record.metrics["loss/total"], abs=2e-6 * max(gross, 1e-9))
+    slope = float(sum(np.abs(each["gradient"]).sum() for each in arrays))
+    assert sum(each["gradient"] for each in found["completions"]) == pytest.approx(slope, rel=2e-5, abs=1e-9)
+
+
+SMALL = {"prompts_per_step": 4, "group_size": 4}
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_contributions_add_up_under_every_aggregation_and_several_updates(steps_of, aggregation):
+    objective = {
+        "aggregation": {"type": aggregation},
+        "kl": {"type": "k3", "coef": 0.1},
+        "entropy": {"type": "bonus", "coef": 0.01},
+    }
+    updates = {"epochs": 2, "minibatches": 2}
+    for record in steps_of({"objective": objective, "updates": updates}):
+        adds_up(record)
+        assert {"loss_policy", "loss_kl", "loss_entropy", "gradient"} <= set(
+            record.groups[0].completions[0].arrays
+        )

@@ -1,0 +1,180 @@
+"""The loss of a stored step under other objectives, by the same code as in training.
+
+    python -m worker.training.what_if < request.npz
+
+The request holds a JSON text `request` and (B, T) values by name; the answer is one line of JSON for each
+objective. All stored groups are one optimizer batch, at the log-probabilities that each token had at its last
+update.
+"""
+
+import io
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from backend.config import knobs
+from backend.config.objective import Objective
+from backend.db.numbers import spell_all
+from worker.objective.batch import PolicyBatch
+from worker.objective.estimation import estimate_advantages, whiten
+from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_penalty, policy_loss
+from worker.objective.token_choice import updates_of, with_covariance_choice, with_token_choice
+
+Values = dict[str, Tensor]
+
+
+def answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
+    """The numbers of one objective, or why they cannot be computed: schemas.WhatIfVariant."""
+    objective = Objective.model_validate(request["objective"])
+    own = Objective.model_validate(request["own"])
+    try:
+        batch = _batch(objective, own, request, values)
+        found = _loss(objective, batch, request, values)
+    except (LookupError, TypeError, ValueError) as error:
+        return {"problem": str(error)[:300]}
+    advantages = batch.advantages
+    if advantages.ndim == 2:
+        advantages = (advantages * batch.mask).sum(dim=1) / batch.mask.sum(dim=1).clamp(min=1)
+    clipped = found.per_token.get("clipped")
+    gradient = found.contributions["gradient"]
+    metrics = found.metrics.values()
+    return {
+        "loss": metrics["loss/total"],
+        "terms": {
+            name[5:]: value
+            for name, value in metrics.items()
+            if name.startswith("loss/") and name != "loss/total"
+        },
+        "metrics": {
+            name: value
+            for name, value in metrics.items()
+            if name.startswith(("clip/", "ratio/", "mismatch/", "kl/k"))
+        },
+        "completions": [
+            {"advantage": a, "loss": loss, "gradient": g, "clipped": c}
+            for a, loss, g, c in zip(
+                advantages.tolist(),
+                found.contributions["loss"].double().sum(dim=1).tolist(),
+                gradient.double().abs().sum(dim=1).tolist(),
+                [None] * len(advantages) if clipped is None else (clipped != 0).sum(dim=1).tolist(),
+                strict=True,
+            )
+        ],
+    }
+
+
+def _batch(objective: Objective, own: Objective, request: dict[str, Any], values: Values) -> PolicyBatch:
+    """The stored groups as one optimizer batch, with the advantages of an objective."""
+    mask = values["mask"] > 0
+    is_own = objective == own
+    old = values.get("old_logprob", values["policy_logprob"])
+    batch = PolicyBatch(
+        mask=mask,
+        advantages=torch.zeros(len(mask)),
+        group_index=torch.tensor(request["group_index"]),
+        old_logprobs=old,
+        sampler_logprobs=values.get("logprob"),
+        reference_logprobs=values.get("reference_logprob"),
+        scored=torch.tensor([reward is not None for reward in request["rewards"]]),
+        kl_coef=_first(values.get("kl_coef")) if objective.kl == own.kl else None,
+        entropy_coef=_first(values.get("entropy_coef")) if objective.entropy == own.entropy else None,
+        correct=torch.tensor(request["correct"]),
+        router_shift=values.get("router_shift"),
+    )
+    if is_own or objective.advantage == own.advantage:
+        recorded = values.get("advantage", torch.tensor(request["advantages"], dtype=torch.float32))
+        batch = replace(batch, advantages=recorded)
+    else:
+        batch = _estimated(objective, batch, request)
+    if isinstance(objective.token_weight, knobs.TopEntropy):
+        if is_own and "uncertain" in values:
+            batch = replace(batch, uncertain=values["uncertain"] > 0)
+        else:
+            batch = with_token_choice(batch, values["entropy"], objective.token_weight)
+    if is_own and "covariant" in values:
+        return replace(batch, covariant=values["covariant"] > 0)
+    return with_covariance_choice(batch, objective.surrogate, torch.Generator().manual_seed(0))
+
+
+def _estimated(objective: Objective, batch: PolicyBatch, request: dict[str, Any]) -> PolicyBatch:
+    """The batch with advantages from the stored rewards."""
+    advantage = objective.advantage
+    if missing := _missing(advantage):
+        raise ValueError(f"needs {missing}")
+    if isinstance(advantage, knobs.Critic | knobs.OptimalTokenBaseline):
+        raise TypeError(f"{advantage.type} judges tokens")
+    size = request["group_size"]
+    rewards = torch.tensor([reward or 0.0 for reward in request["rewards"]], dtype=torch.float64)
+    rewards = (rewards - kl_reward_penalty(batch, objective).sum(dim=1).double()).view(-1, size)
+    scored = torch.tensor([reward is not None for reward in request["rewards"]]).view(-1, size)
+    lengths = batch.mask.sum(dim=1).to(rewards).view(rewards.shape)
+    found = estimate_advantages(rewards, scored, advantage, lengths=lengths).advantages
+    batch = replace(batch, advantages=found.flatten().float())
+    for over in ("step", "minibatch"):
+        batch = whiten(batch, advantage, over=over)
+    return batch
+
+
+def _missing(advantage: knobs.Advantage) -> str:
+    """What an advantage is estimated from besides rewards, which is not stored."""
+    match advantage:
+        case knobs.Critic():
+            return "the values of a critic, which this run did not train"
+        case knobs.OptimalTokenBaseline():
+            return "the lengths of the tokens' scores, which are not recorded"
+        case knobs.GreedyBaseline():
+            return "the greedy completions of the prompts, which were not sampled"
+        case knobs.MovingAverage():
+            return "the average reward of earlier steps under that objective"
+        case _ if isinstance(advantage.scale, knobs.Sas):
+            return "the earlier visits to the same prompts under that objective"
+        case knobs.GroupMean(multi_reward="gdpo"):
+            return "every reward term with its weight, which are not compared here"
+        case _:
+            return ""
+
+
+def _loss(objective: Objective, batch: PolicyBatch, request: dict[str, Any], values: Values) -> PolicyLoss:
+    """The loss over all updates of the batch, with its gradient by the log-probabilities."""
+    weights = denominators(
+        batch.mask,
+        batch.group_index,
+        objective,
+        max_new_tokens=request["max_new_tokens"],
+        loss_share=request["loss_share"],
+        correct=batch.correct,
+    )
+    policy = values["policy_logprob"].clone().requires_grad_()
+    entropy = values.get("policy_entropy", values.get("entropy"))
+    first, *others = [
+        policy_loss(policy, update, objective, weights, entropy=entropy)
+        for update in updates_of(batch, objective.token_weight)
+    ]
+    for other in others:
+        added = {name: first.contributions[name] + value for name, value in other.contributions.items()}
+        first = first._replace(metrics=first.metrics + other.metrics, contributions=added)
+    return first
+
+
+def _first(values: Tensor | None) -> Tensor | None:
+    return None if values is None else values[:, 0]
+
+
+def main() -> None:
+    """Answer the request of standard input."""
+    torch.set_num_threads(1)
+    arrays = np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False)
+    request = json.loads(str(arrays["request"]))
+    values = {name: torch.from_numpy(arrays[name]) for name in arrays.files if name != "request"}
+    for objective in request.pop("objectives"):
+        found = answer(request | {"objective": objective}, values)
+        sys.stdout.write(json.dumps(spell_all(found)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
