@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from backend.metrics.statistics import Spread, difference, spread
-from benchmarks.evidence.claims import CLAIMS, END_STEPS, Claim, Expectation, Measure
+from benchmarks.evidence.claim import END_STEPS, Claim, Expectation, Measure
+from benchmarks.evidence.claims import CLAIMS
 from benchmarks.evidence.store import wanted
 
 HERE = Path(__file__).parent

@@ -8,7 +8,8 @@ from backend.config.merge import resolve
 from backend.config.objective import Objective
 from backend.metrics.statistics import spread
 from benchmarks.evidence import store
-from benchmarks.evidence.claims import CLAIMS, Expectation, Measure
+from benchmarks.evidence.claim import Expectation, Measure
+from benchmarks.evidence.claims import CLAIMS
 from benchmarks.evidence.results import value_of, verdict
 from benchmarks.parity.cases import CASES, DIFFERENT, every_combination
 
