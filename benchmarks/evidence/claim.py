@@ -29,6 +29,11 @@ class Expectation(Frozen):
     """Title of the measure."""
     higher: str
     lower: str
+    margin: float = 0.0
+    """The smallest difference that would matter, in units of the metric: an interval below it refutes the
+    claim. Negative: the claim is that nothing of that size is lost."""
+    asks_again: str = ""
+    """The undecided expectation of the first round that this one replaces: claim and number, e.g. `a 1`."""
 
 
 class Claim(Frozen):
@@ -44,3 +49,4 @@ class Claim(Frozen):
     expects: tuple[Expectation, ...] = ()
     seeds: int = 5
     first_seed: int = 0
+    """The second round has seeds of its own, so that no run counts twice."""

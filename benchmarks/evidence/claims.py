@@ -3,5 +3,6 @@
 from benchmarks.evidence.claim import Claim
 from benchmarks.evidence.first_round import FIRST
 from benchmarks.evidence.pilots import PILOTS
+from benchmarks.evidence.second_round import SECOND
 
-CLAIMS: dict[str, Claim] = FIRST | PILOTS
+CLAIMS: dict[str, Claim] = FIRST | PILOTS | SECOND
