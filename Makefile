@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-sandbox bench-durability bench-start bench-stream bench-scale bench-memory evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -137,6 +137,9 @@ bench-diagnosis: .venv/runtime.stamp ## train runs that break on purpose and jud
 bench-trials: .venv/runtime.stamp ## break runs on purpose and try the remedies of their diagnosis; an hour
 	@.venv/bin/python -m benchmarks.trials $(ARGS)
 
+bench-search: .venv/runtime.stamp ## replay searches over stored runs: steps saved, winners lost
+	@.venv/bin/python -m benchmarks.search $(ARGS)
+
 bench-sandbox: .venv/runtime.stamp ## time judging an answer in the sandbox against judging it without
 	@.venv/bin/python -m benchmarks.sandbox $(ARGS)
 
@@ -152,6 +155,9 @@ bench-start: .venv/runtime.stamp ## time from launching a run until it trains, w
 bench-stream: .venv/runtime.stamp ## put the event streams under load for ten minutes
 	@.venv/bin/python -m benchmarks.stream $(ARGS)
 
+bench-curves: test-tools .venv/dev.stamp ## time charts and tables beside MLflow, Aim, Trackio and TensorBoard, and panels in Chromium
+	@.venv/bin/python -m benchmarks.curves $(ARGS)
+
 bench-scale: .venv/dev.stamp ## time lists, curves and pages over 10,000 runs and 100 million points
 	@.venv/bin/python -m benchmarks.scale $(ARGS)
 
@@ -159,7 +165,7 @@ evidence: .venv/runtime.stamp ## train the missing runs of the evidence (hours);
 	@.venv/bin/python -m benchmarks.evidence $(if $(CLAIM),--claims $(CLAIM)) $(ARGS)
 
 clean: ## remove the virtual environment and caches; runs in ./state stay
-	@rm -rf .venv .venv-trl .venv-verl .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .venv-trl .venv-verl .venv-mlflow .venv-aim .venv-trackio .venv-tensorboard .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # ---------------------------------------------------------------- the virtual environment
 # A stamp is newer than its lock file exactly when that lock is installed. Of two that install at once the second

@@ -47,6 +47,7 @@ from backend.rollouts import api as rollouts
 from backend.runs import api as runs
 from backend.runs import list_api as run_lists
 from backend.runs.high_water_mark import tell_if_older
+from backend.searches import api as searches
 from backend.settings import Settings
 from backend.trials import api as trials
 from backend.webhook.sender import Sender
@@ -118,6 +119,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         rollouts,
         diagnosis,
         trials,
+        searches,
         workers,
         live,
         session,

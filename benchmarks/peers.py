@@ -12,25 +12,30 @@ REQUIREMENTS = {
     "trl": Path(__file__).parent / "step" / "requirements.txt",
     "verl": Path(__file__).parent / "parity_verl" / "requirements.txt",
     "rlwatch": Path(__file__).parent / "diagnosis" / "requirements.txt",
+    **{
+        peer: Path(__file__).parent / "curves" / f"requirements-{peer}.txt"
+        for peer in ("mlflow", "aim", "trackio", "tensorboard")
+    },
 }
 
 
 def python_of_trl() -> Path:
     """The interpreter that can import TRL."""
-    return _python_of("trl")
+    return python_of("trl")
 
 
 def python_of_verl() -> Path:
     """The interpreter that can import verl."""
-    return _python_of("verl")
+    return python_of("verl")
 
 
 def python_of_rlwatch() -> Path:
     """The interpreter that can import rlwatch."""
-    return _python_of("rlwatch")
+    return python_of("rlwatch")
 
 
-def _python_of(peer: str) -> Path:
+def python_of(peer: str) -> Path:
+    """The interpreter of a peer's environment."""
     environment = ROOT / f".venv-{peer}"
     python = environment / "bin" / "python"
     if not python.exists():

@@ -70,6 +70,7 @@ READS = (
     "GET /api/v1/experiments",
     "POST /api/v1/experiments/plan",  # computes, changes nothing
     "GET /api/v1/experiments/{experiment_id}",
+    "GET /api/v1/searches",
     "GET /api/v1/matrix",
     "GET /api/v1/runs",
     "GET /api/v1/runs/ids",
@@ -99,6 +100,7 @@ READS = (
 WRITES = (
     "POST /api/v1/experiments",
     "POST /api/v1/experiments/check",
+    "POST /api/v1/searches/{experiment_id}/stop",
     "DELETE /api/v1/runs",
     "POST /api/v1/runs/actions",
     "PUT /api/v1/views",

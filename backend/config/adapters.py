@@ -35,9 +35,10 @@ class LoraAdapter(Frozen):
     """Divide alpha by the root of the rank, which keeps the step size at high ranks (arXiv:2312.03732)."""
 
     targets: Annotated[str, Field(pattern=TARGETS, max_length=8192)] = "all_linear"
-    """Adapted layers: all_linear, attention, or names of linear layers with commas between them, such as
-    q_proj,v_proj. The output layer, embeddings, output projections of Mamba layers and the experts of a
-    mixture are not adapted, nor are a mixture's dense layers gate_proj, up_proj and down_proj."""
+    """Adapted layers: all_linear, attention, experts, or names of linear layers, with commas between them,
+    such as q_proj,v_proj or all_linear,experts. experts stands for the routed experts of a mixture. The
+    output layer, embeddings and output projections of Mamba layers are not adapted, nor are a mixture's dense
+    layers gate_proj, up_proj and down_proj."""
 
     init: Literal["kaiming", "gaussian"] = "kaiming"
     """Distribution of A at the start."""

@@ -15,6 +15,13 @@ class DataConfig(Frozen):
     duplicates: Literal["keep", "drop"] = "keep"
     """drop: of rows with the same question, apart from case and white space, the first one trains."""
 
+    near_duplicates: Literal["ignore", "report", "drop"] = "ignore"
+    """Rows much like an earlier one or like a held-out question, with the same numbers in them: report counts
+    and names them, drop leaves them out."""
+
+    similarity: Annotated[float, Field(ge=0.5, le=1)] = 0.7
+    """Share of their runs of three words that near duplicates have in common (Jaccard's index)."""
+
     contamination: Literal["ignore", "report", "drop"] = "ignore"
     """Training rows that share `ngram` words in a row with a held-out question of any source: report counts
     and names them, drop leaves them out (GPT-3, arXiv:2005.14165, appendix C)."""
@@ -42,7 +49,7 @@ class DataConfig(Frozen):
     @property
     def is_default(self) -> bool:
         """Whether all rows train, in the plain order."""
-        return self == DataConfig(ngram=self.ngram)
+        return self == DataConfig(ngram=self.ngram, similarity=self.similarity)
 
     @model_validator(mode="after")
     def _makes_sense(self) -> "DataConfig":

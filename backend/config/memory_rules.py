@@ -27,6 +27,11 @@ def memory_errors(config: "RunConfig") -> Iterator[Problem]:
         yield "resources.offload_reference", reason
     if (quantization := config.policy.quantization) != "none":
         yield from _quantization_errors(config, quantization, is_adapted=is_adapted)
+    if config.optimizer.paged and config.optimizer.moments == "int4":
+        yield "optimizer.moments", "is int4, but bitsandbytes pages float32 or int8: one of them is expected"
+    if config.optimizer.paged and resources.offload_optimizer:
+        reason = "is on, but optimizer.paged already lets the moments leave the GPU: false is expected"
+        yield "resources.offload_optimizer", reason
     recomputed = "is on, but activations are computed again"
     if resources.activation_checkpointing and config.sampling.routing_replay:
         reason = f"{recomputed} without the replayed routes: sampling.routing_replay must be off"
@@ -35,6 +40,9 @@ def memory_errors(config: "RunConfig") -> Iterator[Problem]:
         alone = "natural_gradient needs a second derivative"
         if resources.activation_checkpointing:
             yield "resources.activation_checkpointing", f"{recomputed} once, and {alone}: false is expected"
+        if resources.packing == "on":
+            reason = f"is on, but {alone}, which the kernels of packed rows lack: auto or off is expected"
+            yield "resources.packing", reason
 
 
 def _quantization_errors(config: "RunConfig", kind: str, *, is_adapted: bool) -> Iterator[Problem]:
@@ -60,5 +68,7 @@ def memory_warnings(config: "RunConfig") -> Iterator[str]:
         )
     if resources.offload_reference and not config.objective.needs_reference:
         yield "offload_reference has no effect: the objective has no KL to a reference"
+    if optimizer.paged and config.updates.rule == "natural_gradient":
+        yield "optimizer.paged has no effect on the policy: natural_gradient keeps no moments"
     if optimizer.moments != "float32" and config.updates.rule == "natural_gradient":
         yield "optimizer.moments has no effect on the policy: natural_gradient keeps no moments"

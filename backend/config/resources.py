@@ -1,6 +1,6 @@
 """The memory of the machine that a run may use, and the measures that save some of it."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -15,8 +15,14 @@ class ResourcesConfig(Frozen):
     beyond the rounding of sums."""
 
     microbatch_tokens: Annotated[int, Field(ge=0, le=2**31)] = 0
-    """Most tokens per forward and backward pass, prompts and padding included; a completion that is longer
+    """Most tokens per forward and backward pass, prompts and any padding included; a longer completion
     goes alone. 0: the whole minibatch, halved after an out-of-memory error until it fits."""
+
+    packing: Literal["auto", "on", "off"] = "auto"
+    """Completions of a micro-batch one behind the other without padding, each attending to itself alone: by
+    flash attention where it is installed, else by flex attention. auto packs on a GPU, unless the policy has
+    recurrent layers or gives other numbers when packed. Never changes the gradient beyond the rounding of
+    sums."""
 
     activation_checkpointing: bool = False
     """Keep only the input of each layer for the backward pass and compute the rest again: about a third more

@@ -66,8 +66,9 @@ class PolicyConfig(Frozen):
     """none: every weight trains; lora: a low-rank adapter trains over the frozen policy; continued: one that
     was trained before goes on."""
 
-    quantization: Literal["none", "int8", "nf4"] = "none"
-    """Storage of the frozen linear weights under an adapter (QLoRA): 8 bits each, or 4.5."""
+    quantization: Literal["none", "int8", "nf4", "nf4_double"] = "none"
+    """Storage of the frozen linear weights under an adapter (QLoRA): 8 bits each, 4.5, or with double
+    quantisation 4.13."""
 
 
 class SamplingConfig(Frozen):
@@ -161,6 +162,10 @@ class OptimizerConfig(Frozen):
 
     moments: Literal["float32", "int8", "int4"] = "float32"
     """Storage of both moments: 8 bytes per trained weight, 2, or 1."""
+
+    paged: bool = False
+    """Keep the moments in memory that a GPU and its host share, in pages that leave the GPU when it is full
+    (QLoRA, arXiv:2305.14314). Needs a GPU, bitsandbytes on the worker, and moments float32 or int8."""
 
     eps: Annotated[float, Field(gt=0, le=1)] = 1e-8
     """Added to the root of the second moment."""

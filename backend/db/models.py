@@ -1,6 +1,7 @@
 """The record of runs in SQL.
 
     experiment ─< run ─< attempt
+               ─  search ─< search_trial
                    ├──< metric            one row per (run, metric, step, attempt)
                    ├──< rollout_group ─< rollout
                    │            └─ rollout_tokens
@@ -380,6 +381,47 @@ class Trial(Base):
     created_at: Mapped[float] = mapped_column(default=db_now())
 
 
+class Search(Base):
+    """A search: an experiment whose configurations are chosen one after the other by the results so far.
+
+    Its request is that of its experiment.
+    """
+
+    __tablename__ = "search"
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiment.id"), primary_key=True)
+    status: Mapped[str] = mapped_column(String(16), default="searching", index=True)
+    """"searching", "comparing" (the best configurations with further seeds), "finished" or "stopped"."""
+    reason: Mapped[str] = mapped_column(Text, default="")
+    """Sentence that says why no further configuration is tried."""
+    revision: Mapped[int] = mapped_column(default=0)
+    """Raised by each decision: one that was made from older rows is dropped."""
+    ended_at: Mapped[float | None]
+
+
+class SearchTrial(Base):
+    """A configuration of a search and its first run."""
+
+    __tablename__ = "search_trial"
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("search.experiment_id"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    """From 0, in the order in which they were chosen."""
+    point: Mapped[list[Any]]
+    """Values of the swept knobs, in the order of the sweep."""
+    variant: Mapped[str] = mapped_column(Text)
+    run_id: Mapped[str | None] = mapped_column(String(26))
+    """Its run with the first seed; None: the configuration cannot be run. The run may have been deleted."""
+    refused: Mapped[str] = mapped_column(Text, default="")
+    """Reason why it cannot be run."""
+    judged_step: Mapped[int] = mapped_column(default=0)
+    """Last step whose value the pruner has seen."""
+    pruned: Mapped[str] = mapped_column(Text, default="")
+    """Reason for which the search has stopped the run; stays if a person resumes it."""
+    chosen: Mapped[bool] = mapped_column(default=False)
+    """Whether it is run again with the further seeds."""
+
+
 class Event(Base):
     """Something that happened to a run or to the installation; never changed, never removed alone."""
 
@@ -396,7 +438,7 @@ class Event(Base):
     at: Mapped[float] = mapped_column(default=db_now())
     kind: Mapped[str] = mapped_column(String(32))
     """"lifecycle", "checkpoint", "alert", "data", "database", "clock", "reference", "trial",
-    "diagnosis", "webhook", "memory"."""
+    "diagnosis", "search", "webhook", "memory"."""
     level: Mapped[str] = mapped_column(String(8), default="info")
     step: Mapped[int | None]
     message: Mapped[str] = mapped_column(Text)

@@ -8,13 +8,15 @@ from sqlalchemy.orm import Session
 
 from backend.config.run import RunConfig
 from backend.db.engine import insert_into, new_id, reading
-from backend.db.models import Experiment, Run
+from backend.db.models import Experiment, Run, Search, SearchTrial
 from backend.errors import FieldError, InvalidConfig
+from backend.experiments.comparable import scale_differences
 from backend.experiments.schemas import ExperimentRequest
-from backend.experiments.sweep import MOST_RUNS, Cell, expand
+from backend.experiments.sweep import MOST_RUNS, Cell, drawn, expand
 from backend.http.dependencies import Lab
 from backend.http.idempotency import digest_of, made_before
 from backend.runs.checks import runnable
+from backend.runs.cost import newest_price
 from backend.runs.events import add_event
 from backend.runs.launch_checks import refuse_failed
 from backend.runs.naming import new_run_names
@@ -49,16 +51,26 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
     with reading(lab.sessions) as session:
         if known := made_before(session, key, digest):
             return launched(session, known)
+        errors = budget_errors(session, request) if is_search(request) else []
+    if errors:
+        raise InvalidConfig(errors)
     cells = cells_of(request)
-    planned = list(plan(lab.settings, request, cells))
-    stored = {**document, "variants": [cell.variant for cell in cells]}
-    stored.pop("sweep", None)  # its variants say it all, and may be sent again
+    if is_search(request):
+        cells = [first_runnable(lab.settings, request, cells)]
+        planned = list(plan(lab.settings, request.model_copy(update={"seeds": request.seeds[:1]}), cells))
+        stored = document
+    else:
+        planned = list(plan(lab.settings, request, cells))
+        stored = {**document, "variants": [cell.variant for cell in cells]}
+        stored.pop("sweep", None)  # its variants say it all, and may be sent again
     row = {"id": new_id(), "name": request.name, "request": stored, "request_hash": digest}
     given = {"priority": request.priority, "tags": request.tags, "notes": request.notes}
     with lab.sessions.begin() as session:
         if not request.insist:
             refuse_failed(session, [run.config for run in planned])
         made = enter_experiment(session, row | {"idempotency_key": key or None}, planned, given)
+        if made and is_search(request):
+            _begin_search(session, made, cells[0])
         # None: somebody with the same key was quicker by a moment.
         return launched(session, made or made_before(session, key, digest) or "")
 
@@ -73,13 +85,75 @@ def enter_experiment(
     statement = insert_into(session, Experiment).values(**row)
     made: str | None = session.scalar(statement.on_conflict_do_nothing().returning(Experiment.id))
     if made is not None:
-        _queue(session, made, planned, given)
+        queue_runs(session, made, planned, given)
     return made
 
 
+def is_search(request: ExperimentRequest) -> bool:
+    """Whether the cells of its sweep are chosen one after the other."""
+    return request.sweep is not None and request.sweep.method == "search"
+
+
+def first_runnable(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) -> Cell:
+    """The cell that a search begins with; raises InvalidConfig with the errors of all if none can run."""
+    found = list(configs_of(settings, request, cells))
+    if errors := objective_errors(request, [each for each in found if isinstance(each, RunConfig)]):
+        raise InvalidConfig(errors)
+    runnable_cells = [cell for cell, each in zip(cells, found, strict=True) if isinstance(each, RunConfig)]
+    if not runnable_cells:
+        raise InvalidConfig(_errors(cells, found, is_swept=True))
+    return runnable_cells[0]
+
+
+def objective_errors(request: ExperimentRequest, configs: Sequence[RunConfig]) -> list[FieldError]:
+    """Reasons why the objective of a search cannot be measured, or not compared between these configs."""
+    metric = request.sweep.search.metric if request.sweep else ""
+    suites = [suite.name for config in configs[:1] for suite in config.evaluation.suites]
+    is_of_suite = any(metric.startswith(f"eval/{name}/") for name in suites)
+    if configs and metric.startswith("eval/") and not is_of_suite and not configs[0].evaluation.every:
+        reason = f"{metric} is measured by evaluations, and these runs have none: set evaluation.every"
+        return [FieldError("sweep.search.metric", reason)]
+    documents = [config.model_dump(mode="json") for config in configs]
+    for other in documents[1:]:
+        if paths := scale_differences(metric, documents[0], other):
+            reason = f"{metric} changes its scale with {paths[0]}: choose another objective"
+            return [FieldError("sweep.search.metric", reason)]
+    return []
+
+
+def budget_errors(session: Session, request: ExperimentRequest) -> list[FieldError]:
+    """Reasons why the budget of a search cannot be kept."""
+    if request.sweep is None or request.sweep.search.money is None or newest_price(session) is not None:
+        return []
+    reason = "no worker slot has had a price yet: set SLOT_PRICE, or give the budget in hours"
+    return [FieldError("sweep.search.money", reason)]
+
+
+def _begin_search(session: Session, experiment_id: str, cell: Cell) -> None:
+    """The rows of a search whose first run is queued."""
+    run_id = session.scalar(select(Run.id).where(Run.experiment_id == experiment_id))
+    session.add(Search(experiment_id=experiment_id))
+    session.flush()
+    session.add(
+        SearchTrial(
+            experiment_id=experiment_id,
+            number=0,
+            point=list(cell.values),
+            variant=cell.variant["name"],
+            run_id=run_id,
+        )
+    )
+    session.flush()
+
+
 def cells_of(request: ExperimentRequest) -> list[Cell]:
-    """The variants of a request, times its sweep; raises InvalidConfig for too many runs."""
+    """The variants of a request, times its sweep; of a search those that it may begin with.
+
+    Raises InvalidConfig for too many runs.
+    """
     seeds = len(request.seeds)
+    if request.sweep is not None and request.sweep.method == "search":
+        return drawn(request.base, request.variants, request.sweep, seeds=seeds)
     if request.sweep is not None:
         return expand(request.base, request.variants, request.sweep, seeds=seeds)
     if (count := len(request.variants) * seeds) > MOST_RUNS:
@@ -144,9 +218,10 @@ def _enumerated(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _queue(
+def queue_runs(
     session: Session, experiment_id: str, planned: Sequence[Planned], given: Mapping[str, Any]
-) -> None:
+) -> list[str]:
+    """The rows of runs of an experiment, each with the fields `given`; their ids, in this order."""
     names = new_run_names(session, len(planned))
     ids = sorted(new_id() for _ in planned)
     rows = [
@@ -163,6 +238,7 @@ def _queue(
     session.execute(insert(Run), rows)
     for row, run in zip(rows, planned, strict=True):
         add_event(session, "lifecycle", run.reason, run_id=row["id"], data={"to": "queued"})
+    return ids
 
 
 def launched(session: Session, experiment_id: str) -> dict[str, Any]:

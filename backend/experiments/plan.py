@@ -1,18 +1,19 @@
 """The plan of an experiment: its variants, what is wrong with them, and what all of its runs would take."""
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.config.run import RunConfig
 from backend.config.sizes import most_tokens
-from backend.db.models import Attempt
+from backend.errors import InvalidConfig
 from backend.experiments.duration_estimate import durations
-from backend.experiments.launch import cells_of, configs_of
+from backend.experiments.launch import budget_errors, cells_of, configs_of, is_search, objective_errors
 from backend.experiments.schemas import ExperimentRequest
-from backend.experiments.sweep import Cell
-from backend.runs.cost import HOUR
+from backend.experiments.sweep import DRAWN, Cell, Sweep
+from backend.runs.cost import HOUR, newest_price
 from backend.settings import Settings
 
 Costs = dict[str, float | None]
@@ -35,23 +36,54 @@ def planned_experiment(session: Session, settings: Settings, request: Experiment
         tokens = float(most_tokens(config))
         costs = {"seconds_low": time.low, "seconds_high": time.high, "tokens_at_most": tokens}
         shown.append(_cell(cell) | costs | {"errors": []})
-    total = {key: seeds * sum(cell[key] or 0.0 for cell in shown) for key in NO_COSTS}
     knobs = [knob.path for knob in request.sweep.knobs] if request.sweep else []
-    return {"knobs": knobs, "cells": shown, "runs": len(cells) * seeds, **total, **_money(session, total)}
+    if request.sweep is not None and is_search(request):
+        search, total = _search(request.sweep, len(request.seeds), shown)
+        if refused := objective_errors(request, right) + budget_errors(session, request):
+            raise InvalidConfig(refused)
+        return {"knobs": knobs, "cells": shown, "search": search, "runs": search["runs"]} | (
+            total | _money(session, total)
+        )
+    total = {key: seeds * sum(cell[key] or 0.0 for cell in shown) for key in NO_COSTS}
+    plan = {"knobs": knobs, "cells": shown, "search": None, "runs": len(cells) * seeds}
+    return plan | total | _money(session, total)
+
+
+def _search(
+    sweep: Sweep, seeds: int, cells: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """schemas.PlannedSearch, and its costs: every run counts as much as the drawn cells that can run.
+
+    At least: every configuration but the best is pruned at the first rung. The budget in hours caps both.
+    """
+    trials = min(sweep.cells, len(cells)) if len(cells) < DRAWN else sweep.cells
+    top = min(sweep.search.top, trials)
+    further = top * (seeds - 1)
+    runs = trials + further
+    known = [cell for cell in cells if not cell["errors"]]
+    least = min((cell["seconds_low"] for cell in known), default=0.0)
+    most = max((cell["seconds_high"] for cell in known), default=0.0)
+    share = 1.0 if sweep.search.pruner == "none" else sweep.search.first_rung
+    low = least * ((trials - top) * share + top + further)
+    budget = sweep.search.hours * HOUR if sweep.search.hours else math.inf
+    total = {
+        "seconds_low": min(low, budget),
+        "seconds_high": min(most * runs, budget),
+        "tokens_at_most": runs * max((cell["tokens_at_most"] for cell in known), default=0.0),
+    }
+    shown = {"configurations": trials, "further_runs": further, "top": top, "runs": runs}
+    return shown | {"drawn": len(cells), "refused": len(cells) - len(known)}, total
 
 
 def _cell(cell: Cell) -> dict[str, Any]:
     return {"variant": cell.variant["name"], "of": cell.of, "values": list(cell.values)}
 
 
-def _money(session: Session, total: dict[str, float]) -> dict[str, Any]:
-    """The time at the price of the newest attempt whose slot had one."""
-    query = select(Attempt.slot_price, Attempt.currency).where(
-        Attempt.slot_price.is_not(None), Attempt.currency != ""
-    )
-    newest = session.execute(query.order_by(Attempt.started_at.desc()).limit(1)).first()
+def _money(session: Session, total: Mapping[str, float]) -> dict[str, Any]:
+    """The time at the newest price."""
+    newest = newest_price(session)
     if newest is None:
         return {"currency": None, "money_low": None, "money_high": None}
     price, currency = newest
-    low, high = (total[key] / HOUR * float(price or 0) for key in ("seconds_low", "seconds_high"))
+    low, high = (total[key] / HOUR * price for key in ("seconds_low", "seconds_high"))
     return {"currency": currency, "money_low": low, "money_high": high}

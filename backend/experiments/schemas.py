@@ -70,12 +70,30 @@ class PlannedCell(BaseModel):
     tokens_at_most: float | None
 
 
+class PlannedSearch(BaseModel):
+    """Size of a search before it begins."""
+
+    configurations: int
+    """At most so many are tried, each with the first seed."""
+    top: int
+    """So many of them are run again with the further seeds."""
+    further_runs: int
+    runs: int
+    """All of them, at most."""
+    drawn: int
+    """Configurations that were drawn for this plan: its cells."""
+    refused: int
+    """Those of them that cannot run; a search leaves such out."""
+
+
 class ExperimentPlan(BaseModel):
     """Variants and costs of an experiment that is not launched yet."""
 
     knobs: list[str]
     """Paths of the swept knobs."""
     cells: list[PlannedCell]
+    search: PlannedSearch | None
+    """Of a sweep with the method `search`."""
     runs: int
     seconds_low: float
     seconds_high: float

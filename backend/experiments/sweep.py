@@ -11,6 +11,7 @@ from pydantic import Field, JsonValue, field_validator
 
 from backend.config.merge import merged_fields, resolve
 from backend.errors import FieldError, InvalidConfig
+from backend.experiments.search_settings import SearchSettings
 from backend.experiments.sweep_values import MOST_LISTED, Axis, axis_of, counted, value_key
 from backend.runs.schemas import CONFIG_BYTES, MOST_IN_NAME, Body
 
@@ -22,6 +23,8 @@ MOST_VALUE_TEXT = 40
 """Characters of a value in a variant's name; a longer one is named by its place among the others."""
 MOST_BYTES = 4 << 20
 """Of all variants as JSON."""
+DRAWN = 16
+"""Configurations that the plan of a search is estimated from."""
 TRIES = 200
 """Draws for each cell of a random sweep before it is said that there are no further ones."""
 NOT_SWEPT = ("name", "seed")
@@ -58,12 +61,16 @@ class Sweep(Body):
     """Values of knobs that multiply the variants of an experiment."""
 
     knobs: Annotated[list[SweptKnob], Field(min_length=1, max_length=MOST_KNOBS)]
-    method: Literal["grid", "random"] = "grid"
-    """grid: every combination of the values; random: some of them."""
+    method: Literal["grid", "random", "search"] = "grid"
+    """grid: every combination of the values; random: some of them; search: chosen one after the other by the
+    results so far."""
     cells: Annotated[int, Field(ge=1, le=MOST_RUNS)] = 12
-    """Combinations that a random sweep draws."""
+    """Combinations that a random sweep draws, and the most that a search tries."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Seed of a random sweep: the same one draws the same cells, and more cells begin with those of fewer."""
+    """Seed of a random sweep: the same one draws the same cells, and more cells begin with those of fewer. A
+    search decides by it, too."""
+    search: SearchSettings = SearchSettings()
+    """Of a search."""
 
     @field_validator("knobs")
     @classmethod
@@ -92,21 +99,16 @@ def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int
     Raises InvalidConfig for values that cannot be read, and, before any cell is made, for more runs than an
     experiment may have where each cell has this number of seeds.
     """
-    axes = [_axes(base, variant, sweep) for variant in variants]
+    axes = [axes_of(base, variant, sweep) for variant in variants]
     cells = sum(_count(each, sweep) for each in axes)
     if (runs := cells * seeds) > MOST_RUNS:
         reason = f"{counted(cells)} cells with {seeds} seeds each are {counted(runs)} runs"
         raise InvalidConfig([FieldError("sweep", f"{reason}; one experiment may have {MOST_RUNS}")])
-    paths = [knob.path for knob in sweep.knobs]
     made: list[Cell] = []
     size = 0
     for variant, each in zip(variants, axes, strict=True):
-        whole = merged_fields(base, variant)
-        for values in _grid(each) if sweep.method == "grid" else _sample(each, sweep):
-            name = _name(str(variant["name"]), paths, values, each)
-            made.append(
-                Cell(_changed(variant, paths, values, whole) | {"name": name}, variant["name"], values)
-            )
+        for values in _grid(each) if sweep.method == "grid" else _sample(each, sweep.cells, sweep.seed):
+            made.append(cell_of(base, variant, sweep, each, values))
             size += len(orjson.dumps(made[-1].variant))
             if size > MOST_BYTES:
                 raise InvalidConfig(
@@ -114,6 +116,43 @@ def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int
                 )
     _refuse_twins([cell.variant["name"] for cell in made])
     return made
+
+
+def cell_of(base: Fields, variant: Fields, sweep: Sweep, axes: Sequence[Axis], values: Sequence[Any]) -> Cell:
+    """The variant with these values of the knobs; raises InvalidConfig where a path leads nowhere."""
+    paths = [knob.path for knob in sweep.knobs]
+    name = _name(str(variant["name"]), paths, values, axes)
+    changed = _changed(variant, paths, values, merged_fields(base, variant))
+    return Cell(changed | {"name": name}, variant["name"], tuple(values))
+
+
+def drawn(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int) -> list[Cell]:
+    """The first cells that a search may begin with: those of a random sweep with its seed, at most DRAWN.
+
+    Raises InvalidConfig for values that cannot be read, and for a search that cannot be.
+    """
+    errors = []
+    if len(variants) > 1:
+        errors.append(FieldError("variants", "a search changes one variant; to try several, sweep `preset`"))
+    if any(knob.path == "steps" for knob in sweep.knobs):
+        errors.append(
+            FieldError("sweep.knobs", "runs of a search are compared at equal steps: leave `steps` out")
+        )
+    if not sweep.search.has_direction:
+        reason = f"the catalog does not say whether more {sweep.search.metric} is better: choose a direction"
+        errors.append(FieldError("sweep.search.direction", reason))
+    further = min(sweep.search.top, sweep.cells) * (seeds - 1)
+    if (runs := sweep.cells + further) > MOST_RUNS:
+        reason = f"{sweep.cells} configurations and {further} runs with further seeds are {runs} runs"
+        errors.append(FieldError("sweep", f"{reason}; one experiment may have {MOST_RUNS}"))
+    if errors:
+        raise InvalidConfig(errors)
+    axes = axes_of(base, variants[0], sweep)
+    there = prod(axis.count for axis in axes)
+    cells = min(sweep.cells, DRAWN, there or DRAWN)
+    found = [cell_of(base, variants[0], sweep, axes, values) for values in _sample(axes, cells, sweep.seed)]
+    _refuse_twins([cell.variant["name"] for cell in found])
+    return found
 
 
 def _refuse_twins(names: Sequence[str]) -> None:
@@ -124,7 +163,8 @@ def _refuse_twins(names: Sequence[str]) -> None:
         seen.add(name)
 
 
-def _axes(base: Fields, variant: Fields, sweep: Sweep) -> list[Axis]:
+def axes_of(base: Fields, variant: Fields, sweep: Sweep) -> list[Axis]:
+    """The values of each knob; raises InvalidConfig with all that cannot be read."""
     now = _config_now(base, variant)
     axes, errors = [], []
     for number, knob in enumerate(sweep.knobs):
@@ -177,17 +217,17 @@ def _grid(axes: Sequence[Axis]) -> Iterator[tuple[Any, ...]]:
     return product(*(axis.listed for axis in axes))
 
 
-def _sample(axes: Sequence[Axis], sweep: Sweep) -> Iterator[tuple[Any, ...]]:
+def _sample(axes: Sequence[Axis], cells: int, seed: int) -> Iterator[tuple[Any, ...]]:
     """Distinct combinations, each as likely as the others."""
-    rng = random.Random(sweep.seed)
+    rng = random.Random(seed)
     seen: set[bytes] = set()
-    for _ in range(sweep.cells * TRIES):
+    for _ in range(cells * TRIES):
         values = tuple(axis.draw(rng) for axis in axes)
         key = value_key(values)
         if key not in seen:
             seen.add(key)
             yield values
-        if len(seen) == sweep.cells:
+        if len(seen) == cells:
             return
     reason = f"only {len(seen)} different combinations were found; ask for fewer cells"
     raise InvalidConfig([FieldError("sweep.cells", reason)])

@@ -67,6 +67,24 @@ class Range:
         """The value at a place, from 0."""
         return self.value(place / (self.count - 1) if self.count > 1 else 0.0, place)
 
+    def place(self, number: Any) -> float | int | None:
+        """The share of the way from low to high at which a number lies, or its place; None outside."""
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            return None
+        low, high = float(self.low), float(self.high)
+        if not low <= number <= high:
+            return None
+        if self.step:
+            return round((Fraction(number) - self.low) / self.step)
+        if high == low:
+            share = 0.0
+        elif self.is_log:
+            share = (math.log(number) - math.log(low)) / (math.log(high) - math.log(low))
+        else:
+            share = (number - low) / (high - low)
+        share = min(1.0, max(0.0, share))
+        return round(share * (self.count - 1)) if self.count else share
+
     def draw(self, rng: random.Random) -> Any:
         """A value at random, each as likely as the others."""
         return self.at(int(rng.random() * self.count)) if self.count else self.value(rng.random())

@@ -37,6 +37,8 @@ from backend.imports.log_file import ImportSandbox, LogFile, no_sense
 from backend.imports.run_archive_rollouts import read_rollouts
 from backend.imports.table import BadLog, Floats, Ints, shown
 from backend.metrics.store import NAME
+from backend.policies.adapters import ADAPTER_CONFIG
+from backend.policies.directories import CONFIG_FILES, MOST_CONFIG_BYTES, config_error, parsed_config
 from backend.rollouts.store import PackedGroups
 from backend.runs.origin import ORIGINS
 
@@ -309,6 +311,15 @@ def _events(file: IO[bytes]) -> list[ArchivedEvent]:
     return found
 
 
+def _check_configs(file: IO[bytes], files: dict[str, Place], checkpoint: str) -> None:
+    """Refuse a checkpoint whose configs no library should be given."""
+    for name in {*CONFIG_FILES, ADAPTER_CONFIG} & files.keys():
+        place = files[name]
+        content = b"" if place.size > MOST_CONFIG_BYTES else _content(file, place, MOST_CONFIG_BYTES, name)
+        if reason := config_error(name, parsed_config(content)):
+            raise BadLog(f"holds a checkpoint {checkpoint} that cannot be trusted: {reason}")
+
+
 def _checkpoints(
     file: IO[bytes], places: dict[str, Place], manifest: Manifest, run: ArchivedRun
 ) -> dict[str, dict[str, Place]]:
@@ -325,6 +336,7 @@ def _checkpoints(
             raise BadLog(f"is incomplete: checkpoint {each.name} lacks its manifest")
         if _described(file, files["manifest.json"]).sha256 != each.sha256:
             raise BadLog(f"is damaged: the manifest of checkpoint {each.name} is not the one of its row")
+        _check_configs(file, files, each.name)
         own = _json(file, files["manifest.json"], "manifest.json")
         named = own.get("files") if isinstance(own, dict) else None
         prefix = f"{CHECKPOINTS}/{each.name}/"

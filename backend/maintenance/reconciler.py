@@ -1,6 +1,6 @@
 """The reconciler: calls workers for waiting runs, takes back runs whose worker was lost, carries out
 deletions, removes files that belong to nobody, packs points for reading, judges runs that have no verdict
-and trials whose runs have ended, and mends what a clock that was set has disturbed.
+and trials whose runs have ended, goes on with searches, and mends what a clock that was set has disturbed.
 
 Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
 """
@@ -26,6 +26,8 @@ from backend.runs.high_water_mark import raise_mark
 from backend.runs.leases import LostRuns
 from backend.runs.lifecycle import claimable, take_back_lost
 from backend.runs.strays import Strays
+from backend.searches.advance import advance
+from backend.searches.store import active_searches
 from backend.settings import Settings
 from backend.trials.store import due_trials, settle
 from backend.workers.store import live_slots
@@ -47,8 +49,12 @@ PACK_SECONDS = 0.1
 PACK_PAUSE_SECONDS = 5.0
 TRIAL_PAUSE_SECONDS = 5.0
 """How often trials are looked at; each look judges one."""
+SEARCH_PAUSE_SECONDS = 2.0
+"""How often searches are looked at; each look goes on with one."""
+SEARCH_STEPS = 8
+"""Steps of a search in one look."""
 FAULTS = (ArithmeticError, LookupError, TypeError, ValueError)
-"""Errors of a diagnosis that no test has met: one trial must not keep the others from their verdicts."""
+"""Errors that no test has met: one trial or search must not keep the others from theirs."""
 JUDGE_SECONDS = 0.1
 """So long a look diagnoses runs; the next one goes on."""
 JUDGE_PAUSE_SECONDS = 5.0
@@ -73,6 +79,9 @@ class Reconciler:
         self._trials: list[str] = []
         self._refused_trials: set[str] = set()
         self._trials_after = 0.0
+        self._searches: list[str] = []
+        self._refused_searches: set[str] = set()
+        self._searches_after = 0.0
         self._judging: Iterator[None] | None = None
         self._judge_after = 0.0
         self._mark_after = 0.0
@@ -113,13 +122,14 @@ class Reconciler:
             is_deleting = session.scalar(select(Run.id).where(Run.deleting_at.is_not(None)).limit(1))
             self._look_for_points(session)
             self._look_for_trials(session)
+            self._look_for_searches(session)
             self._look_for_unjudged(session)
             if time.monotonic() > self._mark_after:
                 raise_mark(self._settings, session)
                 self._mark_after = time.monotonic() + MARK_SECONDS
         is_odd = bool(clock.jump) or clock.went_back
         is_sweeping = time.monotonic() > self._sweep_after
-        is_busy = bool(self._packing or self._trials or self._judging)
+        is_busy = bool(self._packing or self._trials or self._searches or self._judging)
         if not (rings or lost or is_deleting or is_odd or is_sweeping or is_busy):
             return 0
         with self._sessions.begin() as session:
@@ -147,6 +157,8 @@ class Reconciler:
             self._go_on_packing(self._packing)
         if self._trials:
             self._settle(self._trials.pop(0))
+        if self._searches:
+            self._search(self._searches.pop(0))
         if self._judging:
             self._go_on_judging(self._judging)
 
@@ -197,6 +209,23 @@ class Reconciler:
         except FAULTS:
             self._refused_trials.add(trial)
             logger.exception("trial %s cannot be judged", trial)
+
+    def _look_for_searches(self, session: Session) -> None:
+        """Every few seconds: searches that go on."""
+        if not self._searches and time.monotonic() > self._searches_after:
+            self._searches_after = time.monotonic() + SEARCH_PAUSE_SECONDS
+            found = active_searches(session)
+            self._searches = [each for each in found if each not in self._refused_searches]
+
+    def _search(self, experiment: str) -> None:
+        try:
+            for _ in range(SEARCH_STEPS):
+                if not advance(self._sessions, self._settings, experiment):
+                    return
+                ring(self._settings)
+        except FAULTS:
+            self._refused_searches.add(experiment)
+            logger.exception("search %s cannot go on", experiment)
 
     def _go_on_packing(self, packing: Iterator[None]) -> None:
         """A piece of what there is to pack."""

@@ -21,14 +21,14 @@ from backend.http.dependencies import LabOf, ReadSession
 from backend.http.paging import split_list
 from backend.http.problem_details import ERRORS
 from backend.http.shared_answers import SharedAnswersOf
-from backend.metrics.axes import X
+from backend.metrics.axes import is_metric
 from backend.metrics.csv import csv_lines
 from backend.metrics.grouping import ABOUT_RUN, CONFIG, MOST_KEYS, groups_of, is_key
 from backend.metrics.known import must_be_known
 from backend.metrics.lineage import stamps_of
-from backend.metrics.means import Picture, average
+from backend.metrics.means import PLACES, Picture, average, places_over
 from backend.metrics.reading import read_curves
-from backend.metrics.series import Curve, Floats
+from backend.metrics.series import Curve, Floats, Ints
 from backend.metrics.statistics import t_975
 from backend.metrics.thinning import is_fine, thin, thin_non_finite
 from backend.metrics.view import View
@@ -42,6 +42,11 @@ T_975 = np.array([np.nan, *(t_975(freedom) for freedom in range(1, MOST_SERIES +
 COMPACT = (
     "Shorter: `x` only where it is not the step, `steps` as distances to the one before, values in "
     "seven digits."
+)
+
+X = (
+    "`step`, `wall` (seconds), `tokens`, `samples`, `flops`, or a metric: points whose step has no value of "
+    "it are left out, and the others come in the order of its values."
 )
 
 GROUP_BY = (
@@ -120,7 +125,7 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     answers: SharedAnswersOf,
     runs: Annotated[str, Query(max_length=8_000, description="Ids, separated by commas.")],
     metrics: Annotated[str, Query(max_length=8_000, description="Names, separated by commas.")],
-    x: X = "step",
+    x: Annotated[str, Query(max_length=200, description=X)] = "step",
     x_min: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     x_max: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     max_points: Annotated[int, Query(ge=10, le=MOST_POINTS, description="Points per curve.")] = 500,
@@ -136,6 +141,8 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     """
     run_ids, names = split_list(runs), split_list(metrics)
     _check_budget(run_ids, names, max_points, group_by=group_by)
+    if is_metric(x):
+        must_be_known(session, [x], "x")
     must_be_known(session, names, "metrics")
     known = names_of(session, run_ids)
     view = View(x, x_min, x_max, max_points, smoothing, after)
@@ -249,7 +256,13 @@ def _single(run: Row[Any], metric: str, curve: Curve, view: View) -> dict[str, A
     named = {"run": run.id, "name": run.name, "metric": metric}
     if run.steps and run.fork_step is not None:
         named["origin"] = {"run": run.parent_run, "step": run.fork_step}
-    return {**named, **_drawn(shown, thin(shown, view.max_points), view)}
+    return {**named, **_drawn(shown, _kept(shown, view), view)}
+
+
+def _kept(curve: Curve, view: View) -> Ints:
+    """Places of the points to draw, in the order of x."""
+    kept = thin(curve, view.max_points)
+    return kept[np.argsort(curve.x[kept], kind="stable")]
 
 
 def _interval(curves: Mapping[tuple[str, str], Curve], run: str, metric: str, view: View) -> dict[str, Any]:
@@ -258,7 +271,7 @@ def _interval(curves: Mapping[tuple[str, str], Curve], run: str, metric: str, vi
     if None in ends or view.smoothing:
         return {}
     shown = curves[run, metric].at(view.visible(curves[run, metric]))
-    steps = shown.at(thin(shown, view.max_points)).steps.tolist()
+    steps = shown.at(_kept(shown, view)).steps.tolist()
     values = [dict(zip(end.steps.tolist(), end.values.tolist(), strict=True)) for end in ends if end]
     low, high = ([of_step.get(step) for step in steps] for of_step in values)
     return {"low": low, "high": high}
@@ -304,7 +317,8 @@ def _grouped(
 
 def _mean(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, Any]:
     """Averaged over whole curves first, then cut: a zoom never changes a mean."""
-    whole = average(curves, band, T_975, Picture(view.max_points, view.x_min, view.x_max))
+    places = places_over(curves) if is_metric(view.x) else PLACES
+    whole = average(curves, band, T_975, Picture(view.max_points, view.x_min, view.x_max, places))
     mean = whole.at(view.visible(whole.mean))
     shown = [curve.at(view.visible(curve)) for curve in curves]
     edges = (mean.low, mean.high) if band else ()

@@ -1,8 +1,8 @@
-"""Axes beside the step, along which curves are drawn: all of them rise with the steps."""
+"""Axes beside the step, along which curves are drawn: four that rise with the steps, and any metric."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import select
@@ -11,8 +11,6 @@ from sqlalchemy.orm import Session
 from backend.db.models import Run
 from backend.metrics.lineage import lineages
 from backend.metrics.series import Points
-
-X = Literal["step", "wall", "tokens", "samples", "flops"]
 
 
 class BatchSize(NamedTuple):
@@ -62,6 +60,16 @@ AXES: Mapping[str, Axis] = {
     "samples": Axis(("sampling/generated_batches",), _samples, needs_sizes=True),
     "flops": Axis(("throughput/model_flops", "time/step_seconds"), _flops),
 }
+
+
+def axis_of(x: str) -> Axis | None:
+    """The axis of a word or of a metric; None for the step."""
+    return None if x == "step" else AXES.get(x) or Axis((x,), _as_it_is)
+
+
+def is_metric(x: str) -> bool:
+    """Whether curves are drawn over a metric, which need not rise with the steps."""
+    return x != "step" and x not in AXES
 
 
 def batch_sizes(session: Session, runs: Iterable[str]) -> dict[str, list[BatchSize]]:

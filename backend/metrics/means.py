@@ -21,6 +21,9 @@ MOST_CELLS = 250_000
 PLACES = 1_024
 """Buckets of a second, or of a token, where these are finest."""
 
+PLACES_OF_A_METRIC = 2**20
+"""Finest buckets of all values of a metric, where it is the axis."""
+
 
 @dataclass(frozen=True, slots=True)
 class Band:
@@ -48,6 +51,15 @@ class Picture:
     max_points: int = 500
     x_min: float | None = None
     x_max: float | None = None
+    places: float = PLACES
+    """Buckets of a unit of x, where these are finest."""
+
+
+def places_over(curves: Sequence[Curve]) -> float:
+    """`Picture.places` for an axis whose unit may be of any size."""
+    known = np.concatenate([curve.x for curve in curves])
+    span = float(np.ptp(known)) if len(known) else 0.0
+    return PLACES_OF_A_METRIC / span if span > 0 else PLACES
 
 
 def average(curves: Sequence[Curve], spread: str, t_975: Floats, picture: Picture | None = None) -> Band:
@@ -62,11 +74,11 @@ def average(curves: Sequence[Curve], spread: str, t_975: Floats, picture: Pictur
         steps, x, values = _by_step(curves)
         places = steps
     else:
-        curves = [_rising(curve) for curve in curves]
-        x = _positions(curves, picture or Picture(), arrays=3 if spread else 1)
+        curves, picture = [_rising(curve) for curve in curves], picture or Picture()
+        x = _positions(curves, picture, arrays=3 if spread else 1)
         values = np.stack([_read_at(curve, x) for curve in curves])
         steps = np.interp(x, curves[0].x, curves[0].steps).astype(np.int64)
-        places = _places(x)
+        places = _places(x, picture)
     counting = ~np.isnan(values)
     n = np.count_nonzero(counting, axis=0)
     mean = np.where(n > 0, np.where(counting, values, 0.0).sum(axis=0) / np.maximum(n, 1), np.nan)
@@ -105,20 +117,23 @@ def _positions(curves: Sequence[Curve], picture: Picture, *, arrays: int) -> Flo
     if not inside:
         return np.empty(0)
     if sum(map(len, inside)) * len(curves) > MOST_CELLS:
-        ends = _places(np.array([min(each.x[0] for each in inside), max(each.x[-1] for each in inside)]))
+        ends = np.array([min(each.x[0] for each in inside), max(each.x[-1] for each in inside)])
+        ends = _places(ends, picture)
         shift = coarseness(int(ends[0]), int(ends[1]), picture.max_points, arrays=arrays)
-        inside = [curve.at(_telling(curve, shift)) for curve in inside]
+        inside = [curve.at(_telling(curve, shift, picture)) for curve in inside]
     return np.unique(np.concatenate([curve.x for curve in inside]))
 
 
-def _telling(curve: Curve, shift: int) -> Ints:
+def _telling(curve: Curve, shift: int, picture: Picture) -> Ints:
     """Places of a curve's ends, of its peaks, and of the points beside which values are not finite."""
     edges = np.flatnonzero(np.diff(np.isfinite(curve.values)))
-    return np.unique(np.concatenate([peaks(_places(curve.x), shift, curve.values), edges, edges + 1]))
+    return np.unique(
+        np.concatenate([peaks(_places(curve.x, picture), shift, curve.values), edges, edges + 1])
+    )
 
 
-def _places(x: Floats) -> Ints:
-    return np.clip(np.floor(x * PLACES), -(2.0**62), 2.0**62).astype(np.int64)
+def _places(x: Floats, picture: Picture) -> Ints:
+    return np.clip(np.floor(x * picture.places), -(2.0**62), 2.0**62).astype(np.int64)
 
 
 def _read_at(curve: Curve, x: Floats) -> Floats:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.models import Metric, MetricKey
 from backend.metrics.attempts import Limit, counting, counts, limits_of
-from backend.metrics.axes import AXES, batch_sizes
+from backend.metrics.axes import axis_of, batch_sizes
 from backend.metrics.blocks import Outlined, Packed, Stored, read_blocks, read_tail
 from backend.metrics.lineage import ALL_STEPS, Stretch, lineages
 from backend.metrics.series import Curve, Points
@@ -94,7 +94,7 @@ def read_curves(
 
     A point whose step has no place on the axis (yet) is left out there. `outlined` is for steps only.
     """
-    axis = AXES.get(x)
+    axis = axis_of(x)
     points = read_points(session, runs, [*metrics, *axis.metrics] if axis else metrics, outlined)
     sizes = batch_sizes(session, runs) if axis and axis.needs_sizes else {}
     curves = {}

@@ -49,10 +49,18 @@ class Pass:
     """Bytes of the adapter's precision; 0: no adapter, every weight trains."""
     rank: int = 0
     is_adapted: Callable[[Weight], bool] = lambda _: False
+    adapts_experts: bool = False
     on_cpu: bool = False
     rows_per_prompt: int = 1
     """Rows that begin with the same prompt."""
     prompt_tokens: int = 0
+    is_packed: bool = False
+    """Whether all rows stand in one, behind each other."""
+
+    @property
+    def seen(self) -> int:
+        """Tokens that a mask or scores hold for each token."""
+        return self.tokens if self.is_packed else self.columns
 
     @property
     def tokens(self) -> int:
@@ -95,7 +103,12 @@ def kept_bytes(shape: ModelShape, run: Pass) -> Kept:
         layers[0] -= run.tokens * _first_norm(shape)
     final = run.tokens * (_norm(shape, run, shape.hidden) + shape.hidden * run.value_bytes)
     inputs = run.tokens * shape.hidden * run.value_bytes
-    return Kept(tuple(layers), final, inputs, passing=4.0 * run.tokens * (2 * shape.hidden + _widest(shape)))
+    passing = 4.0 * run.tokens * (2 * shape.hidden + _widest(shape))
+    if run.adapts_experts:  # the gradient of one layer's gate and up projections, two thirds of its experts
+        passing += max(map(_summed_experts, shape.weights)) * run.value_bytes * 2 / 3
+    if run.is_packed and run.on_cpu and (shape.kind == "gemma2" or shape.is_compressed):
+        passing += 6.0 * run.tokens * shape.heads * run.seen  # gradients of all scores
+    return Kept(tuple(layers), final, inputs, passing)
 
 
 def uses_tree(shape: ModelShape, run: Pass) -> bool:
@@ -105,7 +118,7 @@ def uses_tree(shape: ModelShape, run: Pass) -> bool:
         any(weight.part == "down_proj" and is_linear(weight) for weight in weights)
         for weights in shape.layers.values()
     )
-    return run.on_cpu and run.value_bytes == 4 and is_lean and scores <= 2**27
+    return run.on_cpu and not run.is_packed and run.value_bytes == 4 and is_lean and scores <= 2**27
 
 
 def _widest(shape: ModelShape) -> int:
@@ -133,6 +146,7 @@ def _layer(shape: ModelShape, run: Pass, number: int, weights: tuple[Weight, ...
     )
     if any(map(is_expert, weights)):
         per_token += _experts(shape, run)
+    summed = sum(map(_summed_experts, weights)) * run.value_bytes if run.adapts_experts else 0.0
     whole = 0.0
     if "attn.q" in names or "attention.q" in names or "self_attn.kv" in names:
         whole += attention(shape, run, window=shape.window(number))
@@ -142,7 +156,19 @@ def _layer(shape: ModelShape, run: Pass, number: int, weights: tuple[Weight, ...
         whole += state_space(shape, run)
     if ".conv.conv" in names:
         whole += convolution(shape, run)
-    return whole + run.tokens * per_token
+    return whole + summed + run.tokens * per_token
+
+
+def _summed_experts(weight: Weight) -> int:
+    """Values of the experts' weights with an adapter added, which autograd keeps."""
+    return weight.values if is_expert(weight) else 0
+
+
+def expert_sizes(shape: ModelShape) -> list[int]:
+    """Inputs and outputs of both weights of all experts of a layer: gate with up, and down."""
+    count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
+    inner = shape.size("moe_intermediate_size", "intermediate_size")
+    return [count * size for size in (shape.hidden, 2 * inner, inner, shape.hidden)]
 
 
 def _norm_of(shape: ModelShape, run: Pass, weight: Weight) -> float:
@@ -203,7 +229,7 @@ def _experts(shape: ModelShape, run: Pass) -> float:
     count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
     chosen = shape.size("num_experts_per_tok", "top_k") or 1
     inner = shape.size("moe_intermediate_size", "intermediate_size")
-    width, base = run.value_bytes, run.trains_base
+    width, base = run.value_bytes, run.trains_base or run.adapts_experts
     values = 3 + base if shape.kind != "gpt_oss" else 6 + base
     read = width * (values * inner + (2 if base else 1) * shape.hidden + 1) + 24
     router = 4 * count + 20 * chosen + (width * shape.hidden if base else 0)

@@ -26,7 +26,6 @@ PLAIN: Mapping[str, tuple[Any, ...]] = {
     "megatron_config": (None,),
     "modules_to_save": (None, []),
     "rank_pattern": (None, {}),
-    "target_parameters": (None, []),
     "trainable_token_indices": (None,),
     "use_bdlora": (None, False),
     "use_dora": (None, False),
@@ -64,14 +63,14 @@ def adapter_error(directory: Path, policy: str, *, inside: Path) -> str:
 def adapter_of(config: Mapping[str, Any]) -> LoraAdapter:
     """The adapter that an adapter_config.json describes; raises ValidationError."""
     targets = config.get("target_modules")
+    named = [targets] if isinstance(targets, str) else targets if isinstance(targets, list) else []
+    experts = ["experts"] if config.get("target_parameters") else []
     return LoraAdapter.model_validate(
         {
             "rank": config.get("r"),
             "alpha": config.get("lora_alpha"),
             "rslora": bool(config.get("use_rslora")),
-            "targets": targets.replace("all-linear", "all_linear")
-            if isinstance(targets, str)
-            else ",".join(map(str, targets if isinstance(targets, list) else ())),
+            "targets": ",".join(map(str, [*named, *experts])).replace("all-linear", "all_linear"),
         }
     )
 
@@ -116,6 +115,11 @@ def adapts(adapter: LoraAdapter | None, weights: Iterable[Weight]) -> Callable[[
         )
 
     return is_target
+
+
+def adapts_experts(adapter: LoraAdapter | None) -> bool:
+    """Whether an adapter stands beside the routed experts of a mixture."""
+    return adapter is not None and "experts" in adapter.targets.replace(" ", "").split(",")
 
 
 def _base_error(config: Mapping[str, Any], policy: str) -> str:

@@ -41,6 +41,33 @@ def architecture_error(config: dict[str, Any]) -> str:
     return ""
 
 
+ATTENDING = frozenset({"full_attention", "sliding_attention", "chunked_attention", "attention"})
+"""Kinds of layers, by the names of configs, whose tokens meet in attention alone."""
+
+
+UNPACKED = {"gpt_oss": "transformers makes its masks without the positions of the tokens"}
+"""Model types without recurrent layers whose texts cannot share a row, and why."""
+
+
+def packing_error(config: dict[str, Any]) -> str:
+    """Reason why texts cannot share a row in a model with this config.json, "" if none is known.
+
+    Layers with a state (Mamba, gated delta nets, convolutions) would hand it from one text to the next.
+    """
+    text = config.get("text_config")
+    found = text if isinstance(text, dict) else config
+    if reason := UNPACKED.get(_kind_of(found)):
+        return reason
+    layers = found.get("layer_types")
+    kinds = {str(kind) for kind in layers} if isinstance(layers, list) else set()
+    others = sorted(kinds - ATTENDING)
+    if not kinds and any(str(name).startswith("mamba_") for name in found):
+        others = ["mamba"]
+    if not others:
+        return ""
+    return f"its {others[0][:LONGEST_NAME]} layers would pass their state from one text to the next"
+
+
 def architecture_note(config: dict[str, Any]) -> str:
     """The architecture in words, for a list of policies."""
     text = config.get("text_config")

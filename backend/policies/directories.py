@@ -25,10 +25,29 @@ def read_config(directory: Path, name: str = "config.json") -> dict[str, Any] | 
     try:
         if (directory / name).stat().st_size > MOST_CONFIG_BYTES:
             return None
-        config = json.loads((directory / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return parsed_config((directory / name).read_bytes())
+    except OSError:
+        return None
+
+
+def parsed_config(content: bytes) -> dict[str, Any] | None:
+    """A config of at most MOST_CONFIG_BYTES and DEEPEST levels; None where it is no such JSON object."""
+    if len(content) > MOST_CONFIG_BYTES:
+        return None
+    try:
+        config = json.loads(content.decode())
+    except (ValueError, RecursionError):
         return None
     return config if isinstance(config, dict) and not is_too_deep(config) else None
+
+
+def config_error(name: str, config: dict[str, Any] | None) -> str:
+    """An error in a config that was read; empty if there is none."""
+    if config is None:
+        return f"its {name} is no JSON object of at most {MOST_CONFIG_BYTES:,} bytes and {DEEPEST} levels"
+    if _names_code(config):
+        return f"its {name} requires custom code (auto_map, trust_remote_code), which is never run"
+    return ""
 
 
 def directory_error(directory: Path, *, inside: Path | None = None) -> str:
@@ -48,12 +67,8 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
     if reason := architecture_error(model):
         return reason
     for name in CONFIG_FILES:
-        config = read_config(directory, name)
-        if config is None and (directory / name).exists():
-            limits = f"{MOST_CONFIG_BYTES:,} bytes and {DEEPEST} levels"
-            return f"its {name} is no JSON object of at most {limits}"
-        if _names_code(config):
-            return f"its {name} requires custom code (auto_map, trust_remote_code), which is never run"
+        if (directory / name).exists() and (reason := config_error(name, read_config(directory, name))):
+            return reason
     if not any(directory.glob("*.safetensors")):
         return "the directory holds no weights (*.safetensors is expected)"
     if not any((directory / name).is_file() for name in TOKENIZER_FILES):

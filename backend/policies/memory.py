@@ -9,8 +9,9 @@ from typing import Literal, NamedTuple
 
 from backend.config.adapters import LoraAdapter
 from backend.config.run import RunConfig
-from backend.policies.activations import Kept, Pass, kept_bytes
-from backend.policies.adapters import adapts
+from backend.policies.activations import Kept, Pass, expert_sizes, kept_bytes
+from backend.policies.adapters import adapts, adapts_experts
+from backend.policies.architectures import packing_error
 from backend.policies.model_shape import ModelShape, is_expert, is_linear
 
 PROMPT_TOKENS = 256
@@ -31,8 +32,14 @@ LOGIT_BYTES = 16
 SMALL_WEIGHT = 4096
 """Values below which torchao keeps the moments of a weight in float32."""
 
+PAGED_VALUES = 100_000
+"""Values from which bitsandbytes pages the moments of a weight."""
+
 MOMENT_BYTES = {"float32": 8.0, "int8": 2 + 8 / 256, "int4": 1 + 8 / 128}
 """Bytes of both moments of a value, with the scales of their blocks."""
+
+WEIGHT_BYTES = {"none": 0.0, "int8": 1.0, "nf4": 0.5 + 4 / 64, "nf4_double": 0.5 + (1 + 4 / 256) / 64}
+"""Bytes of a quantised value, with the scales of its block."""
 
 WIDTH = {"float32": 4, "bfloat16": 2}
 
@@ -109,7 +116,11 @@ class _Sizes:
             return [weight.values for weight in self.shape.weights]
         rank = self.adapter.rank
         chosen = [weight for weight in self.shape.weights if self.is_adapted(weight)]
-        return [rank * size for weight in chosen for size in weight.shape]
+        found = [rank * size for weight in chosen for size in weight.shape]
+        if adapts_experts(self.adapter):
+            layers = sum(any(map(is_expert, weights)) for weights in self.shape.layers.values())
+            found += layers * [rank * size for size in expert_sizes(self.shape)]
+        return found
 
     def _pass(self, width: int) -> Pass:
         sampling, resources = self.config.sampling, self.config.resources
@@ -128,10 +139,18 @@ class _Sizes:
             adapter_bytes=self.trained_width if self.adapter else 0,
             rank=self.adapter.rank if self.adapter else 0,
             is_adapted=self.is_adapted,
+            adapts_experts=adapts_experts(self.adapter),
             on_cpu=self.on_cpu,
             rows_per_prompt=min(rows, sampling.group_size),
             prompt_tokens=self.prompt,
+            is_packed=self._is_packed(),
         )
+
+    def _is_packed(self) -> bool:
+        wanted = self.config.resources.packing
+        if wanted == "off" or self.config.updates.rule != "adam" or packing_error(dict(self.shape.config)):
+            return False
+        return wanted == "on" or not self.on_cpu
 
     def static(self) -> Parts:
         """The parts of both phases."""
@@ -155,21 +174,23 @@ class _Sizes:
         """Bytes of the policy's own weights, in fewer bits where it is quantised."""
         kind = self.config.policy.quantization
         rounded = [weight for weight in self.shape.weights if kind != "none" and is_linear(weight)]
-        each = {"int8": 1.0, "nf4": 0.5 + 4 / 64, "none": 0.0}[kind]
+        each = WEIGHT_BYTES[kind]
         values = sum(weight.values for weight in rounded)
         scales = sum(weight.shape[0] for weight in rounded) * self.width if kind == "int8" else 0
         return (self.shape.parameters - values) * self.width + values * each + scales
 
     def optimizer(self) -> float:
-        """Bytes of master weights and moments."""
+        """Bytes of master weights and moments; pages of moments are counted on the host."""
         has_masters = self.trained_width != 4 or self.config.resources.offload_optimizer
-        return (4 * self.values if has_masters else 0) + self._moments()
+        return (4 * self.values if has_masters else 0) + self._moments(paged=False)
 
-    def _moments(self) -> float:
+    def _moments(self, *, paged: bool) -> float:
+        """Bytes of the moments that are paged, or of those that are not."""
         if self.config.updates.rule != "adam":
             return 0.0
-        each = MOMENT_BYTES[self.config.optimizer.moments]
-        return sum(values * (8 if values < SMALL_WEIGHT else each) for values in self.trained)
+        each, is_paged = MOMENT_BYTES[self.config.optimizer.moments], self.config.optimizer.paged
+        chosen = (values for values in self.trained if (is_paged and values >= PAGED_VALUES) == paged)
+        return sum(values * (8 if values < SMALL_WEIGHT else each) for values in chosen)
 
     @property
     def reference(self) -> float:
@@ -182,7 +203,8 @@ class _Sizes:
         """Bytes of the critic's weights and moments: a float32 copy, or an adapter of its own."""
         if self.config.objective.advantage.type != "critic":
             return 0.0
-        kept = 0 if self.config.resources.offload_optimizer and not self.on_cpu else self._moments()
+        is_away = self.config.resources.offload_optimizer and not self.on_cpu
+        kept = 0 if is_away else self._moments(paged=False)
         return self.values * (4 if self.adapter is None else self.trained_width) + kept
 
     def critic_phase(self) -> list[Parts]:
@@ -269,7 +291,12 @@ class _Sizes:
         if precision == "policy" or (precision == "bfloat16" and self.width == 2 and self.adapter is None):
             return 0.0
         linear = [weight.values for weight in self.shape.weights if is_linear(weight)]
-        merged = sum(weight.values for weight in self.shape.weights if self.is_adapted(weight)) * self.width
+        merged = sum(
+            weight.values
+            for weight in self.shape.weights
+            if self.is_adapted(weight) or (is_expert(weight) and adapts_experts(self.adapter))
+        )
+        merged *= self.width
         if precision == "bfloat16":
             return float(merged + (self.shape.parameters * 2 if self.width == 4 else 0))
         experts = sum(weight.values for weight in self.shape.weights if is_expert(weight))
@@ -281,4 +308,6 @@ class _Sizes:
             return 0.0
         resources = self.config.resources
         found = PROCESS_BYTES + (self.optimizer() + 4 * self.values if resources.offload_optimizer else 0)
+        optimizers = 1 + (self.config.objective.advantage.type == "critic")
+        found += optimizers * self._moments(paged=True)
         return found + (self.reference if resources.offload_reference else 0)

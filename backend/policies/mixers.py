@@ -19,19 +19,25 @@ DELTA_CHUNK = 64
 
 
 def attention(shape: ModelShape, run: "Pass", *, window: int) -> float:
-    """Bytes of one layer's attention: queries, keys, values, output and sums, or all scores."""
-    width, columns = run.value_bytes, run.columns
+    """Bytes of one layer's attention: queries, keys, values, output and sums, or all scores.
+
+    On a GPU packed rows go through flash or flex attention, which keep neither scores nor masks of all pairs.
+    """
+    width, columns = run.value_bytes, run.seen
     heads, keys, values = shape.heads, shape.kv_heads, shape.kv_heads
     wide, narrow = shape.head_width, shape.value_width
     if shape.kind == "gpt_oss":
         return run.tokens * (3 * width * heads * wide + heads * (8 + width * (columns + 1)))
-    if shape.kind == "gemma2":
+    has_kernel = run.is_packed and not run.on_cpu
+    if shape.kind == "gemma2" and not has_kernel:
         scores = heads * columns * (width + 4 + (width if width != 4 else 0))
         return run.tokens * (3 * width * heads * wide + scores)
     if shape.is_compressed and run.on_cpu:
         return run.tokens * 4 * heads * (2 * wide + narrow + columns)
     mask = 0
-    if 0 < window < columns:  # a mask as numbers, and keys and values repeated for every head
+    if (
+        0 < window < columns or run.is_packed
+    ) and not has_kernel:  # a mask as numbers, and keys and values repeated for every head
         keys = values = heads
         mask = width * columns
     per_token = width * (heads * wide + keys * wide + values * narrow + heads * narrow) + 4 * heads + mask

@@ -96,6 +96,10 @@ class RowsReport(_Part):
     """Rows that the limits of the pass rate leave out."""
     examples: list[str]
     """Ids of the first rows that overlap."""
+    near: int = 0
+    """Rows much like an earlier one or a held-out question."""
+    twins: list[str] = []
+    """The first of them in words."""
 
 
 class CheckReport(_Part):

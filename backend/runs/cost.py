@@ -1,6 +1,10 @@
 """The cost of a run: the time that its attempts held a worker slot, and what that is in money."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from backend.db.models import Attempt
 
@@ -23,3 +27,19 @@ def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, object]:
         if attempt.slot_price is not None and attempt.currency:
             money[attempt.currency] = money.get(attempt.currency, 0.0) + hours * attempt.slot_price
     return {"slot_hours": slot_hours, "gpu_hours": gpu_hours, "money": money}
+
+
+class Price(NamedTuple):
+    """The price of a worker slot."""
+
+    per_hour: float
+    currency: str
+
+
+def newest_price(session: Session) -> Price | None:
+    """Price of the newest attempt whose slot had one."""
+    query = select(Attempt.slot_price, Attempt.currency).where(
+        Attempt.slot_price.is_not(None), Attempt.currency != ""
+    )
+    newest = session.execute(query.order_by(Attempt.started_at.desc()).limit(1)).first()
+    return None if newest is None else Price(float(newest.slot_price or 0), str(newest.currency))

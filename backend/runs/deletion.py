@@ -26,6 +26,8 @@ from backend.db.models import (
     PushSession,
     RolloutGroup,
     Run,
+    Search,
+    SearchTrial,
     Trial,
 )
 from backend.durable_files import sync
@@ -175,6 +177,8 @@ def _forget(session: Session, run_id: str) -> int:
     others = select(Run.id).where(Run.experiment_id == run.experiment_id)
     if run.experiment_id is not None and session.scalar(others.limit(1)) is None:
         _leave_trial(session, run.experiment_id)
+        for table in (SearchTrial, Search):
+            session.execute(delete(table).where(table.experiment_id == run.experiment_id))
         session.execute(delete(Experiment).where(Experiment.id == run.experiment_id))
     add_event(session, "lifecycle", f"{run.name} was deleted permanently", data={"deleted": run_id})
     logger.info("run %s was deleted permanently", run_id)

@@ -26,7 +26,7 @@ from backend.runs.leases import Lease, fence, is_one_of
 from backend.runs.origin import refuse_imported
 from backend.runs.pushed import end_pushed, is_deaf
 
-Wish = Literal["stop", "pause", ""]
+Wish = Literal["stop", "pause", "prune", ""]
 End = Literal["finished", "stopped", "paused", "failed"]
 
 STATUSES = ("queued", "running", "paused", "finished", "stopped", "failed")
@@ -49,6 +49,9 @@ BACKOFF_SECONDS = (1.0, 5.0, 20.0)
 """Pause before a run that went back to the queue starts again, by failures in a row."""
 
 LOST = "the worker was lost"
+
+PRUNED = "pruned by its search"
+"""Reason of a run that a search has stopped; its events say more."""
 
 
 class Claim(NamedTuple):
@@ -173,7 +176,7 @@ def take_back_lost(session: Session, leases: Collection[Lease]) -> list[str]:
 
 
 def _status_for(wish: str) -> str:
-    return {"stop": "stopped", "pause": "paused"}.get(wish, "queued")
+    return {"stop": "stopped", "prune": "stopped", "pause": "paused"}.get(wish, "queued")
 
 
 def _leave(
@@ -211,24 +214,28 @@ def _close_attempt(session: Session, run_id: str, attempt: int, outcome: str) ->
 
 
 def request_wish(session: Session, run_id: str, wish: Wish) -> None:
-    """Stop or pause: at once where nothing runs, else at the trainer's next step. "" withdraws it."""
+    """Stop or pause: at once where nothing runs, else at the trainer's next step. "" withdraws it.
+
+    "prune" is the stop that a search asks for.
+    """
     run = locked_run(session, run_id)
     if run.writer is None or wish == "pause":
-        refuse_imported(run, {"stop": "stopped", "pause": "paused", "": "resumed"}[wish])
+        refuse_imported(run, {"stop": "stopped", "prune": "stopped", "pause": "paused", "": "resumed"}[wish])
     if run.status == "running" and wish == "stop" and run.writer is not None and is_deaf(session, run):
         end_pushed(session, run, "stopped", "stopped by the user; its client did not answer")
     elif run.status == "running":
         _change(session, run, {"wish": wish})
-        verb = {"stop": "stop", "pause": "pause", "": "carry on"}[wish]
+        verb = {"stop": "stop", "prune": "stop by its search", "pause": "pause", "": "carry on"}[wish]
         add_event(
             session, "lifecycle", f"asked to {verb}", run_id=run_id, attempt=run.attempt, data={"wish": wish}
         )
-    elif wish == "stop" and run.status in ("queued", "paused"):
-        _move(session, run, "stopped", "stopped by the user", finished_at=now_or_later(Run.started_at))
+    elif wish in ("stop", "prune") and run.status in ("queued", "paused"):
+        reason = "stopped by the user" if wish == "stop" else PRUNED
+        _move(session, run, "stopped", reason, finished_at=now_or_later(Run.started_at))
     elif wish == "pause" and run.status == "queued":
         _move(session, run, "paused", "paused by the user")
     else:
-        allowed = "queued, running or paused" if wish == "stop" else "queued or running"
+        allowed = "queued or running" if wish == "pause" else "queued, running or paused"
         raise MoveForbidden(run_id, run.status, wish or "carrying on", allowed)
 
 

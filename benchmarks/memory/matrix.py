@@ -22,6 +22,7 @@ from worker.policy.adapter import add_adapter
 from worker.policy.logprobs import token_logprobs
 from worker.policy.microbatches import Microbatches
 from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.packing import enable_packing, is_packed
 from worker.policy.recompute import enable_recompute
 from worker.policy.token_batch import token_batch
 
@@ -54,19 +55,27 @@ def rows(architectures: Any = tuple(ARCHITECTURES)) -> Iterator[Row]:
                     yield Row(name, dtype, adapter, recomputed, *measured_and_estimated(name, config))
 
 
-def config_of(name: str, dtype: str, adapter: str, *, recomputed: bool) -> RunConfig:
+def config_of(name: str, dtype: str, adapter: str, *, recomputed: bool, packing: str = "auto") -> RunConfig:
     """The run whose learning step is measured."""
-    lora = {"type": "lora", "rank": RANK}
+    lora = {
+        "type": "lora",
+        "rank": RANK,
+        "targets": "all_linear,experts" if adapter == "experts" else "all_linear",
+    }
     return resolve(
         {
             "policy": {
                 "name": "tiny",
                 "dtype": dtype,
-                "adapter": lora if adapter == "lora" else {"type": "none"},
+                "adapter": {"type": "none"} if adapter == "none" else lora,
             },
             "sampling": {"prompts_per_step": PROMPTS, "group_size": GROUP, "max_new_tokens": COMPLETION},
             "objective": {"kl": {"type": "none"}},
-            "resources": {"activation_checkpointing": recomputed, "microbatch_completions": GROUP},
+            "resources": {
+                "activation_checkpointing": recomputed,
+                "microbatch_completions": GROUP,
+                "packing": packing,
+            },
         },
         None,
         0,
@@ -87,6 +96,7 @@ def measured_and_estimated(name: str, config: RunConfig, device: str = "cpu") ->
         add_adapter(model, adapter, base=name)
     if config.resources.activation_checkpointing:
         enable_recompute(model)
+    enable_packing(model, config.resources.packing)
     estimated = memory.peak - memory.parts["context"]
     if on_cpu:
         return learning_peak(model, config), estimated
@@ -104,7 +114,7 @@ def learning_peak(model: Any, config: RunConfig) -> int:
     rows = ids.tolist()
     prompts = [rows[number // GROUP * GROUP][:PROMPT] for number in range(len(rows))]
     batch = token_batch(prompts, [row[PROMPT:] for row in rows], pad_id=0, device=model.device)
-    parts = Microbatches(config.resources).parts(batch)
+    parts = Microbatches(config.resources, is_packed=is_packed(model)).parts(batch)
 
     def step() -> None:
         for part in parts:

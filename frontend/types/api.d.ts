@@ -178,6 +178,7 @@ declare namespace Api {
   interface ExperimentPlan {
     knobs: string[];
     cells: PlannedCell[];
+    search: PlannedSearch | null;
     runs: number;
     seconds_low: number;
     seconds_high: number;
@@ -185,6 +186,19 @@ declare namespace Api {
     currency: string | null;
     money_low: number | null;
     money_high: number | null;
+  }
+  interface Finalist {
+    number: number;
+    variant: string;
+    n: number;
+    waiting: number;
+    mean: number | null;
+    low: number | null;
+    high: number | null;
+    difference: number | null;
+    difference_low: number | null;
+    difference_high: number | null;
+    p: number | null;
   }
   interface FindingItem {
     cause: string;
@@ -389,6 +403,14 @@ declare namespace Api {
     path: string;
     message: string;
   }
+  interface PlannedSearch {
+    configurations: number;
+    top: number;
+    further_runs: number;
+    runs: number;
+    drawn: number;
+    refused: number;
+  }
   interface PushAnswer {
     run: string;
     status: string;
@@ -440,6 +462,8 @@ declare namespace Api {
     contaminated: number;
     out_of_range: number;
     examples: string[];
+    near?: number;
+    twins?: string[];
   }
   interface RunIds {
     ids: string[];
@@ -497,6 +521,60 @@ declare namespace Api {
     items: RunItem[];
     next: string | null;
     total?: number | null;
+  }
+  interface SearchEvent {
+    at: string;
+    run: string;
+    message: string;
+  }
+  interface SearchItem {
+    experiment: string;
+    status: 'searching' | 'comparing' | 'finished' | 'stopped';
+    reason: string;
+    settings: SearchSettings;
+    configurations: number;
+    seeds: number[];
+    knobs: string[];
+    maximizes: boolean;
+    trials: SearchTrialItem[];
+    best: number | null;
+    finalists: Finalist[];
+    verdict: string;
+    steps_saved: number | null;
+    runs: number;
+    hours: number;
+    money: Record<string, number>;
+    events: SearchEvent[];
+  }
+  interface SearchList {
+    items: SearchItem[];
+  }
+  interface SearchSettings {
+    sampler?: 'tpe' | 'random';
+    metric?: string;
+    direction?: 'catalog' | 'maximize' | 'minimize';
+    reading?: 'final' | 'best' | 'mean_of_3';
+    pruner?: 'none' | 'median' | 'halving';
+    prune_sick?: boolean;
+    first_rung?: number;
+    at_once?: number;
+    top?: number;
+    hours?: number | null;
+    money?: number | null;
+  }
+  interface SearchTrialItem {
+    number: number;
+    values: JsonValue[];
+    variant: string;
+    run: string | null;
+    run_name: string | null;
+    state: 'refused' | 'deleted' | 'queued' | 'running' | 'paused' | 'pruned' | 'finished' | 'stopped' | 'failed' | 'no value';
+    reason: string;
+    step: number;
+    value: number | null;
+    counts: boolean;
+    best: number | null;
+    chosen: boolean;
   }
   interface SeriesAnswer {
     series: SeriesItem[];

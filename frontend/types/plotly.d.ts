@@ -6,6 +6,7 @@ declare namespace Plot {
   interface Axis {
     autorange: boolean;
     readonly range: number[];
+    readonly type: string;
     d2p(value: number): number;
     p2d(pixel: number): number;
     readonly _length: number;
@@ -13,18 +14,22 @@ declare namespace Plot {
   }
 
   interface Point {
-    data: { meta: { key: string; run: string | null; role: string }; yaxis?: string };
+    data: { meta: { key: string; run: string | null; role: string }; yaxis?: string; name?: string };
     customdata: number;
     x: number;
     y: number;
+    text?: string;
   }
 
   /** An element that Plotly has drawn into. */
   interface Graph extends HTMLElement {
     data: Trace[];
     layout: Layout;
-    readonly _fullLayout: { xaxis: Axis; yaxis: Axis; yaxis2: Axis };
-    on(event: 'plotly_afterplot' | 'plotly_unhover' | 'plotly_doubleclick', listener: () => void): void;
+    readonly _fullLayout: { xaxis: Axis; yaxis: Axis };
+    on(
+      event: 'plotly_afterplot' | 'plotly_relayouting' | 'plotly_unhover' | 'plotly_doubleclick',
+      listener: () => void,
+    ): void;
     on(event: 'plotly_hover', listener: (event: { points?: Point[]; event?: MouseEvent }) => void): void;
     on(event: 'plotly_relayout', listener: (change: Record<string, any>) => void): void;
   }

@@ -16,10 +16,20 @@ from benchmarks.memory.matrix import config_of, measured_and_estimated
         ("lfm2", "float32", "lora", False),
         ("qwen3_moe", "bfloat16", "none", True),
         ("mistral", "bfloat16", "lora", False),
+        ("qwen3_moe", "float32", "experts", False),
+        ("deepseek_v3", "bfloat16", "experts", True),
     ],
 )
 def test_an_estimate_is_within_15_percent_of_the_measured_peak(architecture, dtype, adapter, recomputed):
     config = config_of(architecture, dtype, adapter, recomputed=recomputed)
+    measured, estimated = measured_and_estimated(architecture, config)
+    assert estimated == pytest.approx(measured, rel=0.15)
+
+
+@pytest.mark.parametrize("architecture", ["mistral", "gemma2", "deepseek_v3"])
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_an_estimate_knows_packed_rows(architecture, recomputed):
+    config = config_of(architecture, "float32", "lora", recomputed=recomputed, packing="on")
     measured, estimated = measured_and_estimated(architecture, config)
     assert estimated == pytest.approx(measured, rel=0.15)
 
@@ -40,8 +50,9 @@ def test_live_bytes_are_those_of_tensors_that_are_still_there():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 @pytest.mark.parametrize("adapter", ["none", "lora"])
+@pytest.mark.parametrize("packing", ["off", "auto"])
 @pytest.mark.parametrize("architecture", ["qwen3", "mistral", "gemma2"])
-def test_an_estimate_is_within_15_percent_of_what_cuda_allocates(architecture, adapter):
-    config = config_of(architecture, "bfloat16", adapter, recomputed=False)
+def test_an_estimate_is_within_15_percent_of_what_cuda_allocates(architecture, packing, adapter):
+    config = config_of(architecture, "bfloat16", adapter, recomputed=False, packing=packing)
     measured, estimated = measured_and_estimated(architecture, config, device="cuda")
     assert estimated == pytest.approx(measured, rel=0.15)

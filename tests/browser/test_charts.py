@@ -158,7 +158,7 @@ def test_zoom_survives_new_data_and_not_another_axis(figure):
 
 
 def badge(in_browser, items, **view):
-    shown = {"smoothing": 0, "logX": False, "logY": False, "grouped": False, "asked": len(items), "most": 200}
+    shown = {"smoothing": 0, "logX": False, "logY": False, "grouped": "", "asked": len(items), "most": 200}
     view = shown | view
     notes = in_browser("charts/badge.js", "(b, [items, view]) => b.badge(items, view)", [items, view])
     return [note["text"] for note in notes]
@@ -196,11 +196,12 @@ def test_the_badge_says_that_more_runs_were_asked_for_than_can_be_drawn(in_brows
 
 def test_the_badge_of_means_tells_how_many_seeds(in_browser):
     group = series(n=[3, 3, 2], raw_points=8)
-    assert badge(in_browser, [group], grouped=True) == [
+    assert badge(in_browser, [group], grouped="variant") == [
         "1 variant, n 2–3, faint where fewer",
         "means at 3 points from 8 values",
         "unsmoothed",
     ]
+    assert badge(in_browser, [group, group], grouped="group")[0].startswith("2 groups, ")
 
 
 @pytest.mark.parametrize(("zoom", "outside"), [([50, 60], True), ([-9, -1], True), ([1.2, 1.8], False)])

@@ -50,7 +50,7 @@ def test_a_range_by_hand_counts_what_lies_outside(figure, in_browser):  # noqa: 
     assert figure(item, yRange=[0.5, 1.5])["layout"]["yaxis"]["range"] == [0.5, 1.5]
     log = figure(item, yRange=[0.1, 10], logY=True)["layout"]["yaxis"]["range"]
     assert log == pytest.approx([-1, 1])
-    call = """(b, series) => b.badge([series], { smoothing: 0, logX: false, logY: false, grouped: false,
+    call = """(b, series) => b.badge([series], { smoothing: 0, logX: false, logY: false, grouped: '',
         asked: 1, most: 200, outside: { values: 2, isBandCut: true }, healthy: [0, null] })
         .map(({ text }) => text)"""
     assert in_browser("charts/badge.js", call, item)[-3:] == [

@@ -54,6 +54,26 @@ def test_runs_are_grouped_by_fields_that_are_found_by_typing(page, service):
     assert "n 2" in lines(page)[0]
 
 
+def test_curves_are_drawn_over_a_metric(page, service):
+    opened(page, service)
+    page.get_by_label("over").select_option("policy/entropy")
+    expect(page).to_have_url(re.compile(r"x=policy(/|%2F)entropy"))
+    expect(page.locator(".panel[data-metric='reward/mean'] .scatterlayer .trace").first).to_be_attached()
+    xs = page.locator(".panel[data-metric='reward/mean'] .js-plotly-plot").evaluate(
+        "panel => panel.data.filter(({ meta }) => meta.role === 'main').map(({ x }) => x)"
+    )
+    assert all(list(x) == sorted(x) for x in xs)
+    page.reload()
+    expect(page.get_by_label("over")).to_have_value("policy/entropy")
+    page.get_by_role("group", name="x axis").get_by_role("button", name="tokens").click()
+    expect(page.get_by_label("over")).to_have_value("")
+
+
+def test_an_axis_that_is_no_metric_is_named_in_each_panel(page, service):
+    page.goto(f"/compare?runs={','.join(service.cells)}&x=policy/entrpy")
+    expect(page.get_by_text("there is no metric 'policy/entrpy'; did you mean policy/entropy").first).to_be_visible()
+
+
 @pytest.mark.parametrize(
     ("by", "names"),
     [("tag", ["first + kept", "no tag"]), ("verdict", None), ("config.nothing.here", ["no nothing.here"])],

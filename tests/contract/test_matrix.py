@@ -252,6 +252,15 @@ def test_bad_requests_are_refused_with_a_reason(client, params, path, words):
     assert words in error[1]
 
 
+def test_five_hundred_groups_of_one_run_are_rows_without_a_claim(client, database):
+    with database.sessions.begin() as session:
+        ids = [trained(session, f"lr={n}", 0, n / 500).id for n in range(500)]
+    answer = matrix(client, runs=";".join(ids))
+    assert (len(answer["rows"]), answer["tests"]) == (500, 499)
+    words = [row["cells"][FINAL]["verdict"] for row in answer["rows"]]
+    assert words == ["baseline"] + ["no claim"] * 499
+
+
 def test_an_unchanged_matrix_is_not_sent_again(client, database):
     with database.sessions.begin() as session:
         experiment = launched(session, [0, 1], grpo=(0.5, 0.6))

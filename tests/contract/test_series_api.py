@@ -218,3 +218,55 @@ def test_a_curve_along_flops_sums_rate_times_time(client, database):
         write_metric(session, run, "throughput/model_flops", {1: 1e12, 2: math.nan, 3: 2e12})
         write_metric(session, run, "time/step_seconds", {1: 2.0, 2: 1.0, 3: 0.5})
     assert series(client, [run], "reward/mean", x="flops")["series"][0]["x"] == [2e12, 2e12, 3e12]
+
+
+def test_a_curve_over_a_metric_is_in_the_order_of_its_values(client, database):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        write_metric(session, run, "eval/accuracy", {0: 0.1, 2: 0.3, 4: 0.5, 6: 0.4, 8: 0.2})
+        write_metric(session, run, "kl/k3", {2: 0.02, 4: 0.01, 6: math.nan, 8: 0.05, 9: 0.07})
+    (item,) = series(client, [run], "eval/accuracy", x="kl/k3")["series"]
+    assert item["x"] == [0.01, 0.02, 0.05]
+    assert item["steps"] == [4, 2, 8]
+    assert item["values"] == [0.5, 0.3, 0.2]
+    (short,) = series(client, [run], "eval/accuracy", x="kl/k3", compact=True)["series"]
+    assert short["steps"] == [4, -2, 6]
+
+
+def test_a_spike_survives_thinning_over_a_metric_and_the_interval_stays_at_its_points(client, database):
+    steps = range(1, 3001)
+    value = {step: math.sin(step) for step in steps} | {1234: 50.0}
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        write_metric(session, run, "reward/mean", value)
+        write_metric(session, run, "kl/k3", {step: (step * 7919 % 3000) / 1e6 for step in steps})
+    (item,) = series(client, [run], "reward/mean", x="kl/k3", max_points=100)["series"]
+    assert item["x"] == sorted(item["x"])
+    assert len(item["x"]) <= 100
+    assert [value[step] for step in item["steps"]] == item["values"]
+    assert 1234 in item["steps"]
+
+
+def test_a_mean_over_a_metric_is_read_between_the_points_of_each_run(client, database):
+    with database.sessions.begin() as session:
+        runs = [make_run(session, variant="grpo", seed=seed) for seed in (0, 1)]
+        write_metric(session, runs[0], "reward/mean", {1: 0.0, 2: 1.0})
+        write_metric(session, runs[0], "kl/k3", {1: 0.0, 2: 0.002})
+        write_metric(session, runs[1], "reward/mean", {1: 3.0, 2: 0.0, 3: 1.5})
+        write_metric(session, runs[1], "kl/k3", {1: 0.003, 2: 0.0, 3: 0.001})
+    (item,) = series(client, runs, "reward/mean", x="kl/k3", group_by="variant")["series"]
+    assert item["x"] == [0.0, 0.001, 0.002, 0.003]
+    assert item["values"] == pytest.approx([0.0, 1.0, 1.625, 3.0])
+    assert item["n"] == [2, 2, 2, 1]
+
+
+def test_many_points_over_a_metric_of_small_values_keep_their_peaks(client, database):
+    steps = range(1, 2001)
+    with database.sessions.begin() as session:
+        runs = [make_run(session, variant="grpo", seed=seed) for seed in range(9)]
+        for run in runs:
+            write_metric(session, run, "reward/mean", {step: math.sin(step / 40) for step in steps})
+            write_metric(session, run, "kl/k3", {step: step * 1e-9 for step in steps})
+    (item,) = series(client, runs, "reward/mean", x="kl/k3", group_by="variant", max_points=200)["series"]
+    assert 50 < len(item["x"]) <= 200
+    assert max(item["values"]) > 0.999

@@ -1,5 +1,7 @@
 """AdamW with moments in float32, or in 8 or 4 bits per value with a scale for each block, by torchao.
 
+Paged moments are those of bitsandbytes, in float32 or 8 bits.
+
 Source: Dettmers et al., arXiv:2110.02861; Li et al., arXiv:2309.01507.
 """
 
@@ -11,17 +13,39 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from backend.config.run import OptimizerConfig
+from backend.errors import FieldError, InvalidConfig
+
+PAGED_KEYS = {"state1", "state2", "absmax1", "absmax2"}
+"""Tensors of a weight's state in bitsandbytes that follow from the gradients."""
 
 
 def adamw(groups: Sequence[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
-    """The optimizer of a config; torchao's keeps weights with fewer than 4,096 values in float32."""
+    """The optimizer of a config; weights with fewer than 4,096 values keep float32 moments.
+
+    Raises InvalidConfig where moments cannot be paged.
+    """
     knobs: dict[str, Any] = {"lr": config.lr, "betas": config.betas, "eps": config.eps}
+    if config.paged:
+        return _paged(groups, knobs, bits=32 if config.moments == "float32" else 8)
     if config.moments == "float32":
         return torch.optim.AdamW(list(groups), fused=True, **knobs)
     from torchao.optim import AdamW4bit, AdamW8bit
 
     kind: Any = AdamW8bit if config.moments == "int8" else AdamW4bit
     made: Optimizer = kind(list(groups), **knobs)
+    return made
+
+
+def _paged(groups: Sequence[dict[str, Any]], knobs: dict[str, Any], *, bits: int) -> Optimizer:
+    if any(weight.device.type != "cuda" for group in groups for weight in group["params"]):
+        reason = "is on, but this worker computes without a GPU, whose memory alone is paged"
+        raise InvalidConfig([FieldError("optimizer.paged", f"{reason}: false is expected")])
+    try:
+        from bitsandbytes.optim import PagedAdamW8bit, PagedAdamW32bit
+    except Exception as error:  # where it is broken, its libraries raise whatever they like
+        reason = "is on, but bitsandbytes does not load on this worker (pip install bitsandbytes)"
+        raise InvalidConfig([FieldError("optimizer.paged", reason)]) from error
+    made: Optimizer = (PagedAdamW32bit if bits == 32 else PagedAdamW8bit)(list(groups), **knobs)
     return made
 
 
@@ -40,8 +64,27 @@ def take_step(adam: Optimizer, lr: float) -> None:
         adam.step()
 
 
+def forget_moments(adam: Any) -> None:
+    """Begin anew; pages are kept and cleared, because bitsandbytes never gives them back."""
+    if not is_paged(adam):
+        adam.state.clear()
+    for state in adam.state.values():
+        state["step"] = 0
+        for key in PAGED_KEYS & state.keys():
+            state[key].zero_()
+
+
+def is_paged(adam: object) -> bool:
+    """Whether this is an optimizer of bitsandbytes with paged moments."""
+    return getattr(adam, "is_paged", False) is True
+
+
 def stored(key: str, value: Any) -> dict[str, Tensor]:
     """A moment or step count as plain tensors: its own, or the parts of a quantised one."""
+    if key in ("qmap1", "qmap2"):  # the 256 levels are always the same
+        return {}
+    if isinstance(value, int):
+        return {key: torch.tensor(value)}
     if not hasattr(value, "codes"):
         return {key: value.detach()}
     return {f"{key}.codes": value.codes, f"{key}.scale": value.scale}
@@ -51,12 +94,29 @@ def put_back(adam: Any, master: nn.Parameter, key: str, value: Tensor) -> None:
     """Put one of the tensors of `stored` in its place in the optimizer's state."""
     state = adam.state[master]
     name, _, part = key.partition(".")
-    if not part:
+    if is_paged(adam):
+        _put_back_paged(adam, state, master, name, value)
+    elif not part:
         # AdamW keeps its step count beside the weights where it is fused, torchao's on the host
         is_on_host = name == "step" and not isinstance(adam, torch.optim.AdamW)
         state[name] = value.clone().to("cpu" if is_on_host else master.device)
+    else:
+        if name not in state:
+            # torchao has no public way to make an empty moment
+            state[name] = adam._new_buffer(master, name == "exp_avg")  # noqa: SLF001
+        getattr(state[name], part).copy_(value)
+
+
+def _put_back_paged(adam: Any, state: Any, master: nn.Parameter, name: str, value: Tensor) -> None:
+    if name == "step":
+        state[name] = int(value)
         return
-    if name not in state:
-        # torchao has no public way to make an empty moment
-        state[name] = adam._new_buffer(master, name == "exp_avg")  # noqa: SLF001
-    getattr(state[name], part).copy_(value)
+    if not name.startswith("state"):
+        state[name] = value.clone().to(master.device)
+        return
+    state[name] = adam.get_state_buffer(master, dtype=value.dtype)
+    torch.accelerator.synchronize()  # the GPU clears a fresh page on its own time
+    state[name].copy_(value)
+    if value.dtype == torch.uint8:
+        levels = adam.name2qmap["dynamic" if name == "state1" else "udynamic"]
+        state[f"qmap{name[-1]}"] = levels.to(master.device)

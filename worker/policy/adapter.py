@@ -25,6 +25,11 @@ NAME = "default"
 """peft's name of the only adapter."""
 
 
+EXPERTS = "experts"
+"""The target that stands for the weights of all routed experts."""
+
+LORA_EXPERTS = "peft.tuners.lora.layer.ParamWrapper"
+
 LORA_LINEAR = ("peft.tuners.lora.layer.Linear", "peft.tuners.lora.torchao.TorchaoLoraLinear")
 
 
@@ -40,12 +45,15 @@ def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revi
     """
     from peft import LoraConfig
 
-    targets = target_modules(model, adapter.targets.replace(" ", "").split(","))
+    wanted = adapter.targets.replace(" ", "").split(",")
+    targets = target_modules(model, [target for target in wanted if target != EXPERTS])
+    experts = expert_weights(model) if EXPERTS in wanted else []
     config = LoraConfig(
         r=adapter.rank,
         lora_alpha=adapter.alpha,  # type: ignore[arg-type] # peft divides it: any number will do
         use_rslora=adapter.rslora,
         target_modules=targets,
+        target_parameters=experts,
         lora_dropout=0.0,
         init_lora_weights=True if adapter.init == "kaiming" else adapter.init,
         task_type="CAUSAL_LM",
@@ -55,9 +63,10 @@ def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revi
     ):  # peft could not merge into rounded weights; `merged_copy` does not ask it to
         warnings.filterwarnings("ignore", "TorchaoLoraLinear was instantiated", UserWarning)
         model.add_adapter(config)
-    if config.target_parameters:
+    if set(config.target_parameters or ()) != set(experts):
         reason = f"peft would adapt the fused experts in place of {targets}"
         raise InvalidConfig([FieldError("policy.adapter.targets", reason)])
+    config.target_parameters = experts or None
     config.base_model_name_or_path, config.revision = base, revision or None
     dtype = getattr(torch, adapter.dtype)
     for weight in adapter_weights(model).values():
@@ -89,6 +98,22 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
     return sorted({name if _last(name) in left else _last(name) for name in chosen})
 
 
+def expert_weights(model: PreTrainedModel) -> list[str]:
+    """Names of the weights of routed experts, which stand in one tensor for all experts of a layer.
+
+    Raises InvalidConfig for a model that has none.
+    """
+    found = {
+        ".".join(name.split(".")[-2:])
+        for name, weight in model.named_parameters()
+        if weight.ndim == 3 and f".{EXPERTS}." in name
+    }
+    if not found:
+        reason = f"names experts, but a {model.config.model_type} has none whose weights are one tensor"
+        raise InvalidConfig([FieldError("policy.adapter.targets", reason)])
+    return sorted(found)
+
+
 def _is_meant(name: str, target: str) -> bool:
     if target == "attention":
         return any("attn" in part or "attention" in part for part in name.split(".")[:-1])
@@ -107,6 +132,11 @@ def is_adapted(model: nn.Module) -> bool:
 def is_lora_linear(part: nn.Module) -> bool:
     """Whether a layer is a linear one with a low-rank addition and nothing else."""
     return f"{type(part).__module__}.{type(part).__name__}" in LORA_LINEAR
+
+
+def is_lora_experts(part: nn.Module) -> bool:
+    """Whether a module holds routed experts with a low-rank addition to one of their weights."""
+    return f"{type(part).__module__}.{type(part).__name__}" == LORA_EXPERTS
 
 
 def adapter_weights(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -137,7 +167,7 @@ def load_adapter_weights(model: PreTrainedModel, directory: Path) -> None:
 
 def without_adapter(model: PreTrainedModel) -> PreTrainedModel:
     """The base of an adapted model: its own weights, not a copy of them."""
-    return _plain(model, lambda layer: layer.base_layer)
+    return _plain(model, lambda layer: layer.get_base_layer())
 
 
 @torch.no_grad()
@@ -146,7 +176,9 @@ def merged_copy(model: PreTrainedModel) -> PreTrainedModel:
     return _plain(model, _merged)
 
 
-def _merged(layer: Any) -> nn.Linear:
+def _merged(layer: Any) -> nn.Module:
+    if is_lora_experts(layer):
+        return _merged_experts(layer)
     base = layer.base_layer
     whole = nn.Linear(base.in_features, base.out_features, bias=False, device="meta")
     weight = base.weight.dequantize() if hasattr(base.weight, "qdata") else base.weight
@@ -156,11 +188,23 @@ def _merged(layer: Any) -> nn.Linear:
     return whole
 
 
+def _merged_experts(layer: Any) -> nn.Module:
+    """The experts under a layer of peft, which wraps them once for each of their weights."""
+    whole = copy.copy(layer.get_base_layer())
+    whole._parameters = dict(whole._parameters)  # noqa: SLF001 - a shallow copy shares it
+    while is_lora_experts(layer):
+        weight = layer.get_param()
+        sum_of_both = (weight.float() + layer.get_delta_weight(NAME).float()).to(weight.dtype)
+        whole._parameters[layer.parameter_name] = nn.Parameter(sum_of_both, requires_grad=False)  # noqa: SLF001
+        layer = layer.base_layer
+    return whole
+
+
 def _plain(model: PreTrainedModel, change: Callable[[Any], nn.Module]) -> PreTrainedModel:
     plain = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
-    for part in list(plain.modules()):
+    for part in [part for part in plain.modules() if not is_lora_experts(part)]:
         for name, child in part.named_children():
-            if is_lora_linear(child):
+            if is_lora_linear(child) or is_lora_experts(child):
                 setattr(part, name, change(child))
     plain.__dict__.pop("peft_config", None)
     plain._hf_peft_config_loaded = False  # noqa: SLF001 - transformers has no public way to say so

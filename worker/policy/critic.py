@@ -15,7 +15,7 @@ from worker.objective.metric_sums import Mean, MetricSums
 from worker.objective.value import ValueLoss, value_loss
 from worker.policy.adapter import is_adapted
 from worker.policy.copies import own_copy
-from worker.policy.logprobs import row_states, suits_tree, tree_states
+from worker.policy.logprobs import states_of
 from worker.policy.microbatches import Microbatches, gathered
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.token_batch import TokenBatch
@@ -120,7 +120,7 @@ def token_values(model: PreTrainedModel, batch: TokenBatch) -> Float[Tensor, "B 
     """The head's output on the state that predicts each token; 0 on padding."""
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
-    states = (tree_states if suits_tree(model, batch) else row_states)(model, batch, rows, columns - 1)
+    states = states_of(model, batch, rows, columns - 1)
     head = model.get_output_embeddings()
     found = head(states.hidden.to(head.weight.dtype)).squeeze(1)  # (M,)
     return torch.zeros(batch.mask.shape, device=rows.device).index_put(

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from worker.policy.head import Head, head_of
 from worker.policy.lean import is_lean
+from worker.policy.packing import is_packed, packed_hidden, packed_places
 from worker.policy.recompute import recomputed_layers
 from worker.policy.sampling_mask import MaskPairs, mask_log_mass, mask_pairs
 from worker.policy.token_batch import TokenBatch
@@ -50,10 +51,9 @@ def token_logprobs(
     """
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
-    states = tree_states if suits_tree(model, batch) else row_states
     scores = scored(
         head_of(model),
-        states(model, batch, rows, columns - 1),
+        states_of(model, batch, rows, columns - 1),
         batch.ids[rows, columns],
         temperature=temperature,
         entropy_gradient=entropy_gradient,
@@ -73,9 +73,7 @@ def token_energies(model: PreTrainedModel, batch: TokenBatch, *, temperature: fl
     """
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
-    hidden, of_token = (tree_states if suits_tree(model, batch) else row_states)(
-        model, batch, rows, columns - 1
-    )
+    hidden, of_token = states_of(model, batch, rows, columns - 1)
     head, targets = head_of(model), batch.ids[rows, columns]
     chunk = max(1, CHUNK_ELEMENTS // head.vocabulary)
     found = []
@@ -103,11 +101,17 @@ def next_tokens(model: PreTrainedModel, batch: TokenBatch, *, temperature: float
     """The distributions that the tokens of a batch are drawn from, with gradients of any order."""
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
-    hidden, of_token = (tree_states if suits_tree(model, batch) else row_states)(
-        model, batch, rows, columns - 1
-    )
+    hidden, of_token = states_of(model, batch, rows, columns - 1)
     logits = head_of(model)(hidden)
     return NextTokens((logits / temperature).log_softmax(dim=-1), of_token, (rows, tokens))
+
+
+def states_of(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
+    """States of input tokens (N,), given by row and column: packed, from the tree of prefixes, or padded."""
+    if is_packed(model):
+        hidden = packed_hidden(model, batch)[packed_places(batch, rows, columns)]
+        return States(hidden, torch.arange(len(rows), device=rows.device))
+    return (tree_states if suits_tree(model, batch) else row_states)(model, batch, rows, columns)
 
 
 def suits_tree(model: PreTrainedModel, batch: TokenBatch) -> bool:

@@ -19,14 +19,16 @@ Result = TypeVar("Result")
 class Microbatches:
     """Splits batches into micro-batches; `tokens` is its present limit, 0: none."""
 
-    def __init__(self, resources: ResourcesConfig) -> None:
+    def __init__(self, resources: ResourcesConfig, *, is_packed: bool = False) -> None:
+        """`is_packed`: there is no padding that would count."""
         self.rows, self.tokens = resources.microbatch_completions, resources.microbatch_tokens
+        self.is_packed = is_packed
         self.halvings = 0
         """How often memory ran out."""
 
     def parts(self, batch: TokenBatch) -> list[Tensor]:
         """Row indices of each micro-batch."""
-        return microbatches(batch, rows=self.rows, tokens=self.tokens)
+        return microbatches(batch, rows=self.rows, tokens=self.tokens, is_packed=self.is_packed)
 
     def run(
         self,
@@ -57,7 +59,9 @@ class Microbatches:
 
     def _halve(self, batch: TokenBatch, parts: list[Tensor]) -> None:
         widths = batch.lengths + batch.prompt_lengths
-        largest = max(len(rows) * int(widths[rows].max()) for rows in parts)
+        largest = max(
+            int(widths[rows].sum() if self.is_packed else len(rows) * widths[rows].max()) for rows in parts
+        )
         self.tokens = max(1, largest // 2)
         self.halvings += 1
         logger.warning("memory ran out: micro-batches of at most %d tokens from now on", self.tokens)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from backend.config.run import OptimizerConfig
-from worker.policy.adamw import adamw, put_back, stored, take_step
+from worker.policy.adamw import adamw, forget_moments, put_back, stored, take_step
 
 
 class Update(NamedTuple):
@@ -111,11 +111,11 @@ class PolicyOptimizer:
 
     def reset(self) -> None:
         """Forget the moments and step counts, as a new optimizer; the weights stay."""
-        self.adam.state.clear()
+        forget_moments(self.adam)
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""
-        return {"moments": self.config.moments}
+        return {"moments": self.config.moments, "paged": self.config.paged}
 
     def tensors(self) -> dict[str, Tensor]:
         """Moments, step counts and master weights by parameter name."""
@@ -131,10 +131,14 @@ class PolicyOptimizer:
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """See Stateful; call it once the weights are restored.
 
-        Moments of another precision than the config's are left out: they begin anew.
+        Moments of another precision than the config's, or paged ones where it pages none, are left out: they
+        begin anew.
         """
-        self.adam.state.clear()
-        is_same = values.get("moments", "float32") == self.config.moments
+        forget_moments(self.adam)
+        is_same = (values.get("moments", "float32"), values.get("paged", False)) == (
+            self.config.moments,
+            self.config.paged,
+        )
         for name, weight in self.weights.items():
             self.masters[name].copy_(tensors.get(f"master/{name}", weight))
         for key, value in tensors.items():

@@ -5,7 +5,7 @@ model does not matter. Source: Chen et al., arXiv:1604.06174.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 
 import torch
@@ -33,11 +33,16 @@ def enable_recompute(model: nn.Module) -> None:
 
 
 @contextmanager
-def recomputed_layers(model: nn.Module) -> Iterator[None]:
-    """Forward passes within keep only the input of each layer, where `enable_recompute` was called."""
+def recomputed_layers(
+    model: nn.Module, again: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> Iterator[None]:
+    """Forward passes within keep only the input of each layer, where `enable_recompute` was called.
+
+    What is computed again is computed within `again`.
+    """
     layers = _layers(model)
     for layer in layers:
-        layer.forward = partial(recomputed, layer.forward)
+        layer.forward = partial(recomputed, layer.forward, context_fn=lambda: (nullcontext(), again()))
     try:
         yield
     finally:

@@ -11,7 +11,8 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from worker.policy.logprobs import TokenLogprobs, token_logprobs
-from worker.policy.token_batch import TokenBatch
+from worker.policy.packing import is_packed, packed_places
+from worker.policy.token_batch import TokenBatch, inputs_of
 
 ROUTERS = ("MixtralTopKRouter", "OlmoeTopKRouter", "Qwen2MoeTopKRouter", "Qwen3MoeTopKRouter")
 """Routers that choose by a softmax over their logits and return (logits, scores, experts)."""
@@ -97,13 +98,15 @@ def routed_logprobs(
     model: PreTrainedModel, batch: TokenBatch, *, temperature: float, entropy_gradient: bool = False
 ) -> Routed:
     """`token_logprobs` of a model whose routers are watched; the sampler's experts are replayed if known."""
-    with RouterWatch(model, _replay(batch)) as watch:
+    with RouterWatch(model, _replay(batch, is_packed=is_packed(model))) as watch:
         scored = token_logprobs(model, batch, temperature=temperature, entropy_gradient=entropy_gradient)
     if not watch.routers:
         return Routed(scored)
     rows, tokens = batch.mask.nonzero(as_tuple=True)
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens - 1
-    places = rows * (batch.ids.shape[1] - 1) + columns
+    places = (
+        packed_places(batch, rows, columns) if is_packed(model) else rows * (batch.ids.shape[1] - 1) + columns
+    )
     found = [
         values.new_zeros(*batch.mask.shape, *values.shape[1:]).index_put((rows, tokens), values[places])
         for values in (watch.logprobs(), watch.experts())
@@ -121,9 +124,10 @@ def replayed_experts(batch: TokenBatch) -> Tensor | None:
     return experts.new_zeros(*batch.mask.shape, *experts.shape[1:]).index_put((rows, tokens), experts)
 
 
-def _replay(batch: TokenBatch) -> Replay | None:
+def _replay(batch: TokenBatch, *, is_packed: bool) -> Replay | None:
     if batch.routes is None:
         return None
-    columns = torch.arange(batch.routes.shape[1])
-    known = columns < (batch.prompt_lengths + batch.lengths - 1)[:, None]
-    return Replay(batch.routes.flatten(0, 1), known.flatten().to(batch.routes.device))
+    known = inputs_of(batch)
+    if is_packed:
+        return Replay(batch.routes[known], known[known])
+    return Replay(batch.routes.flatten(0, 1), known.flatten())

@@ -79,24 +79,33 @@ def token_batch(
     )
 
 
+def inputs_of(batch: TokenBatch) -> Tensor:
+    """(B, S - 1) bool: True on the tokens that predict something, all but the last of each row."""
+    columns = torch.arange(batch.ids.shape[1] - 1)
+    return (columns < (batch.prompt_lengths + batch.lengths - 1)[:, None]).to(batch.ids.device)
+
+
 def padded(values: Sequence[Sequence[float]], like: TokenBatch) -> Tensor:
     """Per-token numbers of B completions as one float32 (B, T) tensor, 0 on padding."""
     rows = [torch.as_tensor(row, dtype=torch.float32) for row in values]
     return pad_sequence(rows, batch_first=True).to(like.ids.device)
 
 
-def microbatches(batch: TokenBatch, *, rows: int = 0, tokens: int = 0) -> list[Tensor]:
+def microbatches(
+    batch: TokenBatch, *, rows: int = 0, tokens: int = 0, is_packed: bool = False
+) -> list[Tensor]:
     """Row indices of micro-batches of completions of similar length, so that little is padding.
 
-    Each holds at most `rows` completions and `tokens` tokens, padding included, but at least one completion;
-    0: no limit.
+    Each holds at most `rows` completions and `tokens` tokens, padding included unless they are packed, but at
+    least one completion; 0: no limit.
     """
     widths = batch.lengths + batch.prompt_lengths
     order = torch.argsort(widths, stable=True)
-    sizes, size = [], 0
+    sizes, size, packed = [], 0, 0
     for width in widths[order].tolist():
-        if size and ((rows and size == rows) or (tokens and (size + 1) * width > tokens)):
+        needed = packed + width if is_packed else (size + 1) * width
+        if size and ((rows and size == rows) or (tokens and needed > tokens)):
             sizes.append(size)
-            size = 0
-        size += 1
+            size = packed = 0
+        size, packed = size + 1, packed + width
     return list(order.split([*sizes, size]))

@@ -155,7 +155,7 @@ def _selected(
     if data.is_default:
         return []
     rows = {n: each.problem for n, each in enumerate(ingredients) if isinstance(each.problem, RowProblem)}
-    checks = data.contamination != "ignore"
+    checks = data.contamination != "ignore" or data.near_duplicates != "ignore"
     own = [text for each in rows.values() for text in each.held_out_questions()] if checks else []
     held_out = [*own, *of_suites]
     selections = []

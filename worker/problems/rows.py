@@ -12,7 +12,7 @@ from backend.config.data import DataConfig
 from backend.config.jsonl import held_out_keys
 from backend.config.messages import question_text, read_messages, read_tools, with_last_line
 from backend.config.problems import FileProblem, HubProblem
-from backend.config.rows import Columns, cell
+from backend.config.rows import Columns, cell, shown_value
 from worker.problems.base import Split
 from worker.problems.selection import (
     MOST_NAMED,
@@ -23,6 +23,7 @@ from worker.problems.selection import (
     pass_rate,
     within,
 )
+from worker.problems.similarity import near_duplicates
 from worker.prompt import Prompt
 from worker.rewards.formats import last_boxed
 
@@ -98,6 +99,7 @@ class RowProblem:
             rows=len(self._rows["train"]),
             drops_duplicates=data.duplicates == "drop",
             drops_contaminated=data.contamination == "drop",
+            drops_near=data.near_duplicates == "drop",
         )
         if made.drops_duplicates or data.contamination != "ignore":
             firsts = first_of_each(self._questions("train"))
@@ -113,12 +115,30 @@ class RowProblem:
             made.examples = [self._id("train", number) for number in sorted(found)[:MOST_NAMED]]
             if made.drops_contaminated:
                 self._keep([n for n in range(len(self._rows["train"])) if n not in found])
+        if data.near_duplicates != "ignore":
+            self._select_near(made, data, list(held_out))
         if not len(self._rows["train"]):
             raise ValueError(f"has no row left for training: {made.sentence}")
         if data.curriculum == "easy_first":
             self._difficulty = np.array([difficulty(row, data) for row in self._read("train")])
         self._order.cache_clear()
         return made
+
+    def _select_near(self, made: Selection, data: DataConfig, held_out: list[str]) -> None:
+        """Count rows much like another one or a held-out question, and leave them out if wanted."""
+        found = near_duplicates(self._questions("train"), held_out, data.similarity)
+        made.near_held_out = sum(twin.other < 0 for twin in found)
+        made.near = len(found) - made.near_held_out
+        for twin in found[:MOST_NAMED]:
+            other = (
+                self._id("train", twin.other)
+                if twin.other >= 0
+                else f"the held-out question {shown_value(held_out[twin.other])}"
+            )
+            made.twins.append(f"{self._id('train', twin.number)} is {twin.similarity:.0%} like {other}")
+        if made.drops_near:
+            near = {twin.number for twin in found}
+            self._keep([n for n in range(len(self._rows["train"])) if n not in near])
 
     def _keep(self, places: Sequence[int] | NDArray[np.int64]) -> int:
         """Let only the training rows at these places train; how many are left out."""

@@ -2,7 +2,6 @@
 
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +10,12 @@ from typing import Any
 
 from backend.config.data import DataConfig
 from backend.config.rows import cell, shown_value
+from worker.problems.words import WORD, normalised
 
 COMMON_ROWS = 10
 """Of an n-gram in more training rows than this nothing follows: it is a common phrase, as GPT-3 has it."""
 
 MOST_NAMED = 10
-WORD = re.compile(r"\w+|[^\w\s]")
 LAST_NUMBER = re.compile(r"-?\d+(?:\.\d+)?\s*$")
 
 Gram = tuple[str, ...]
@@ -37,8 +36,15 @@ class Selection:
     """Rows that overlap with a held-out question."""
     examples: list[str] = field(default_factory=list)
     """Ids of the first of these."""
+    near: int = 0
+    """Rows much like an earlier one."""
+    near_held_out: int = 0
+    """Rows much like a held-out question."""
+    twins: list[str] = field(default_factory=list)
+    """The first of both in words."""
     drops_duplicates: bool = False
     drops_contaminated: bool = False
+    drops_near: bool = False
 
     @property
     def sentence(self) -> str:
@@ -46,16 +52,13 @@ class Selection:
         verbs = {True: "left out", False: "kept"}
         parts = [
             (self.duplicates, f"repeat a question ({verbs[self.drops_duplicates]})"),
+            (self.near, f"are much like another one ({verbs[self.drops_near]})"),
+            (self.near_held_out, f"are much like a held-out question ({verbs[self.drops_near]})"),
             (self.out_of_range, "have a pass rate outside the limits (left out)"),
             (self.contaminated, f"overlap with held-out questions ({verbs[self.drops_contaminated]})"),
         ]
         told = [f"{count:,} {words}" for count, words in parts if count]
         return f"{self.source}: of {self.rows:,} training rows {', '.join(told)}" if told else ""
-
-
-def normalised(question: str) -> str:
-    """A question without what makes no difference: case, white space, forms of a character."""
-    return " ".join(unicodedata.normalize("NFKC", question).casefold().split())
 
 
 def fingerprint(question: str) -> bytes:

@@ -196,6 +196,10 @@ def _of_rows(report: CheckReport) -> Iterator[CheckFinding]:
         if each.duplicates:
             text = f"{each.duplicates:,} {of} repeat a question: data.duplicates = drop leaves them out."
             yield CheckFinding(level="warn", text=text)
+        if each.near > each.duplicates:
+            like = "are much like another one or a held-out question"
+            text = f"{each.near:,} {of} {like}: data.near_duplicates = drop leaves them out."
+            yield CheckFinding(level="warn", text=text)
 
 
 def _graded(group: Group) -> list[float]:

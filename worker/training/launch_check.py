@@ -248,6 +248,8 @@ def rows_report(selection: Selection) -> RowsReport:
         contaminated=selection.contaminated,
         out_of_range=selection.out_of_range,
         examples=[shortened(each) for each in selection.examples],
+        near=selection.near + selection.near_held_out,
+        twins=[shortened(each) for each in selection.twins],
     )
 
 

@@ -26,6 +26,7 @@ from worker.policy.logprobs import TokenLogprobs
 from worker.policy.microbatches import Microbatches
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.packing import is_packed
 from worker.policy.routing import routed_logprobs
 from worker.policy.token_batch import TokenBatch
 from worker.rollout.collector import Collected, greedy_rewards, reward_terms, tensors
@@ -100,7 +101,7 @@ class Learner:
             **self.kl.parts,
             **self.entropy.parts,
         }
-        self.microbatches = Microbatches(config.resources)
+        self.microbatches = Microbatches(config.resources, is_packed=is_packed(policy.model))
         self.critic_step = CriticStep.of(policy, config, self.microbatches)
         if self.critic_step is not None:
             self.parts["critic"] = self.critic_step.critic

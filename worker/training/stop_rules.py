@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from backend.config.run import StopAfterTime, StopAtAccuracy, StopOnDiagnosis, StopOnNonFinite, StopRule
 from backend.diagnosis.findings import Diagnosis, Finding
 from backend.diagnosis.news import between, summary_of
+from backend.runs.lifecycle import PRUNED
 from worker.outcome import Outcome
 from worker.training.run_counters import RunCounters
 from worker.training.step_metrics import Metrics
@@ -20,6 +21,8 @@ def request_to_end(stopping: threading.Event, wish: str) -> Outcome | None:
         return Outcome("queued", "the worker was asked to stop")
     if wish == "stop":
         return Outcome("stopped", "stopped by the user")
+    if wish == "prune":
+        return Outcome("stopped", PRUNED)
     if wish == "pause":
         return Outcome("paused", "paused by the user")
     return None

@@ -26,6 +26,7 @@ from worker.outcome import Outcome
 from worker.policy.microbatches import Microbatches
 from worker.policy.model import Policy, frozen_copy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.packing import enable_packing
 from worker.policy.recompute import enable_recompute
 from worker.policy.routing import routers
 from worker.policy.weight_sample import WeightSample
@@ -80,6 +81,11 @@ class Trainer:
         check_decoder(self.policy, name=config.policy.name)
         if config.resources.activation_checkpointing:
             enable_recompute(self.policy.model)
+        self.unpacked = (
+            enable_packing(self.policy.model, config.resources.packing)
+            if config.updates.rule == "adam"
+            else ""
+        )
         reference = reference_for(self.policy, config)
         if reference is not None and config.resources.offload_reference:
             reference.model.to("cpu")
@@ -157,6 +163,8 @@ class Trainer:
             if selection.sentence:
                 level = "warning" if selection.contaminated else "info"
                 self._event("data", level, selection.sentence)
+        if self.unpacked:
+            self._event("memory", "info", f"completions are padded, not packed: {self.unpacked}")
         if self._wants_routers() and not routers(self.policy.model):
             message = "the policy has no routers: router shift and routing replay do nothing"
             self._event("data", "warning", message)

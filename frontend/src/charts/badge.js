@@ -3,9 +3,9 @@ import { formatCount, formatValue, plural } from '../lib/text/format.js';
 
 /**
  * @param {import('./figure.js').Series[]} series
- * @param {{smoothing: number, logX: boolean, logY: boolean, grouped: boolean, asked: number, most: number,
- *   outside?: {values: number, isBandCut: boolean}, healthy?: (number | null)[] | null}} view
- *   `asked`: runs that were asked for, `most`: how many of them are drawn at most
+ * @param {{smoothing: number, logX: boolean, logY: boolean, grouped: '' | 'variant' | 'group', asked: number,
+ *   most: number, outside?: {values: number, isBandCut: boolean}, healthy?: (number | null)[] | null}} view
+ *   `grouped`: what a line is the mean of; `asked`: runs that were asked for, `most`: how many are drawn at most
  *   `outside`: what lies beyond the y axis; `healthy`: the shaded band
  * @returns {{text: string, isWarning: boolean, title?: string}[]}
  */
@@ -17,8 +17,8 @@ export function badge(series, { smoothing, logX, logY, grouped, asked, most, out
   const noLogX = logX ? sum(series, ({ x }) => x.filter((value) => value <= 0).length) : 0;
   const wanted = Math.min(asked, most);
   return [
-    note(grouped ? `${plural(series.length, 'variant')}${seeds(series)}` : plural(series.length, 'run')),
-    note(pointsText(shown, raw, grouped)),
+    note(grouped ? `${plural(series.length, grouped)}${seeds(series)}` : plural(series.length, 'run')),
+    note(pointsText(shown, raw, grouped !== '')),
     note(smoothing ? `smoothed ${smoothing}` : 'unsmoothed', smoothing > 0),
     ...(notFinite ? [note(`${formatCount(notFinite)} not finite`, true)] : []),
     ...(noLog ? [note(`${formatCount(noLog)} ≤ 0 not drawable`, true)] : []),

@@ -4,6 +4,8 @@ import { formatValue } from '../lib/text/format.js';
 import { lastAtOrBelow } from '../lib/reading.js';
 import { cursor, pin, point } from './cursor.js';
 import { drawnPanels } from './mounted.js';
+import { nearestPoint, placeLabel } from './nearest.js';
+import { paint, paintedOf, scalesOf } from './paint.js';
 
 /** @typedef {import('./mounted.js').Mounted} Mounted */
 /** @typedef {import('./mounted.js').Drawn} Drawn */
@@ -18,7 +20,13 @@ export function markElements() {
     Object.assign(document.createElement('i'), { className: 'crosshair-dot' }),
     document.createElement('span'),
   );
-  return { line, shade: Object.assign(document.createElement('div'), { className: 'healthy-band', hidden: true }) };
+  return {
+    line,
+    shade: Object.assign(document.createElement('div'), { className: 'healthy-band', hidden: true }),
+    curves: Object.assign(document.createElement('canvas'), { className: 'painted-curves' }),
+    lit: Object.assign(document.createElement('canvas'), { className: 'painted-curves is-lit-curve', hidden: true }),
+    label: Object.assign(document.createElement('div'), { className: 'point-label', hidden: true }),
+  };
 }
 
 /** A pointer that rests lights its line; one that crosses many would have all panels painted anew for each. */
@@ -51,7 +59,12 @@ function placeUnder({ element, figure }, event) {
 /** Reads all panels where the pointer is: at the point with the label, else below the pointer. */
 export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ event) {
   if (!panel.drawn || !panel.figure) return;
-  const { hovered, metric, figure } = panel;
+  const { metric, figure } = panel;
+  if (panel.isPainted) {
+    panel.hovered = nearestPoint(/** @type {Drawn} */ (panel), event);
+    placeLabel(/** @type {Drawn} */ (panel));
+  }
+  const { hovered } = panel;
   if (hovered) {
     point({ x: Number(hovered.x) * figure.unit.size, metric, key: hovered.data.meta.key });
     return;
@@ -72,10 +85,10 @@ export function isOnPoint({ element, hovered }, event) {
   if (!hovered || event.shiftKey) return false;
   const { left, top } = element.getBoundingClientRect();
   const { xaxis, yaxis } = element._fullLayout;
-  const axis = hovered.data.yaxis === 'y2' ? element._fullLayout.yaxis2 : yaxis;
+  const scales = scalesOf(element, hovered.data);
   const away = [
-    xaxis.d2p(hovered.x) + xaxis._offset - (event.clientX - left),
-    axis.d2p(hovered.y) + axis._offset - (event.clientY - top),
+    scales.x(hovered.x) + xaxis._offset - (event.clientX - left),
+    scales.y(hovered.y) + yaxis._offset - (event.clientY - top),
   ];
   return Math.hypot(...away) <= REACH;
 }
@@ -170,14 +183,29 @@ function lightAll(key) {
   for (const panel of drawnPanels()) light(panel, key);
 }
 
-function light(/** @type {Drawn} */ { element, figure }, /** @type {string | null} */ key) {
+function light(/** @type {Drawn} */ { element, figure, isPainted, lit: canvas }, /** @type {string | null} */ key) {
   const found = key !== null && figure.data.some(isMainOf(key));
   element.classList.toggle('is-lit', found);
+  canvas.hidden = !found || !isPainted;
   if (!found) return;
+  if (isPainted)
+    return paint(
+      canvas,
+      element,
+      paintedOf(figure.data).filter(({ meta }) => meta.key === key),
+    );
   for (const trace of element.querySelectorAll('.scatterlayer .trace')) {
     const { __data__: held } = /** @type {Element & {__data__?: {trace?: Plot.Trace}[]}} D3's */ (trace);
     trace.classList.toggle('is-key', held?.[0]?.trace?.meta?.key === key);
   }
+}
+
+/** Paints the curves of a panel whose curves Plotly does not draw, e.g. after its axes have changed. */
+export function paintCurves(/** @type {Drawn} */ panel) {
+  const { element, figure, curves, isPainted } = panel;
+  curves.hidden = !isPainted;
+  if (isPainted) paint(curves, element, paintedOf(figure.data));
+  if (isPainted || !panel.lit.hidden) light(panel, lit);
 }
 
 /** Lights the lines of a run in all panels, as a hover does; `null` ends it. @param {string | null} key */

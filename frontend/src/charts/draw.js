@@ -1,11 +1,13 @@
 /**
  * The only file that touches Plotly. It keeps many panels cheap: a panel is drawn when it comes near the screen and
- * purged when it is far, one panel per animation frame; hover is shown in all of them.
+ * purged when it is far, a few panels per animation frame; hover is shown in all of them.
  */
 import { plotlyAddress } from '../lib/trusted.js';
-import { follow, isOnPoint, markElements, pinUnder, place, placeShade } from './crosshair.js';
+import { follow, isOnPoint, markElements, paintCurves, pinUnder, place, placeShade } from './crosshair.js';
 import { point } from './cursor.js';
 import { panels } from './mounted.js';
+import { placeLabel } from './nearest.js';
+import { isPainted, plottedOf } from './paint.js';
 
 /** @typedef {import('./mounted.js').Figure} Figure */
 /** @typedef {import('./mounted.js').Handlers} Handlers */
@@ -25,6 +27,7 @@ const CONFIG = {
   showTips: false,
 };
 const NEAR = '600px';
+const FRAME_MS = 30;
 
 /** @type {Set<Mounted>} */
 const waiting = new Set();
@@ -43,6 +46,8 @@ export function loadPlotly() {
   });
   return loading;
 }
+
+loadPlotly().catch(() => {}); // it travels while the page asks for its data; who waits for it hears of a failure
 
 const nearness = new IntersectionObserver(
   (entries) => {
@@ -81,6 +86,7 @@ export function mountPanel(element, metric, handlers) {
     figure: null,
     near: false,
     drawn: false,
+    isPainted: false,
     hovered: null,
   };
   panels.set(element, panel);
@@ -111,44 +117,48 @@ function ask(/** @type {Mounted} */ panel) {
   if (!frame) frame = requestAnimationFrame(drawNext);
 }
 
+/** Draws waiting panels for as long as a frame may take, at least one. */
 async function drawNext() {
   const Plotly = await loadPlotly();
+  const until = performance.now() + FRAME_MS;
   frame = 0;
-  const panel = nearest(waiting);
-  if (!panel) return;
-  waiting.delete(panel);
-  if (panel.near && panel.figure && panels.has(panel.element)) await drawNow(Plotly, /** @type {Drawn} */ (panel));
+  for (const panel of nearestFirst(waiting)) {
+    waiting.delete(panel);
+    if (panel.near && panel.figure && panels.has(panel.element)) await drawNow(Plotly, /** @type {Drawn} */ (panel));
+    if (performance.now() > until) break;
+  }
   if (waiting.size && !frame) frame = requestAnimationFrame(drawNext);
 }
 
-/** The waiting panel closest to the middle of the screen. @param {Set<Mounted>} candidates */
-function nearest(candidates) {
-  const distance = (/** @type {Mounted} */ { element }) => {
-    const { top, height } = element.getBoundingClientRect();
-    return Math.abs(top + height / 2 - innerHeight / 2);
-  };
-  return [...candidates].sort((a, b) => distance(a) - distance(b))[0];
+/** The panels in the order of their distance to the middle of the screen. @param {Set<Mounted>} candidates */
+function nearestFirst(candidates) {
+  const distances = [...candidates].map((panel) => {
+    const { top, height } = panel.element.getBoundingClientRect();
+    return { panel, distance: Math.abs(top + height / 2 - innerHeight / 2) };
+  });
+  return distances.sort((a, b) => a.distance - b.distance).map(({ panel }) => panel);
 }
 
 /** @param {Plot.Library} Plotly @param {Drawn} panel */
 async function drawNow(Plotly, panel) {
   const { element, figure } = panel;
-  await Plotly.react(
-    element,
-    figure.data,
-    { ...figure.layout, width: element.clientWidth, height: element.clientHeight },
-    CONFIG,
-  );
-  placeShade(panel);
-  place(panel);
+  panel.isPainted = isPainted(figure.data);
+  const layout = { ...figure.layout, width: element.clientWidth, height: element.clientHeight };
+  if (panel.isPainted) Object.assign(layout, { hovermode: false });
+  await Plotly.react(element, panel.isPainted ? plottedOf(figure.data) : figure.data, layout, CONFIG);
   if (panel.drawn) return;
   panel.drawn = true;
   element.prepend(panel.shade);
-  element.append(panel.line);
-  element.on('plotly_afterplot', () => {
+  element.querySelector('.gl-container')?.append(panel.curves, panel.lit);
+  element.append(panel.line, panel.label);
+  const placeAll = () => {
+    paintCurves(panel);
     placeShade(panel);
     place(panel);
-  });
+  };
+  placeAll();
+  element.on('plotly_afterplot', placeAll);
+  element.on('plotly_relayouting', () => paintCurves(panel));
   element.on('plotly_hover', ({ points, event }) => {
     panel.hovered = points?.[0] ?? null;
     if (event) follow(panel, event);
@@ -236,7 +246,9 @@ function reset(Plotly, panel) {
 function leave(/** @type {Mounted} */ panel) {
   panel.hovered = null;
   point(null);
-  if (panel.drawn) window.Plotly.Fx.unhover(panel.element);
+  if (!panel.drawn) return;
+  if (panel.isPainted) placeLabel(/** @type {Drawn} */ (panel));
+  else window.Plotly.Fx.unhover(panel.element);
 }
 
 /**

@@ -6,7 +6,7 @@ import { withOpacity } from '../lib/colours.js';
 import { formatValue } from '../lib/text/format.js';
 import { isSparse } from '../lib/metrics.js';
 import { markTrace, onsetTraces } from './marks.js';
-import { X_UNITS } from '../lib/series.js';
+import { isMetricAxis, xUnitOf } from '../lib/series.js';
 import { plain, scaled } from './parts.js';
 import { bandToShade, extentOf, layoutOf } from './layout.js';
 
@@ -58,7 +58,7 @@ export const isOutside = (items, [from, to]) =>
  * @returns {{size: number, unit: string}}
  */
 export function xUnit(kind, largest) {
-  if (kind !== 'wall') return { size: 1, unit: X_UNITS[kind] };
+  if (kind !== 'wall') return { size: 1, unit: plain(xUnitOf(kind)) };
   if (largest >= 10_800) return { size: 3600, unit: 'h' };
   return largest >= 300 ? { size: 60, unit: 'min' } : { size: 1, unit: 's' };
 }
@@ -69,22 +69,30 @@ export function xUnit(kind, largest) {
  * A mean goes on without a run whose value is not finite, as `n` says; it has a gap where no run has one.
  * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], at: number[]}}
  */
-export function pathOf(series) {
-  const finite = series.values.map((y, at) => ({ x: series.x[at], y, step: series.steps[at], at }));
-  const gaps = (series.gaps ?? series.non_finite).map(({ step, x }) => ({
-    x: x ?? step,
-    y: null,
-    step,
-    at: -1,
-  }));
-  const points = gaps.length ? [...finite, ...gaps].sort((a, b) => a.x - b.x || a.step - b.step) : finite;
-  return {
-    x: points.map((p) => p.x),
-    y: points.map((p) => p.y),
-    steps: points.map((p) => p.step),
-    at: points.map((p) => p.at),
+export function pathOf({ x, values, steps, gaps, non_finite: strange }) {
+  const places = values.map((_, at) => at);
+  const breaks = gaps ?? strange;
+  if (!breaks.length) return { x, y: values, steps, at: places };
+  /** @type {ReturnType<typeof pathOf>} */
+  const path = { x: [], y: [], steps: [], at: [] };
+  const add = (/** @type {number} */ place, /** @type {number | null} */ y, /** @type {number} */ step, at = -1) => {
+    path.x.push(place);
+    path.y.push(y);
+    path.steps.push(step);
+    path.at.push(at);
   };
+  let next = 0;
+  for (const { step, place } of breaks.map((gap) => ({ step: gap.step, place: gap.x ?? gap.step })).sort(inOrder)) {
+    for (; next < x.length && inOrder({ place: x[next], step: steps[next] }, { place, step }) <= 0; next += 1)
+      add(x[next], values[next], steps[next], next);
+    add(place, null, step);
+  }
+  for (; next < x.length; next += 1) add(x[next], values[next], steps[next], next);
+  return path;
 }
+
+/** @typedef {{place: number, step: number}} Spot @param {Spot} a @param {Spot} b */
+const inOrder = (a, b) => a.place - b.place || a.step - b.step;
 
 /**
  * Without the points that have no logarithm where an axis is logarithmic: the line breaks there.
@@ -138,7 +146,7 @@ export function bandOf({ x, low: lows, high: highs }, logY = false) {
 const MOST_MARKERS = 60;
 
 /** Thinner lines where there are many. @param {number} count */
-const mainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1.1);
+const mainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1);
 
 const ROLES = {
   main: { width: 1.8, opacity: 1 },
@@ -228,7 +236,9 @@ function spreadTexts({ n, runs, low, high }, at) {
  * @param {View} view @param {Unit} unit @param {Series} series
  */
 const hoverPlace = ({ xKind }, { unit }, { n }) =>
-  xKind === 'step' ? 'step %{customdata}' : `${n ? '' : 'step %{customdata} · '}%{x:.4~s} ${unit}`;
+  xKind === 'step'
+    ? 'step %{customdata}'
+    : `${n ? '' : 'step %{customdata} · '}${isMetricAxis(xKind) ? `${unit} %{x:.4~g}` : `%{x:.4~s} ${unit}`}`;
 
 /** @param {Line} line @param {View} view @param {Unit} unit */
 function bandTrace({ series, look, key = keyOf(series) }, view, unit) {
@@ -284,8 +294,8 @@ export function tracesOf(lines, view, unit) {
   const role = (/** @type {string} */ wanted) => lines.filter((line) => (line.role ?? 'main') === wanted);
   const main = role('main');
   return [
-    ...onsetTraces(main, view, unit),
-    ...(view.marks?.length && main.length ? [markTrace(main[0].series, view, unit)] : []),
+    ...(isMetricAxis(view.xKind) ? [] : onsetTraces(main, view, unit)),
+    ...(view.marks?.length && main.length && !isMetricAxis(view.xKind) ? [markTrace(main[0].series, view, unit)] : []),
     ...main.filter(({ series }) => series.low?.length).map((line) => bandTrace(line, view, unit)),
     ...role('raw').map((line) => lineTrace(line, view, unit)),
     ...role('seed').map((line) => lineTrace(line, view, unit)),
@@ -300,7 +310,7 @@ export function tracesOf(lines, view, unit) {
  * @returns {{data: Plot.Trace[], layout: Plot.Layout, unit: Unit, isZoomed: boolean, healthy: (number|null)[] | null}}
  */
 export function figureOf(lines, view) {
-  const extent = extentOf(lines);
+  const extent = extentOf(lines, view.xKind);
   const unit = xUnit(view.xKind, Math.max(extent[1], view.zoom?.[1] ?? 0));
   const layout = layoutOf(view, unit, lines, extent);
   if (!lines.length)

@@ -1,4 +1,6 @@
 /** Axes of a panel and what lies behind its lines: ranges, titles, the healthy band. Pure. */
+import { own } from '../lib/own.js';
+import { isMetricAxis } from '../lib/series.js';
 import { limitsOf, logLabels, yAxisOf } from './limits.js';
 import { plain } from './parts.js';
 
@@ -37,17 +39,22 @@ function wholeRange({ xKind, logX }, { size }, [from, to]) {
   return [(from - room) / size, (end + room) / size];
 }
 
-/** Least and largest x of some lines. @param {Line[]} lines @returns {[number, number]} */
-export function extentOf(lines) {
+/**
+ * Least and largest x of some lines; 0 is shown but on an axis of a metric.
+ * @param {Line[]} lines @param {View['xKind']} xKind @returns {[number, number]}
+ */
+export function extentOf(lines, xKind) {
   const ends = lines.flatMap(({ series: { x, non_finite: strange } }) => [
     x[0],
     x.at(-1),
     ...strange.map(({ x: at, step }) => at ?? step),
   ]);
   const known = ends.filter((end) => end !== undefined).filter(Number.isFinite);
-  return known.length ? [Math.min(0, ...known), Math.max(...known)] : [0, 0];
+  if (!known.length) return [0, 0];
+  return [Math.min(...known, ...(isMetricAxis(xKind) ? [] : [0])), Math.max(...known)];
 }
 
+/** @type {Record<string, string>} */
 const X_TITLES = {
   step: 'step',
   wall: 'training time',
@@ -59,7 +66,7 @@ const X_TITLES = {
 /** Titles of the axes with their units, where there is room for them. @param {View} view @param {string} xUnit */
 const titlesOf = ({ xKind, metric, unit, theme }, xUnit) => {
   const font = { size: 12, color: theme.label };
-  const x = xKind === 'wall' ? `${X_TITLES.wall} (${xUnit})` : X_TITLES[xKind];
+  const x = xKind === 'wall' ? `${X_TITLES.wall} (${xUnit})` : (own(X_TITLES, xKind) ?? plain(xKind));
   return {
     x: { title: { text: x, standoff: 8, font } },
     y: { title: { text: plain(unit ? `${metric} (${unit})` : metric), standoff: 8, font } },
@@ -99,7 +106,7 @@ export function layoutOf(view, unit, lines, extent) {
       ...xRange,
       nticks: 6,
       ticksuffix: view.xKind === 'wall' ? ` ${unit.unit}` : '',
-      tickformat: view.xKind === 'wall' ? '' : '~s',
+      tickformat: isMetricAxis(view.xKind) ? '.4~g' : view.xKind === 'wall' ? '' : '~s',
       uirevision: JSON.stringify(view.zoom),
     },
     yaxis: {

@@ -16,10 +16,16 @@ const drawn = (/** @type {Line[]} */ lines) => lines.filter(({ role }) => role !
 
 /** The one value that all curves have at all points; null where they differ. @param {Line[]} lines */
 function flatValue(lines) {
-  const values = lines.flatMap(({ series: { values: means, low, high } }) =>
-    [...means, ...(low ?? []), ...(high ?? [])].filter((value) => typeof value === 'number'),
+  /** @type {number | null} */
+  let flat = null;
+  const isSame = (/** @type {number | null} */ value) => {
+    if (typeof value === 'number') flat ??= value;
+    return typeof value !== 'number' || value === flat;
+  };
+  const isFlat = lines.every(({ series: { values, low, high } }) =>
+    [values, low, high].every((numbers) => numbers?.every(isSame) ?? true),
   );
-  return values.length && values.every((value) => value === values[0]) ? values[0] : null;
+  return isFlat ? flat : null;
 }
 
 /**
@@ -45,9 +51,9 @@ export function rangeWithoutOutliers(values) {
 export function limitsOf(all, { logY, yRange, outliers }) {
   const lines = drawn(all);
   if (yRange && (!logY || yRange[0] > 0)) return { range: yRange, clip: null, isFlat: false };
-  const values = lines.flatMap(({ series }) => series.values).filter((value) => !logY || value > 0);
+  const values = () => lines.flatMap(({ series }) => series.values).filter((value) => !logY || value > 0);
   if (outliers === false) {
-    const inner = rangeWithoutOutliers(logY ? values.map(Math.log10) : values);
+    const inner = rangeWithoutOutliers(logY ? values().map(Math.log10) : values());
     const range = /** @type {[number, number] | null} */ (inner && (logY ? inner.map((edge) => 10 ** edge) : inner));
     if (range) return { range, clip: null, isFlat: false };
   }
@@ -55,7 +61,7 @@ export function limitsOf(all, { logY, yRange, outliers }) {
   if (flat !== null)
     return { range: flat === 0 ? null : [Math.min(0, 2 * flat), Math.max(0, 2 * flat)], clip: null, isFlat: true };
   if (logY || !lines.some(({ series: { low } }) => low?.length)) return { range: null, clip: null, isFlat: false };
-  const [from, to] = values.reduce(
+  const [from, to] = values().reduce(
     ([least, most], value) => [Math.min(least, value), Math.max(most, value)],
     [Infinity, -Infinity],
   );

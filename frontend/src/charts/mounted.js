@@ -5,9 +5,11 @@
  * @typedef {{onPoint?: (run: string | null, step: number, key: string) => void, onZoom?: (range: [number,
  *   number] | null) => void, onRange?: (range: [number, number] | null) => void, onNear?: (near: boolean) => void}}
  *   Handlers `onRange`: a range of y, in values; null resets it
- * @typedef {{element: Plot.Graph, metric: string, line: HTMLElement, shade: HTMLElement, handlers: Handlers,
- *   figure: Figure | null, near: boolean, drawn: boolean, hovered: Plot.Point | null}} Mounted `element` is a graph of
- *   Plotly's once `drawn`; `hovered`: the point with the label
+ * @typedef {{element: Plot.Graph, metric: string, line: HTMLElement, shade: HTMLElement,
+ *   curves: HTMLCanvasElement, lit: HTMLCanvasElement, label: HTMLElement, handlers: Handlers,
+ *   figure: Figure | null, near: boolean, drawn: boolean, isPainted: boolean, hovered: Plot.Point | null}} Mounted
+ *   `element` is a graph of Plotly's once `drawn`; `isPainted`: its curves are on the canvas `curves`, and the one that
+ *   is pointed at on `lit`; `hovered`: the point with the label
  * @typedef {Mounted & {figure: Figure}} Drawn
  */
 

@@ -12,6 +12,10 @@ export const plain = (text) =>
     .replaceAll('>', '&gt;')
     .replaceAll('%{', '%\u200b{');
 
+/** A text of `plain` for an element of the page, which reads no markup. @param {string} text */
+export const unescaped = (text) =>
+  text.replaceAll('%\u200b{', '%{').replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&');
+
 /**
  * Where on the x axis a step of a line lies: at its point, or at the last one before it.
  * @param {Series} series @param {number} step

@@ -10,8 +10,18 @@ const TOKENS = {
   good: '--good',
 };
 
+/** @type {Map<string, Record<string, string>>} */
+const read = new Map();
+
+/** The colours of a theme that is shown now. @param {string} name @returns {Record<string, string>} */
+export function chartTheme(name) {
+  const theme = read.get(name) ?? readTheme();
+  read.set(name, theme);
+  return theme;
+}
+
 /** @returns {Record<string, string>} */
-export function chartTheme() {
+function readTheme() {
   const probe = document.createElement('span');
   document.body.append(probe);
   const colour = (/** @type {string} */ token) => {

@@ -4,7 +4,7 @@
  */
 import { csv, csvCell } from './text/csv.js';
 import { formatDuration, formatShort, formatValue, grouped } from './text/format.js';
-import { X_UNITS } from './series.js';
+import { isMetricAxis, xUnitOf } from './series.js';
 
 /**
  * @typedef {import('../charts/figure.js').Line} Line
@@ -131,7 +131,8 @@ export const deltaText = (delta) => (delta === null ? '' : `${delta > 0 ? '+' : 
 export function placeText(kind, x) {
   if (!Number.isFinite(x)) return 'last values';
   if (kind === 'step') return `step ${grouped(x)}`;
-  return kind === 'wall' ? formatDuration(x) : `${formatShort(x)} ${X_UNITS[kind]}`;
+  if (isMetricAxis(kind)) return `${kind} ${formatValue(x)}`;
+  return kind === 'wall' ? formatDuration(x) : `${formatShort(x)} ${xUnitOf(kind)}`;
 }
 
 /** Where a line without a value stands, in words. */

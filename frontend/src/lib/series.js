@@ -1,10 +1,19 @@
 /** Curves as the service sends them with `compact`, and as everything here reads them. */
+import { own } from './own.js';
 
 /** @typedef {Api.SeriesItem & {x: number[]}} Series */
-/** @typedef {'step' | 'wall' | 'tokens' | 'samples' | 'flops'} XKind of x axis */
+/** @typedef {string} XKind of x axis: one of X_KINDS, or a metric */
 
-/** Units of the axes that count something. */
-export const X_UNITS = { step: 'step', tokens: 'tokens', samples: 'samples', flops: 'FLOP' };
+export const X_KINDS = ['step', 'wall', 'tokens', 'samples', 'flops'];
+
+/** Whether curves are drawn over a metric, which need not rise with the steps. @param {XKind} kind */
+export const isMetricAxis = (kind) => !X_KINDS.includes(kind);
+
+/** Units of the axes that count something. @type {Record<string, string>} */
+const X_UNITS = { step: 'step', tokens: 'tokens', samples: 'samples', flops: 'FLOP' };
+
+/** Unit of an axis, or its metric. @param {XKind} kind */
+export const xUnitOf = (kind) => own(X_UNITS, kind) ?? kind;
 
 /**
  * A curve with its steps and its places on the x axis written out.

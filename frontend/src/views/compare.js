@@ -20,6 +20,7 @@ import { onsetsOf } from '../lib/runs/verdicts.js';
 import { formatCount, plural } from '../lib/text/format.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
+import { Head, titleOf } from '../components/compare/head.js';
 import { ReportDialog } from '../components/compare/report.js';
 import { EvaluationTable } from '../components/evaluations/table.js';
 import { CellGrid } from '../components/compare/cells.js';
@@ -28,6 +29,7 @@ import { Relations } from '../components/compare/relations.js';
 import { ConfigDifferences } from '../components/compare/differences.js';
 import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Panels } from '../components/curves/panels.js';
+import { Search } from '../components/compare/search.js';
 import { Trials } from '../components/trials/trials.js';
 import { openRollouts } from '../components/curves/panel.js';
 
@@ -108,12 +110,15 @@ export function View() {
         ${missing.join(', ')}. Comparing the others.
       </div>`
     }
-    <${Comparison} runs=${runs} view=${view} change=${change} />
+    <${Comparison} runs=${runs} view=${view} change=${change} onRuns=${resource.reload} />
   `;
 }
 
-/** @param {{runs: Api.RunItem[], view: CompareView, change: (changes: object) => void}} props */
-function Comparison({ runs, view, change }) {
+/**
+ * @param {{runs: Api.RunItem[], view: CompareView, change: (changes: object) => void, onRuns: () => void}} props
+ *   `onRuns`: there are further runs
+ */
+function Comparison({ runs, view, change, onRuns }) {
   const ids = useMemo(() => runs.map(({ id }) => id), [runs.map(({ id }) => id).join()]);
   const isGrouped = view.by !== 'run';
   const by = isGrouped ? keysOf(view.by).join() : 'variant';
@@ -166,8 +171,18 @@ function Comparison({ runs, view, change }) {
   };
 
   return html`<div class="page compare">
-    <${Head} runs=${runs} groups=${groups} by=${by} />
+    <${Head}
+      runs=${runs}
+      groups=${groups}
+      by=${by}
+      onReport=${metrics.length ? () => setReporting(true) : undefined}
+    />
     ${!view.runs?.length && view.experiment && html`<${Trials} experiment=${view.experiment} />`}
+    ${
+      !view.runs?.length &&
+      view.experiment &&
+      html`<${Search} experiment=${view.experiment} runs=${runs.length} onRuns=${onRuns} />`
+    }
     <${CompareControls}
       view=${view}
       change=${change}
@@ -175,7 +190,6 @@ function Comparison({ runs, view, change }) {
       groups=${groups}
       runs=${runs}
       onsets=${onsets.length > 0}
-      onReport=${metrics.length ? () => setReporting(true) : undefined}
     />
     <${Cut} runs=${ids.length} groups=${groups} drawn=${drawn} />
     <${Legend}
@@ -305,47 +319,6 @@ function namesOf(runs, groups) {
     ),
   ];
   return new Map(pairs);
-}
-
-/** The name of the one experiment of some runs. @param {Api.RunItem[]} runs */
-function titleOf(runs) {
-  const names = new Map(runs.map((run) => [run.experiment, run.experiment_name]));
-  const [[id, name]] = names;
-  return names.size === 1 && id ? (name ?? 'Experiment') : 'Comparison';
-}
-
-/** @param {{runs: Api.RunItem[], groups: Group[], by: string}} props */
-function Head({ runs, groups, by }) {
-  const experiments = [...new Map(runs.map((run) => [run.experiment, run.experiment_name])).entries()];
-  const seeds = new Set(runs.map(({ seed }) => seed)).size;
-  const live = runs.filter(({ status }) => status === 'running').length;
-  const single = experiments.length === 1 && experiments[0][0];
-  const kind = by === 'variant' ? 'variant' : 'group';
-  const size =
-    kind === 'variant' && groups.length * seeds === runs.length
-      ? `${plural(groups.length, kind)} × ${plural(seeds, 'seed')}`
-      : plural(groups.length, kind);
-  return html`<header class="page-head">
-    <h1>${titleOf(runs)}</h1>
-    <span class="quiet">
-      ${plural(runs.length, 'run')} · ${size}
-      ${
-        live
-          ? html`
-            ${' '}
-            · <span class="status-running">${live} training</span>
-          `
-          : ''
-      }
-    </span>
-    <span class="spacer"></span>
-    ${
-      single &&
-      html`<a class="button" href=${`/runs?experiment=${single}`}>
-        Open in Runs
-      </a>`
-    }
-  </header>`;
 }
 
 /** Without a choice in the address: what could be compared. */

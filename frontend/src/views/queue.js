@@ -59,7 +59,7 @@ export function View() {
               <h2>Training</h2>
               <span class="faint">${running.data && plural(running.data.items.length, 'run')}</span>
             </div>
-            <div class="card table-scroll">
+            <div class="card table-scroll" tabindex="0" role="group" aria-label="Training">
               <${Loaded}
                 resource=${running}
                 skeleton=${html`<${Skeleton} rows=${2} height=${40} />`}
@@ -77,7 +77,7 @@ export function View() {
                 ${queue.data && `${queue.data.next ? 'the first ' : ''}${plural(queue.data.items.length, 'run')}`}
               </span>
             </div>
-            <div class="card table-scroll">
+            <div class="card table-scroll" tabindex="0" role="group" aria-label="Waiting">
               <${Loaded}
                 resource=${queue}
                 skeleton=${html`<${Skeleton} rows=${4} height=${40} />`}
@@ -264,7 +264,7 @@ function Workers() {
       <h2>Workers</h2>
       <span class="faint">one row per device</span>
     </div>
-    <div class="card table-scroll">
+    <div class="card table-scroll" tabindex="0" role="group" aria-label="Workers">
       ${
         !loaded
           ? html`<${Skeleton} rows=${2} />`

@@ -248,6 +248,18 @@ def wrong_digest(files):
     return with_manifest(files, own)
 
 
+def config_of_a_checkpoint(content):
+    """The archive with another config.json, which all manifests name."""
+
+    def change(files):
+        directory = "checkpoints/s000009-a2"
+        own = json.loads(files[f"{directory}/manifest.json"])
+        own["files"]["config.json"] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
+        return with_manifest(files | {f"{directory}/config.json": content}, own)
+
+    return change
+
+
 def with_manifest(files, own):
     content, run = json.dumps(own).encode(), json.loads(files["run.json"])
     run["checkpoints"][0]["sha256"] = sha256(content).hexdigest()
@@ -269,6 +281,22 @@ HOSTILE = {
     "a row of megabytes": (changed("rollouts.parquet", cells(text="x" * 700_001)), "at most 700,000"),
     "a pickle in a checkpoint": (more_of_a_checkpoint, "names a file that no archive of a run has"),
     "a checkpoint's manifest that lies": (wrong_digest, "other files than its manifest names"),
+    "a huge config of a checkpoint": (
+        config_of_a_checkpoint(b'{"a": "' + b"x" * 4_000_000 + b'"}'),
+        "its config.json is no JSON object of at most 4,000,000 bytes",
+    ),
+    "a deep config of a checkpoint": (
+        config_of_a_checkpoint(b'{"a":' * 60 + b"1" + b"}" * 60),
+        "its config.json is no JSON object of at most 4,000,000 bytes and 50 levels",
+    ),
+    "a bottomless config of a checkpoint": (
+        config_of_a_checkpoint(b'{"a":' + b"[" * 1_000_000),
+        "its config.json is no JSON object",
+    ),
+    "a config of a checkpoint that brings code": (
+        config_of_a_checkpoint(b'{"model_type": "llama", "auto_map": {"AutoModel": "evil.Model"}}'),
+        "requires custom code",
+    ),
     "another version": (changed(MANIFEST, document(format=2)), "format 2, this version reads 1"),
     "a path that leads out": (renamed, "names a file that no archive of a run has"),
     "a file too many": (lambda files: files | {"evil.py": b""}, "names a file that no archive of a run has"),

@@ -86,6 +86,33 @@ def test_a_quantised_base_has_four_and_a_half_bits_per_linear_weight():
     assert parts["weights"] == pytest.approx(2 * (VALUES - linear) + linear * 4.5 / 8)
 
 
+def test_double_quantisation_takes_an_eighth_of_a_bit_for_scales():
+    linear = LAYERS * (2 * 2048**2 + 2 * 512 * 2048 + 3 * INNER * HIDDEN)
+    parts = learning(policy={"adapter": {"type": "lora"}, "quantization": "nf4_double"})
+    bits = 4 + 8 / 64 + 32 / (64 * 256)
+    assert parts["weights"] == pytest.approx(2 * (VALUES - linear) + linear * bits / 8)
+
+
+@pytest.mark.parametrize(("moments", "each"), [("float32", 8), ("int8", 2 + 8 / 256)])
+def test_paged_moments_are_counted_on_the_host(moments, each):
+    config = run(optimizer={"paged": True, "moments": moments})
+    found = phases_of(config, SHAPE, None, on_cpu=False)[1]
+    small = HIDDEN * (LAYERS + 1)  # norms: their moments are no pages
+    assert found.parts["optimizer"] == pytest.approx(4 * VALUES + small * (8 if HIDDEN < 4096 else each))
+    assert found.host_bytes - memory(run()).host_bytes == pytest.approx((VALUES - small) * each)
+
+
+def test_packed_rows_keep_no_masks_on_a_gpu_and_all_pairs_on_a_cpu():
+    shape = ModelShape.of({**CONFIG, "sliding_window": 128}, WEIGHTS)
+
+    def kept(packing, *, on_cpu):
+        config = run(resources={"packing": packing, "microbatch_completions": 4})
+        return phases_of(config, shape, None, on_cpu=on_cpu)[1].parts["activations"]
+
+    assert kept("auto", on_cpu=False) == kept("on", on_cpu=False) < kept("off", on_cpu=False)
+    assert kept("auto", on_cpu=True) == kept("off", on_cpu=True) < kept("on", on_cpu=True)
+
+
 def test_logits_are_bounded_by_the_chunk():
     assert CHUNK_ELEMENTS == logprobs.CHUNK_ELEMENTS
     chunk, hidden = 2**27 // VOCABULARY, 8 * 1024 * HIDDEN * 2

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from backend.config.run import OptimizerConfig
+from backend.errors import InvalidConfig
 from worker.policy.offload import visiting
 from worker.policy.optimizer import PolicyOptimizer
 
@@ -121,3 +122,50 @@ def test_on_a_gpu_an_offloaded_optimizer_learns_the_same_in_less_memory(moments)
         assert all(value.is_cuda != offload for value in optimizer.masters.values())
     for left, right in zip(here.parameters(), there.parameters(), strict=True):
         torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-4)
+
+
+def test_pages_are_refused_without_a_gpu():
+    with pytest.raises(
+        InvalidConfig, match=r"optimizer\.paged: is on, but this worker computes without a GPU"
+    ):
+        PolicyOptimizer(model(), OptimizerConfig(paged=True), steps=STEPS)
+
+
+def paged_model():
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(64, 2048), nn.Tanh(), nn.Linear(2048, 16))
+    return layers.cuda()  # 131,072 values: paged from 100,000 on
+
+
+@on_gpu
+@pytest.mark.parametrize("moments", ["float32", "int8"])
+def test_on_a_gpu_paged_moments_learn_the_same_and_go_on_bit_by_bit(moments):
+    pytest.importorskip("bitsandbytes")
+
+    def steps(own, optimizer, first, count):
+        for step in range(first, first + count):
+            own(torch.ones(4, 64, device="cuda")).sub(1).square().mean().backward()
+            optimizer.step(step)
+
+    def made(own, *, paged=True):
+        return PolicyOptimizer(own, OptimizerConfig(lr=1e-3, moments=moments, paged=paged), steps=STEPS)
+
+    plain, straight, half = paged_model(), paged_model(), paged_model()
+    steps(plain, made(plain, paged=False), 1, 8)
+    steps(straight, made(straight), 1, 8)
+    before = made(half)
+    steps(half, before, 1, 4)
+    assert before.adam.state[before.masters["0.weight"]]["state1"].is_paged
+    saved = {name: value.clone() for name, value in before.tensors().items()}
+    resumed = paged_model()
+    resumed.load_state_dict(half.state_dict())
+    after = made(resumed)
+    after.restore(before.values(), saved)
+    steps(resumed, after, 5, 4)
+    for left, right, other in zip(
+        straight.parameters(), resumed.parameters(), plain.parameters(), strict=True
+    ):
+        assert torch.equal(left, right)
+        torch.testing.assert_close(left, other, rtol=1e-2, atol=2e-3)
+    after.reset()
+    assert all(state["step"] == 0 and not state["state1"].any() for state in after.adam.state.values())

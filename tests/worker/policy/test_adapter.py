@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPTNeoXConfig
 
@@ -15,7 +16,14 @@ from backend.errors import InvalidConfig
 from backend.policies.offered import policy_errors
 from tests.models.architectures import build
 from worker.checkpoints.files import BadCheckpoint, load_checkpoint, save_checkpoint
-from worker.policy.adapter import adapter_weights, add_adapter, merged_copy, target_modules, without_adapter
+from worker.policy.adapter import (
+    adapter_weights,
+    add_adapter,
+    is_lora_experts,
+    merged_copy,
+    target_modules,
+    without_adapter,
+)
 from worker.policy.critic import CriticModel
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import BUILT_IN, frozen_copy, load_policy
@@ -312,3 +320,73 @@ def test_layers_with_the_names_of_experts_are_left_alone():
     }
     with pytest.raises(InvalidConfig, match="'gate_proj' names no linear layer of a deepseek_v3"):
         target_modules(build("deepseek_v3", vocabulary=64, dtype=torch.float32), ["gate_proj"])
+
+
+EXPERTS = LORA | {"targets": "all_linear,experts"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_experts_are_adapted_sampled_from_and_merged(load, dtype):
+    adapted, base = (
+        moved(load(EXPERTS, name="tiny_moe", dtype=dtype)),
+        load({"type": "none"}, name="tiny_moe"),
+    )
+    bound = 1e-4 if dtype == "float32" else 0.25
+    torch.testing.assert_close(logprobs(adapted.model), plain(adapted.model), rtol=0, atol=bound)
+    torch.testing.assert_close(
+        logprobs(merged_copy(adapted.model)), logprobs(adapted.model), rtol=0, atol=bound
+    )
+    without = logprobs(without_adapter(adapted.model))
+    torch.testing.assert_close(without, logprobs(base.model), rtol=0, atol=bound)
+    assert (without - logprobs(adapted.model)).abs().max() > 0.05
+    logprobs(adapted.model).sum().backward()
+    trained = {name for name, weight in adapted.model.named_parameters() if weight.grad is not None}
+    assert {name.split(".")[-4] for name in trained if ".mlp." in name} == {"experts", "base_layer"}
+    assert all("lora_" in name for name in trained)
+
+
+@pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss", "qwen3_next", "deepseek_v3", "granite4"])
+def test_the_adapter_of_experts_is_the_product_of_its_factors(name):
+    """gate_up and down of each expert, whichever way its architecture stores them."""
+    model = build(name)
+    add_adapter(model, LoraAdapter(rank=2, alpha=4, targets="experts"), base=name)
+    torch.manual_seed(1)
+    layer = next(part for part in model.modules() if is_lora_experts(part))
+    before = {key: weight.clone() for key, weight in layer.get_base_layer().named_parameters()}
+    for weight in adapter_weights(model).values():
+        weight.data = 0.1 * torch.randn_like(weight)
+    merged = next(part for part in merged_copy(model).modules() if hasattr(part, "gate_up_proj"))
+    for wrapper in (layer, layer.base_layer):
+        moved = getattr(merged, wrapper.parameter_name) - before[wrapper.parameter_name]
+        first, second = wrapper.lora_A["default"].weight, wrapper.lora_B["default"].weight
+        experts = len(moved)
+        for expert in range(experts):
+            factor = second.view(len(second), 2, experts)[:, :, expert]  # peft: (outputs, rank, experts)
+            product = 2 * factor @ first.view(experts, 2, -1)[expert]
+            product = product if product.shape == moved[expert].shape else product.T
+            torch.testing.assert_close(moved[expert], product, rtol=1e-4, atol=1e-5)
+    ids = torch.arange(1, 9)[None]
+    found, wanted = (own(ids, use_cache=False).logits for own in (model, merged_copy(model)))
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+def test_a_checkpoint_of_adapted_experts_is_opened_by_peft_and_continued(load, settings, tmp_path):
+    adapted = moved(load(EXPERTS, name="tiny_moe"))
+    directory = save_checkpoint(tmp_path / "c", adapted, {}, step=1)
+    other = load(EXPERTS, name="tiny_moe")
+    load_checkpoint(directory, other, {})
+    assert torch.equal(logprobs(other.model), logprobs(adapted.model))
+    opened = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(BUILT_IN["tiny_moe"], dtype=torch.float32), directory
+    ).eval()
+    torch.testing.assert_close(plain(opened), plain(adapted.model), rtol=0, atol=1e-4)
+    own = settings.models_dir / "experts"
+    shutil.copytree(directory, own, ignore=shutil.ignore_patterns("trainer"))
+    continued = load({"type": "continued", "name": "experts"}, name="tiny_moe")
+    torch.testing.assert_close(logprobs(continued.model), logprobs(adapted.model), rtol=0, atol=1e-5)
+
+
+def test_experts_of_a_dense_policy_are_refused(load):
+    with pytest.raises(InvalidConfig, match="names experts, but a qwen3 has none"):
+        load(LORA | {"targets": "experts"})

@@ -7,7 +7,7 @@ import torch
 
 from backend.config.merge import resolve
 from worker.objective.batch import PolicyBatch
-from worker.policy import critic as critics
+from worker.policy import logprobs
 from worker.policy.critic import CriticModel, Fitted, ValueBatch, token_values, with_value_head
 from worker.policy.model import load_policy
 from worker.policy.token_batch import token_batch
@@ -72,7 +72,7 @@ def test_a_value_depends_on_what_stands_before_its_token(policy, tokens):
 def test_the_prefix_tree_gives_the_values_of_the_models_own_forward(policy, tokens, monkeypatch):
     model = awake(with_value_head(policy.model))
     lean = token_values(model, tokens)
-    monkeypatch.setattr(critics, "suits_tree", lambda *_: False)
+    monkeypatch.setattr(logprobs, "suits_tree", lambda *_: False)
     torch.testing.assert_close(token_values(model, tokens), lean, rtol=1e-4, atol=1e-5)
 
 

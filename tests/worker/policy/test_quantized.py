@@ -7,13 +7,14 @@ from torch import nn
 from backend.config.merge import resolve
 from backend.config.run import PolicyConfig
 from backend.errors import InvalidConfig
+from backend.policies.memory import WEIGHT_BYTES
 from benchmarks.memory.measure import saved_bytes
 from worker.checkpoints.files import load_checkpoint, save_checkpoint
 from worker.policy.adapter import adapter_weights, merged_copy
 from worker.policy.lean import is_lean
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import load_policy
-from worker.policy.quantized import NF4, NF4Linear
+from worker.policy.quantized import NF4, NF4Linear, RoundedScales
 from worker.policy.token_batch import token_batch
 from worker.training.reference import reference_for
 
@@ -59,10 +60,34 @@ def test_a_layer_takes_the_nearest_level_of_its_block():
     stored = NF4Linear(layer)
     torch.testing.assert_close(stored.weight[0], layer.weight[0], rtol=0, atol=1e-6)
     assert stored.weight[1, :3].tolist() == pytest.approx([NF4[12], NF4[6], 1.0])  # 0.44 is nearer than 0.56
-    assert stored.codes.nbytes + stored.scales.nbytes == 2 * 64 * 4.5 / 8
+    assert sum(part.nbytes for part in stored.parameters()) == 2 * 64 * 4.5 / 8
     zeros = nn.Linear(64, 1, bias=False)
     nn.init.zeros_(zeros.weight)
     assert NF4Linear(zeros).weight.abs().max() == 0
+
+
+def test_double_quantisation_rounds_the_scales_to_254_steps_around_their_mean():
+    scales = torch.cat([torch.tensor([1.0, 3.0]), torch.full((254,), 2.0), torch.tensor([1.5])])
+    found = RoundedScales(scales)
+    assert found.codes[:3].tolist() == [-127, 127, 0]  # the mean is 2 less 0.5 / 257
+    assert len(found.steps) == 2
+    assert float(found.mean) == pytest.approx(2 - 0.5 / 257)
+    assert (found() - scales).abs().max() <= found.steps.max() / 2 + 1e-6
+    assert found().min() >= 1
+
+
+def test_double_quantisation_takes_an_eighth_of_a_bit_for_the_scales_and_hardly_adds_an_error():
+    torch.manual_seed(0)
+    layer = nn.Linear(512, 512, bias=False)
+    nn.init.normal_(layer.weight, std=0.02)
+    once, twice = NF4Linear(layer), NF4Linear(layer, double=True)
+    bits = 8 * sum(part.nbytes for part in twice.parameters()) / layer.weight.numel()
+    assert bits == pytest.approx(8 * WEIGHT_BYTES["nf4_double"], abs=0.001)
+    errors = [(stored.weight - layer.weight).norm() for stored in (once, twice)]
+    assert errors[1] < 1.01 * errors[0]
+    zeros = nn.Linear(64, 1, bias=False)
+    nn.init.zeros_(zeros.weight)
+    assert NF4Linear(zeros, double=True).weight.abs().max() == 0
 
 
 def test_a_layer_has_the_gradient_of_the_weight_it_stands_for_and_keeps_nothing():
@@ -78,7 +103,7 @@ def test_a_layer_has_the_gradient_of_the_weight_it_stands_for_and_keeps_nothing(
 
 
 @pytest.mark.parametrize("path", ["tree_states", "row_states"])
-@pytest.mark.parametrize(("kind", "share"), [("int8", 0.27), ("nf4", 0.15)])
+@pytest.mark.parametrize(("kind", "share"), [("int8", 0.27), ("nf4", 0.15), ("nf4_double", 0.14)])
 def test_a_policy_over_rounded_weights_learns_through_them(settings, monkeypatch, kind, share, path):
     monkeypatch.setattr("worker.policy.logprobs.suits_tree", lambda *_: path == "tree_states")
     policy, exact = load(settings, quantization=kind), load(settings)
@@ -99,7 +124,7 @@ def test_a_policy_over_rounded_weights_learns_through_them(settings, monkeypatch
     assert sizes[0] < share * sizes[1]
 
 
-@pytest.mark.parametrize("kind", ["int8", "nf4"])
+@pytest.mark.parametrize("kind", ["int8", "nf4", "nf4_double"])
 def test_the_reference_and_a_checkpoint_share_the_rounded_base(settings, tmp_path, kind):
     policy = load(settings, quantization=kind)
     reference = reference_for(policy, resolve({"preset": "grpo", "policy": {"adapter": LORA}}))

@@ -4,13 +4,17 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from backend.config.data import DataConfig
 from backend.config.run import RunConfig
 from backend.errors import InvalidConfig
 from tests.worker.problems.test_problems import SOURCES, write_rows
 from worker.problems.mixture import Mixture, build_mixture
-from worker.problems.selection import first_of_each, grams, normalised, number_of, overlapping
+from worker.problems.selection import first_of_each, grams, number_of, overlapping
+from worker.problems.similarity import near_duplicates
+from worker.problems.words import normalised
 
 LONG = "Natalia sold clips to 48 of her friends in April and then she sold half as many clips in May."
 
@@ -78,6 +82,49 @@ def test_rows_that_overlap_are_reported_or_dropped(tmp_path):
     made = mixture(tmp_path, rows, DataConfig(contamination="drop"))
     assert set(trained(made, 4)) == {"a"}
     assert made.selections[0].sentence.endswith("1 overlap with held-out questions (left out)")
+
+
+def test_rows_much_like_another_one_are_reported_or_dropped(tmp_path):
+    story = "Anna has 12 apples and gives 5 of them to Ben before lunch . How many apples are left for Anna ?"
+    rows = [
+        row(story, id="first"),
+        row(story.replace("before lunch", "after lunch"), id="second"),  # 3 of 20 runs are others: 17 / 23
+        row(story.replace("12", "14"), id="third"),  # another problem
+        row("What is the capital of the country where the river Seine flows into the sea ?", id="fourth"),
+        row("What is the capital of the country where the river Seine flows into the ocean ?", "test"),
+    ]
+    made = mixture(tmp_path, rows, DataConfig(near_duplicates="report"))
+    [found] = made.selections
+    assert (found.near, found.near_held_out) == (1, 1)
+    assert found.twins[0] == "file:rows.jsonl/second is 74% like file:rows.jsonl/first"
+    assert found.twins[1].startswith('file:rows.jsonl/fourth is 75% like the held-out question "What is')
+    made = mixture(tmp_path, rows, DataConfig(near_duplicates="drop"))
+    assert set(trained(made, 4)) == {story, story.replace("12", "14")}
+    assert "1 are much like another one (left out), 1 are much like a held-out" in made.selections[0].sentence
+
+
+def runs_of(text):
+    words = normalised(text).split()
+    return {tuple(words[at : at + 3]) for at in range(max(1, len(words) - 2))}
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=12).map(" ".join), max_size=14),
+    st.integers(0, 3),
+    st.sampled_from([0.5, 0.7, 0.9, 1.0]),
+)
+def test_the_index_finds_what_comparing_all_pairs_finds(texts, count, limit):
+    held_out, questions = texts[:count], texts[count:]
+    kept, expected = [runs_of(text) for text in held_out], {}
+    for number, text in enumerate(questions):
+        own = runs_of(text)
+        best = max((len(own & other) / len(own | other) for other in kept), default=0)
+        if best >= limit:
+            expected[number] = best
+        else:
+            kept.append(own)
+    found = near_duplicates(questions, held_out, limit)
+    assert {twin.number: twin.similarity for twin in found} == pytest.approx(expected)
 
 
 def test_a_held_out_question_of_one_source_counts_for_all(tmp_path):

@@ -4,10 +4,8 @@ import { bySection } from '../../lib/metrics.js';
 import { formatCount } from '../../lib/text/format.js';
 import { bandOf } from '../../lib/runs/groups.js';
 import { highlight } from '../../charts/crosshair.js';
-import { copyText } from '../../data/actions.js';
 import { GroupBy } from './group_by.js';
 import { CurveControls } from '../curves/controls.js';
-import { Icon } from '../shared/icons.js';
 import { Segments, Select, Swatch } from '../shared/marks.js';
 
 const BANDS = [
@@ -27,10 +25,9 @@ const bandOptions = (/** @type {Group[]} */ groups) => [
 
 /**
  * @param {{view: import('../../views/compare.js').CompareView, change: Function, available: string[],
- *   groups: Group[], runs: Api.RunItem[], onsets: boolean,
- *   onReport?: () => void}} props `onsets`: whether there are any
+ *   groups: Group[], runs: Api.RunItem[], onsets: boolean}} props `onsets`: whether there are any
  */
-export function CompareControls({ view, change, available, groups, runs, onsets, onReport }) {
+export function CompareControls({ view, change, available, groups, runs, onsets }) {
   const isGrouped = view.by !== 'run';
   return html`<div class="compare-controls">
     <div class="toolbar">
@@ -59,17 +56,7 @@ export function CompareControls({ view, change, available, groups, runs, onsets,
           </button>
         `
       }
-      <${CurveControls} view=${view} change=${change} onsets=${onsets} />
-      <span class="spacer"></span>
-      ${
-        onReport &&
-        html`<button class="button" title="This comparison as one file that opens offline" onClick=${onReport}>
-          <${Icon} name="download" /> Report
-        </button>`
-      }
-      <button class="button" onClick=${() => copyText(location.href, 'Link')}>
-        <${Icon} name="link" /> Copy link
-      </button>
+      <${CurveControls} view=${view} change=${change} available=${available} onsets=${onsets} />
     </div>
     <${Sections} view=${view} change=${change} available=${available} />
   </div>`;

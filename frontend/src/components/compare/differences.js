@@ -42,7 +42,7 @@ export function ConfigDifferences({ groups }) {
     ${
       rows.length === 0
         ? html`<p class="faint">All runs have the same config except for the seed.</p>`
-        : html`<div class="card table-scroll">
+        : html`<div class="card table-scroll" tabindex="0" role="group" aria-label="Config differences">
           <table class="table config-table">
             <thead>
               <tr>

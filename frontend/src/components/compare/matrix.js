@@ -113,7 +113,7 @@ function Table({ data, rows, groups, baseline, looks, place, onPlace, onQueue })
   const ranges = new Map(
     data.columns.map(({ key }) => [key, rangeOf(rows.map(({ row }) => row.cells[key].sparkline))]),
   );
-  return html`<div class="card table-scroll">
+  return html`<div class="card table-scroll" tabindex="0" role="group" aria-label="Ablation matrix">
     <table class="table">
       <thead>
         <tr>

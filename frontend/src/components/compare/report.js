@@ -1,6 +1,6 @@
 /** A comparison as one file that opens anywhere: what goes into it, and its making. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
-import { aboutMetric, say, sayError } from '../../app/state.js';
+import { aboutMetric, say, sayError, theme as shade } from '../../app/state.js';
 import { get } from '../../data/api.js';
 import { download } from '../../data/actions.js';
 import { fetchSeries } from '../../data/series.js';
@@ -139,7 +139,7 @@ const rolloutOf = (group, whose) => ({
 async function makeReport(comparison, wishes, isWanted) {
   const { metrics, runs, groups, view } = comparison;
   const rollouts = await rolloutsOf(comparison, wishes);
-  const theme = chartTheme();
+  const theme = chartTheme(shade.peek());
   const now = cursor.peek();
   const place = placeText(view.x, now?.isPinned ? now.x : Infinity);
   for (let points = pointsFor(comparison); ; points = Math.floor(points / 2)) {

@@ -1,12 +1,18 @@
 /** How curves are drawn: x axis, smoothing, log axes. The same controls and parameters on every page with panels. */
 import { html } from '../../dom.js';
-import { choice, flag, list, number, range, text } from '../../lib/url.js';
+import { flag, list, number, range, text } from '../../lib/url.js';
+import { isMetricAxis } from '../../lib/series.js';
 import { tunings } from './tuning.js';
 import { Segments, Select } from '../shared/marks.js';
 
+/** A kind of x axis or a metric. @returns {import('../../lib/url.js').Codec<string>} */
+function axis() {
+  return { initial: 'step', read: (t) => t || undefined, write: (v) => v };
+}
+
 /** View parameters of pages with curves. */
 export const CURVE_SPEC = {
-  x: choice(['step', 'wall', 'tokens', 'samples', 'flops']),
+  x: axis(),
   smoothing: number(0, { min: 0, max: 0.999 }),
   log: list([]),
   zoom: range(),
@@ -34,12 +40,22 @@ const toggled = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axi
 /** @typedef {import('../../lib/url.js').Values<typeof CURVE_SPEC>} CurveView */
 
 /**
- * @param {{view: CurveView, change: (changes: object) => void, onsets?: boolean}} props `onsets`: whether there are any
+ * @param {{view: CurveView, change: (changes: object) => void, available: string[], onsets?: boolean}} props
+ *   `available`: metrics, each of which can be the x axis; `onsets`: whether there are any
  */
-export function CurveControls({ view, change, onsets = false }) {
+export function CurveControls({ view, change, available, onsets = false }) {
+  const onAxis = (/** @type {string} */ x) => change({ x, zoom: null, at: null });
   const steps = SMOOTHING.includes(view.smoothing) ? SMOOTHING : [...SMOOTHING, view.smoothing].sort();
   return html`
-    <${Segments} label="x axis" value=${view.x} options=${X} onChange=${(x) => change({ x, zoom: null, at: null })} />
+    <${Segments} label="x axis" value=${view.x} options=${X} onChange=${onAxis} />
+    <span class="axis-metric">
+      <${Select}
+        label="over"
+        value=${isMetricAxis(view.x) ? view.x : ''}
+        options=${[{ value: '', label: 'a metric' }, ...new Set([...available, ...(isMetricAxis(view.x) ? [view.x] : [])])]}
+        onChange=${(metric) => onAxis(metric || 'step')}
+      />
+    </span>
     <span class=${view.smoothing > 0 ? 'is-smoothed' : undefined}>
       <${Select}
         label="smoothing"

@@ -1,4 +1,5 @@
 /** A panel as files: pictures, its curves, its figure. */
+import { theme as shade } from '../../app/state.js';
 import { cursor } from '../../charts/cursor.js';
 import { rangeSeen, savePicture } from '../../charts/draw.js';
 import { exportOf } from '../../charts/export.js';
@@ -18,7 +19,7 @@ import { curvesAsCsv, placeText, readLines } from '../../lib/reading.js';
 export function standing({ view, shown, lines, notes, about, element = null, link = location.href, mostEntries }) {
   const now = cursor.peek();
   const x = now?.isPinned ? now.x : null;
-  const theme = chartTheme();
+  const theme = chartTheme(shade.peek());
   const { rows } = readLines(lines, x ?? Infinity, view.baseline || null);
   return exportOf(figureOf(lines, { ...shown, theme, titled: true }), {
     title: shown.metric,

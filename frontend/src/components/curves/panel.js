@@ -91,7 +91,7 @@ export function Panel({
   const look = JSON.stringify(all.map(({ name, look: { colour, dash } }) => [name, colour, dash]));
   useEffect(() => {
     if (!main.loaded && !main.error) return;
-    panel.current?.draw(figureOf(main.loaded ? all : [], { ...shown, theme: chartTheme() }));
+    panel.current?.draw(figureOf(main.loaded ? all : [], { ...shown, theme: chartTheme(shade) }));
   }, [
     main.loaded,
     Boolean(main.error),
@@ -104,7 +104,7 @@ export function Panel({
 
   const notes = useMemo(
     () => notesOf(main.series, all, shown, view, runs.length),
-    [main.series, all.length, runs.length, JSON.stringify(view), about],
+    [...useIdentity(main.series), all.length, runs.length, JSON.stringify(view), about],
   );
   const files = filesOf({ view, shown, lines: all, notes, about, element: element.current });
   const values = { metric, runs, view, looks, names, drawn: all, unit: shown.unit, enabled: near, onBaseline };

@@ -55,7 +55,7 @@ export function LaunchBox({
         onClick=${onLaunch}
         aria-describedby="launch-state"
       >
-        ${launching ? 'Launching…' : `Launch ${plural(count, 'run')}`}
+        ${launching ? 'Launching…' : planned?.plan?.search ? 'Launch search' : `Launch ${plural(count, 'run')}`}
       </button>
     <//>
     ${
@@ -108,6 +108,8 @@ export function LaunchBox({
 function stateText(form, seeds, wrong, checking, planned) {
   if (!form.variants.length) return 'Add a variant first.';
   if (wrong) return `${plural(wrong, 'field')} to fix before you can launch.`;
+  if (planned?.plan?.search)
+    return `At most ${plural(planned.plan.runs, 'run')} · ${checking ? 'checking …' : 'checked by the server'}`;
   const rows = planned ? plural(planned.plan?.cells.length ?? 0, 'cell') : plural(form.variants.length, 'variant');
   const size = `${rows} × ${plural(seeds.seeds.length, 'seed')}`;
   return `${size} · ${checking ? 'checking …' : 'checked by the server'}`;

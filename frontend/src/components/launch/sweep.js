@@ -1,11 +1,14 @@
 /** The sweep of a launch: its knobs with their values, and the cells that they make, with time and cost. */
 import { html, useEffect, useId, useState } from '../../dom.js';
+import { catalog } from '../../app/state.js';
 import { post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
 import { shortValue } from '../../lib/launch/form.js';
 import { withKnob, withoutKnob } from '../../lib/launch/sweep.js';
 import { formatDurationRange, formatMoney, formatShort, plural } from '../../lib/text/format.js';
 import { Errors } from './field.js';
+import { WholeNumber } from './number.js';
+import { SearchSettings } from './search_settings.js';
 import { Icon } from '../shared/icons.js';
 import { Segments } from '../shared/marks.js';
 
@@ -46,8 +49,12 @@ export function usePlan(body) {
 }
 
 /** How many things must be mended before the cells can be launched. @param {Planned | null} planned */
-export const wrongIn = (planned) =>
-  planned ? planned.errors.length + (planned.plan?.cells.filter(({ errors }) => errors.length).length ?? 0) : 0;
+export const wrongIn = (planned) => {
+  if (!planned) return 0;
+  const wrong = planned.plan?.cells.filter(({ errors }) => errors.length).length ?? 0;
+  const isLeftOut = planned.plan?.search && planned.plan.search.refused < planned.plan.search.drawn;
+  return planned.errors.length + (isLeftOut ? 0 : wrong);
+};
 
 /**
  * @param {{sweep: Sweep, planned: Planned | null, offers: import('../../lib/launch/sweep.js').SweptKnob[],
@@ -62,7 +69,7 @@ export function SweepCard({ sweep, planned, offers, onChange }) {
     <p class="form-help">
       Every variant runs with every combination of these values. A list <code>1e-4, 3e-4</code>, a range
       ${' '}<code>1e-5..1e-3 log 5</code>, <code>0..1 lin 5</code>, <code>2..16 step 2</code>; random sweeps also draw
-      from <code>1e-5..1e-3 log</code>. You can type them into any number above.
+      from <code>1e-5..1e-3 log</code>, and so do searches. You can type them into any number above.
     </p>
     ${sweep.knobs.map(
       (knob, i) => html`<${KnobRow}
@@ -150,7 +157,15 @@ function AddKnob({ offers, sweep, onChange }) {
 const METHODS = [
   { value: 'grid', label: 'Grid', title: 'Every combination' },
   { value: 'random', label: 'Random', title: 'A sample of the combinations; the same seed draws the same one' },
+  { value: 'search', label: 'Search', title: 'One after the other, by the results so far' },
 ];
+
+/** Metrics of the catalog that a search can optimise, evaluations first. */
+const objectives = () =>
+  [...catalog.value.values()]
+    .filter(({ name, better }) => better && !/[<>]/.test(name))
+    .map(({ name }) => name)
+    .sort((a, b) => Number(b.startsWith('eval/')) - Number(a.startsWith('eval/')));
 
 /** @param {{sweep: Sweep, onChange: (sweep: Sweep) => void}} props */
 function Method({ sweep, onChange }) {
@@ -160,35 +175,21 @@ function Method({ sweep, onChange }) {
       value=${sweep[key]}
       onChange=${(/** @type {number} */ value) => onChange({ ...sweep, [key]: value })}
     />`;
+  const isSearch = sweep.method === 'search';
   return html`<div class="toolbar">
-    <${Segments}
-      label="Combinations"
-      value=${sweep.method}
-      options=${METHODS}
-      onChange=${(method) => onChange({ ...sweep, method: method === 'random' ? 'random' : 'grid' })}
-    />
-    ${sweep.method === 'random' && html`${number('cells', 'cells')} ${number('seed', 'seed of the sample')}`}
-  </div>`;
-}
-
-/** @param {{label: string, value: number, onChange: (value: number) => void}} props */
-function WholeNumber({ label, value, onChange }) {
-  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
-  const isRight = typed === null || /^\d{1,10}$/.test(typed);
-  return html`<label class="sweep-number">
-    <span>${label}</span>
-    <input
-      class="field"
-      inputmode="numeric"
-      value=${typed ?? value}
-      aria-invalid=${isRight ? undefined : 'true'}
-      onInput=${(event) => {
-        setTyped(event.target.value);
-        if (/^\d{1,10}$/.test(event.target.value)) onChange(Number(event.target.value));
-      }}
-      onBlur=${() => setTyped(null)}
-    />
-  </label>`;
+      <${Segments}
+        label="Combinations"
+        value=${sweep.method}
+        options=${METHODS}
+        onChange=${(/** @type {Sweep['method']} */ method) => onChange({ ...sweep, method })}
+      />
+      ${
+        sweep.method !== 'grid' &&
+        html`${number('cells', isSearch ? 'configurations at most' : 'cells')}
+        ${number('seed', isSearch ? 'seed of the sampler' : 'seed of the sample')}`
+      }
+    </div>
+    ${isSearch && html`<${SearchSettings} sweep=${sweep} metrics=${objectives()} onChange=${onChange} />`}`;
 }
 
 /** @param {number | null} low @param {number | null} high @param {string | null} currency */
@@ -196,18 +197,33 @@ const moneyRange = (low, high, currency) => `${formatMoney(low ?? 0)} – ${form
 
 /** The cells in the order in which they are queued. @param {{plan: Api.ExperimentPlan, isOld: boolean}} props */
 function Cells({ plan, isOld }) {
-  const { cells, knobs, runs, currency } = plan;
+  const { cells, knobs, runs, currency, search } = plan;
   const seeds = cells.length ? runs / cells.length : 0;
   const isMixed = new Set(cells.map(({ of }) => of)).size > 1;
   const wrong = cells.filter(({ errors }) => errors.length).length;
   return html`
     <p class="sweep-total" role="status">
-      <strong>${plural(cells.length, 'cell')} × ${plural(seeds, 'seed')} = ${plural(runs, 'run')}</strong>
+      <strong>
+        ${
+          search
+            ? `At most ${plural(search.configurations, 'configuration')} + ${search.top} × ${plural(
+                search.top ? search.further_runs / search.top : 0,
+                'further seed',
+              )} = ${plural(runs, 'run')}`
+            : `${plural(cells.length, 'cell')} × ${plural(seeds, 'seed')} = ${plural(runs, 'run')}`
+        }
+      </strong>
       ${' '}· ${formatDurationRange(plan.seconds_low, plan.seconds_high)} in one worker slot
       ${' '}· at most ${formatShort(plan.tokens_at_most)} tokens
       ${currency && html` · ${moneyRange(plan.money_low, plan.money_high, currency)}`}
       ${wrong > 0 && html`${' '}· <span class="is-warning">${plural(wrong, 'cell')} cannot run</span>`}
     </p>
+    ${
+      search &&
+      html`<p class="form-help">
+        Examples of configurations, drawn from the ranges. The search leaves out those that cannot run.
+      </p>`
+    }
     <div class=${isOld ? 'table-scroll sweep-cells is-old' : 'table-scroll sweep-cells'} tabindex="0" role="group"
       aria-label="Cells">
       <table class="table">
@@ -225,7 +241,7 @@ function Cells({ plan, isOld }) {
             (cell) => html`<tr key=${cell.variant} title=${cell.variant}>
               ${isMixed && html`<td>${cell.of}</td>`}
               ${cell.values.map((value, i) => html`<td key=${knobs[i]}>${shortValue(value)}</td>`)}
-              <td class="number">${seeds}</td>
+              <td class="number">${search ? 1 : seeds}</td>
               <td class="number">
                 ${
                   cell.errors.length

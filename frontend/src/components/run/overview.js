@@ -319,7 +319,7 @@ export function Charts({ run, view, change }) {
         value=${view.q}
         onInput=${(event) => change({ q: event.target.value })}
       />
-      <${CurveControls} view=${view} change=${change} onsets=${line.onsets.length > 0} />
+      <${CurveControls} view=${view} change=${change} available=${all} onsets=${line.onsets.length > 0} />
     </div>
     ${
       metrics.length

@@ -50,7 +50,7 @@ export function RunsCharts({ view, change, runs, others, shown, looks, names, co
       >
         <${Icon} name="chart" /> Compare
       </button>
-      <${CurveControls} view=${view} change=${change} />
+      <${CurveControls} view=${view} change=${change} available=${available} />
       <span class="spacer"></span>
       <${Segments}
         label="Metrics"
@@ -113,7 +113,7 @@ function ShownMenu({ runs, shown, others, change }) {
       <${Icon} name="eye" />${' '}
       <span>
         <b>${formatCount(shown.length)}</b>${' '}
-        ${elsewhere ? '' : `of ${formatCount(ids.length)}${runs.next ? '+' : ''} `}shown
+        ${elsewhere ? '' : `of ${formatCount(Math.max(runs.total, ids.length))} `}shown
         ${apart && ` (${apart})`}
       </span>
     `}

@@ -149,16 +149,32 @@ function Forms({ forms }) {
     }`;
 }
 
-/** Rows that overlap with held-out questions. @param {{rows: Api.RowsReport[]}} props */
+/** Rows that overlap with held-out questions, or are much like others. @param {{rows: Api.RowsReport[]}} props */
 function Rows({ rows }) {
-  const found = rows.filter(({ contaminated }) => contaminated > 0);
-  return found.map(
-    ({ source, contaminated, examples }) => html`<details key=${source}>
-      <summary>Training rows of ${source} that overlap with held-out questions (${formatCount(contaminated)})</summary>
+  return rows.flatMap(({ source, contaminated, examples, near = 0, twins = [] }) => [
+    html`<${Examples}
+      title=${`Training rows of ${source} that overlap with held-out questions`}
+      count=${contaminated}
+      items=${examples}
+    />`,
+    html`<${Examples}
+      title=${`Training rows of ${source} that are much like another one`}
+      count=${near}
+      items=${twins}
+    />`,
+  ]);
+}
+
+/** The first of some rows, folded. @param {{title: string, count: number, items: string[]}} props */
+function Examples({ title, count, items }) {
+  return (
+    count > 0 &&
+    html`<details>
+      <summary>${title} (${formatCount(count)})</summary>
       <ul>
-        ${examples.map((id) => html`<li key=${id}><code>${id}</code></li>`)}
+        ${items.map((item) => html`<li key=${item}><code>${item}</code></li>`)}
       </ul>
-      ${contaminated > examples.length && html`<p class="faint">The first ${examples.length} are shown.</p>`}
-    </details>`,
+      ${count > items.length && html`<p class="faint">The first ${items.length} are shown.</p>`}
+    </details>`
   );
 }

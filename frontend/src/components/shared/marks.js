@@ -33,7 +33,7 @@ const STATUS = {
   failed: { icon: 'cross', text: 'failed' },
 };
 /** @type {Record<string, string>} */
-const WISHES = { stop: 'stopping', pause: 'pausing' };
+const WISHES = { stop: 'stopping', prune: 'stopping', pause: 'pausing' };
 
 /**
  * Status of a run: sign, word and colour; a wish that is not yet fulfilled is shown in its place.

@@ -2,18 +2,51 @@
 import { fieldsOf, isRecord, memberNames, resolved, tagOf, writeTyped } from './schema.js';
 
 /** @typedef {{path: string, values: string}} SweptKnob */
-/** @typedef {{knobs: SweptKnob[], method: 'grid' | 'random', cells: number, seed: number}} Sweep */
+/**
+ * @typedef {{sampler: 'tpe' | 'random', metric: string, direction: 'catalog' | 'maximize' | 'minimize',
+ *   reading: 'final' | 'best' | 'mean_of_3', pruner: 'none' | 'median' | 'halving', prune_sick: boolean,
+ *   first_rung: number, at_once: number, top: number, hours: number | null, money: number | null}} Search
+ * @typedef {{knobs: SweptKnob[], method: 'grid' | 'random' | 'search', cells: number, seed: number,
+ *   search?: Partial<Search>}} Sweep
+ */
 /** @typedef {import('./schema.js').Field} Field */
 
 /** @type {Sweep} */
 export const NO_SWEEP = { knobs: [], method: 'grid', cells: 12, seed: 0 };
 
+/** The settings that a search begins with. @type {Search} */
+export const SEARCH = {
+  sampler: 'tpe',
+  metric: 'eval/accuracy',
+  direction: 'catalog',
+  reading: 'final',
+  pruner: 'median',
+  prune_sick: true,
+  first_rung: 0.5,
+  at_once: 4,
+  top: 3,
+  hours: null,
+  money: null,
+};
+
 const isWhole = (/** @type {unknown} */ value) => Number.isInteger(value) && Number(value) >= 0;
+
+/** Whether each setting of a search is of the kind that it should be. @param {any} value */
+const isSearch = (value) =>
+  isRecord(value) &&
+  Object.entries(value).every(
+    ([key, own]) =>
+      Object.hasOwn(SEARCH, key) &&
+      (['hours', 'money'].includes(key)
+        ? own === null || typeof own === 'number'
+        : typeof own === typeof SEARCH[/** @type {keyof Search} */ (key)]),
+  );
 
 /** Whether a value from the address is a sweep. @param {any} value @returns {value is Sweep} */
 export const isSweep = (value) =>
   isRecord(value) &&
-  ['grid', 'random'].includes(value.method) &&
+  ['grid', 'random', 'search'].includes(value.method) &&
+  (value.search === undefined || isSearch(value.search)) &&
   isWhole(value.cells) &&
   isWhole(value.seed) &&
   Array.isArray(value.knobs) &&

@@ -1,0 +1,81 @@
+"""The budget of a search: what its runs have taken, and whether a further one fits."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.config.run import RunConfig
+from backend.db.engine import db_now
+from backend.db.models import Attempt
+from backend.experiments.duration_estimate import duration
+from backend.experiments.search_settings import SearchSettings
+from backend.runs.cost import HOUR, cost_of, newest_price
+from backend.searches.trial import LIVE, RunRow
+from backend.settings import Settings
+
+
+class Spent(NamedTuple):
+    """Time and money that the runs of a search have taken so far."""
+
+    hours: float
+    """Of worker slots."""
+    money: dict[str, float]
+    """By currency."""
+    by_run: dict[str, float]
+    """Hours of each run."""
+
+
+def spent(session: Session, runs: Sequence[RunRow]) -> Spent:
+    """The time and money of these runs, those that train included."""
+    now = session.scalar(select(db_now())) or 0.0
+    rows = session.scalars(select(Attempt).where(Attempt.run_id.in_([run.id for run in runs]))).all()
+    by_run: dict[str, list[Attempt]] = {}
+    for row in rows:
+        by_run.setdefault(row.run_id, []).append(row)
+    total = cost_of(rows, now)
+    hours = {run_id: _hours(cost_of(own, now)) for run_id, own in by_run.items()}
+    money = total["money"]
+    return Spent(_hours(total), dict(money) if isinstance(money, dict) else {}, hours)
+
+
+def _hours(cost: dict[str, object]) -> float:
+    return float(str(cost["slot_hours"]))
+
+
+def estimated_hours(
+    session: Session, settings: Settings, runs: Sequence[RunRow], taken: Spent, config: RunConfig
+) -> float:
+    """Hours of a whole run: the mean of the finished ones of this search, else the estimate of its config."""
+    whole = [taken.by_run.get(run.id, 0.0) for run in runs if run.status == "finished"]
+    if whole:
+        return sum(whole) / len(whole)
+    return duration(session, config, settings.models_dir).high / HOUR
+
+
+def lacking(
+    session: Session,
+    settings: Settings,
+    search: SearchSettings,
+    runs: Sequence[RunRow],
+    config: RunConfig,
+    *,
+    wanted: int,
+) -> str:
+    """The sentence that says why so many further runs do not fit into the budget; empty if they do."""
+    if search.hours is None and search.money is None:
+        return ""
+    taken = spent(session, runs)
+    each = estimated_hours(session, settings, runs, taken, config)
+    ahead = sum(max(0.0, each - taken.by_run.get(run.id, 0.0)) for run in runs if run.status in LIVE)
+    needed = taken.hours + ahead + wanted * each
+    if search.hours is not None and needed > search.hours:
+        return f"another run does not fit into {search.hours:g} hours: {taken.hours:.2g} are spent"
+    price = newest_price(session)
+    if search.money is None or price is None:
+        return ""
+    paid = taken.money.get(price.currency, 0.0)
+    if paid + (ahead + wanted * each) * price.per_hour > search.money:
+        return f"another run does not fit into {search.money:g} {price.currency}: {paid:.2f} are spent"
+    return ""

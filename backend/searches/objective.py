@@ -1,0 +1,74 @@
+"""The objective of a search: the values of a run, as the pruner and the sampler see them. Pure."""
+
+import math
+
+import numpy as np
+
+from backend.experiments.search_settings import SearchSettings
+from backend.metrics.series import Points
+
+MEAN_STEPS = 10
+"""Steps over which a metric of training is averaged; an evaluation counts as it is."""
+MOST_REPORTS = 100
+"""Values of a run of a metric of training."""
+LAST = 3
+
+Reports = dict[int, float]
+"""Value of a run by the step at which it was reached, in order; NaN where it is not finite."""
+
+
+def reports_of(points: Points | None, settings: SearchSettings, steps: int) -> Reports:
+    """The values of a run of this many steps: one at each evaluation, or at every tenth step of training.
+
+    The last one is the value of the run. The evaluation before the first step says nothing about it.
+    """
+    if points is None:
+        return {}
+    found = _evaluations(points) if settings.metric.startswith("eval/") else _means(points, steps)
+    values = [value for _, value in found]
+    return {step: _read(values[: place + 1], settings) for place, (step, _) in enumerate(found)}
+
+
+def value_of(reports: Reports) -> float | None:
+    """The value of a run; None where it has none that is finite."""
+    last = next(reversed(reports.values()), math.nan)
+    return last if math.isfinite(last) else None
+
+
+def _evaluations(points: Points) -> list[tuple[int, float]]:
+    return [
+        (step, value)
+        for step, value in zip(points.steps.tolist(), points.values.tolist(), strict=True)
+        if step
+    ]
+
+
+def _means(points: Points, steps: int) -> list[tuple[int, float]]:
+    """Means of the last ten steps at regular steps, the same in all runs, and at the end."""
+    every = max(MEAN_STEPS, math.ceil(steps / MOST_REPORTS))
+    last = int(points.steps[-1])
+    found = []
+    for step in [*range(every, last, every), last]:
+        inside = points.values[(points.steps > step - MEAN_STEPS) & (points.steps <= step)]
+        if step and len(inside):
+            with np.errstate(all="ignore"):
+                found.append((step, float(inside.mean())))
+    return found
+
+
+def _read(values: list[float], settings: SearchSettings) -> float:
+    match settings.reading:
+        case "final":
+            value = values[-1]
+        case "best":
+            finite = [each for each in values if math.isfinite(each)] or [math.nan]
+            value = max(finite) if settings.maximizes else min(finite)
+        case "mean_of_3":
+            value = (
+                math.fsum(values[-LAST:]) / len(values[-LAST:]) if _all_finite(values[-LAST:]) else math.nan
+            )
+    return value if math.isfinite(value) else math.nan
+
+
+def _all_finite(values: list[float]) -> bool:
+    return all(math.isfinite(value) for value in values)

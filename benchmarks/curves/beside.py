@@ -1,0 +1,206 @@
+"""One chart and the first page of the table, here and at the peers, by turns."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from benchmarks.curves.crowd import CLIENTS, chart_of
+from benchmarks.curves.data import SPIKE, names_of, write_curves
+from benchmarks.curves.measure import Answered, ask
+from benchmarks.curves.ours import Ours
+from benchmarks.curves.peers import Asked, PeerServer
+from benchmarks.peers import python_of, run
+
+SIDES = Path(__file__).parent / "sides.py"
+RUNS_PAGE = Asked("GET", "/api/v1/runs?sort=-created_at&limit=50")
+"""What *Runs* asks for first."""
+
+
+@dataclass(slots=True)
+class System:
+    """A system and what was measured of it."""
+
+    name: str
+    peer: str = ""
+    """Empty for this service."""
+    port: int = 0
+    chart: str = ""
+    """The request of its page for one chart of all runs; NUMBER in it makes each answer new."""
+    table: str = ""
+    loading: float = 0.0
+    """Seconds until all points were stored."""
+    cold: float = 0.0
+    """Seconds of the first chart after the start of the server."""
+    survived: tuple[int, int] = (0, 0)
+    """In how many runs of the chart the spike and the NaN are left."""
+    charts: dict[int, Answered] = field(default_factory=dict)
+    """By number of clients."""
+    tables: dict[tuple[int, int], Answered] = field(default_factory=dict)
+    """By number of runs and of clients."""
+
+
+@dataclass(slots=True)
+class Beside:
+    """All systems, and peers that could not be measured, with the reason."""
+
+    systems: list[System]
+    absent: dict[str, str]
+    load: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is loaded and how often it is asked for."""
+
+    runs: int
+    steps: int
+    tables: Sequence[int]
+    rounds: int
+    seconds: float
+    """Of one measurement."""
+    within: float
+    """Seconds in which a peer has to make the runs of a table."""
+
+
+def measure_beside(ours: Mapping[str, Ours], peers: Sequence[str], root: Path, plan: Plan) -> Beside:
+    """Load everything, then ask by turns; the tables grow between the rounds."""
+    write_curves(root / "curves", plan.runs, plan.steps)
+    servers: dict[str, PeerServer] = {}
+    found = Beside([_load_ours(name, each, plan.runs, plan.steps) for name, each in ours.items()], {})
+    try:
+        for peer in peers:
+            try:
+                system, servers[peer] = _load_peer(peer, root, names_of(plan.runs))
+            except (RuntimeError, subprocess.CalledProcessError, httpx2.HTTPError) as error:
+                found.absent[peer] = str(error)
+            else:
+                found.systems.append(system)
+        for system, clients, request in _turns(found.systems, plan, lambda system: system.chart):
+            answered = system.charts.setdefault(clients, Answered())
+            ask(answered, system.port, request, clients=clients, seconds=plan.seconds)
+        tabled = dict(servers)
+        for size in plan.tables:
+            for each in ours.values():
+                each.add_runs(size - each.count, 1)
+            for peer, server in list(tabled.items()):
+                if reason := _grow(peer, server, root, size, within=plan.within):
+                    found.absent[f"The table of {size:,} runs of {peer}"] = reason
+                    del tabled[peer]
+            shown = [each for each in found.systems if not each.peer or each.peer in tabled]
+            for system, clients, request in _turns(shown, plan, lambda system: system.table):
+                answered = system.tables.setdefault((size, clients), Answered())
+                ask(answered, system.port, request, clients=clients, seconds=plan.seconds)
+    finally:
+        for server in servers.values():
+            server.stop()
+    found.load = os.getloadavg()[0]
+    return found
+
+
+def _turns(
+    systems: Sequence[System], plan: Plan, request: Callable[[System], str]
+) -> Iterator[tuple[System, int, str]]:
+    """Each system with one client and with many, round after round."""
+    for _ in range(plan.rounds):
+        for clients in (1, CLIENTS):
+            for system in systems:
+                yield system, clients, request(system)
+
+
+def _grow(peer: str, server: PeerServer, root: Path, size: int, *, within: float) -> str:
+    """Make runs until there are so many; the reason where that takes too long."""
+    print(f"{peer}: {size:,} runs", flush=True)
+    there = len(server.runs)
+    made = _fill(peer, root, [f"run-{number:05}" for number in range(there, size)], within=within)
+    server.runs += made["ids"]
+    if len(server.runs) < size:
+        each = made["seconds"] / max(1, len(made["ids"]))
+        return f"making a run takes {each:.2f} s"
+    if peer == "tensorboard":
+        try:
+            _wait_for_runs(server, size, within)
+        except RuntimeError as error:
+            return str(error)
+    return ""
+
+
+def _load_ours(database: str, ours: Ours, runs: int, steps: int) -> System:
+    ids = ours.add_runs(runs, steps)
+    seconds = ours.add_curves(ids, steps)
+    service = ours.serve()
+    access = {"Authorization": f"Bearer {service.token}"}
+    started = time.perf_counter()
+    answer = service.http.get(chart_of(ids).path).raise_for_status()
+    cold = time.perf_counter() - started
+    series = answer.json()["series"]
+    return System(
+        name=f"GRPO Lab, {database}",
+        port=service.port,
+        chart=chart_of(ids, x_max="NUMBER").raw(service.port, **access),
+        table=RUNS_PAGE.raw(service.port, **access),
+        loading=seconds,
+        cold=cold,
+        survived=(
+            sum(SPIKE in each["values"] for each in series),
+            sum(any(point["value"] == "NaN" for point in each["non_finite"]) for each in series),
+        ),
+    )
+
+
+def _fill(
+    peer: str, root: Path, names: Sequence[str], curves: Path | None = None, *, within: float = 3_600
+) -> dict[str, Any]:
+    directory = root / peer
+    directory.mkdir(exist_ok=True)
+    job = {
+        "peer": peer,
+        "directory": str(directory),
+        "curves": str(curves) if curves else None,
+        "names": list(names),
+        "within": within,
+    }
+    found: dict[str, Any] = run(python_of(peer), SIDES, job | {"threads": 1})
+    return found
+
+
+def _load_peer(peer: str, root: Path, names: Sequence[str]) -> tuple[System, PeerServer]:
+    print(f"{peer}: {len(names)} curves", flush=True)
+    loaded = _fill(peer, root, names, root / "curves")
+    server = PeerServer(peer, root / peer)
+    server.runs += loaded["ids"]
+    try:
+        server.wait()
+        if peer == "tensorboard":
+            _wait_for_runs(server, len(names))
+        chart = server.kind.chart(server.runs)
+        cold, body = server.fetch(chart)
+    except BaseException:
+        server.stop()
+        raise
+    system = System(
+        name=f"{peer} {loaded['version']}",
+        peer=peer,
+        port=server.port,
+        chart=chart.raw(server.port),
+        table=server.kind.table.raw(server.port),
+        loading=loaded["seconds"],
+        cold=cold,
+        survived=server.kind.count(body),
+    )
+    return system, server
+
+
+def _wait_for_runs(server: PeerServer, runs: int, seconds: float = 600) -> None:
+    """Until TensorBoard, which reads its directory now and then, has met all runs."""
+    deadline = time.monotonic() + seconds
+    while len(json.loads(server.fetch(server.kind.table)[1])) < runs:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"it had not read {runs:,} runs after {seconds:g} s")
+        time.sleep(1)

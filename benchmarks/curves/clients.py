@@ -1,0 +1,95 @@
+"""Clients in a process of their own: the service and they share nothing but the loopback.
+
+The job, as JSON on standard input: `port`, `request` as it travels (the word NUMBER in it is another large
+number each time), `clients`, `seconds`, `every` (seconds between two requests of a client; 0 for without a
+pause). Prints the seconds of each request, the bytes of the largest answer, and the statuses of all.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+
+@dataclass(slots=True)
+class Found:
+    """What the clients have measured."""
+
+    seconds: list[float] = field(default_factory=list)
+    statuses: Counter[int] = field(default_factory=Counter)
+    bytes: int = 0
+    """Of the largest answer."""
+
+
+async def ask(
+    port: int, requests: Iterator[bytes], found: Found, deadline: float, every: float, start: float
+) -> None:
+    """One client on one connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
+    await asyncio.sleep(start)
+    due = time.perf_counter()
+    while due < deadline:
+        began = time.perf_counter()
+        writer.write(next(requests))
+        status, size, is_last = await _answer(reader)
+        found.seconds.append(time.perf_counter() - began)
+        found.statuses[status] += 1
+        found.bytes = max(found.bytes, size)
+        if is_last:
+            writer.close()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
+        due = max(due + every, time.perf_counter())
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+    writer.close()
+
+
+async def _answer(reader: asyncio.StreamReader) -> tuple[int, int, bool]:
+    """The status of an answer, how many bytes its content has, and whether the connection ends with it."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().split("\r\n")
+    status = int(head[0].split()[1])
+    fields = dict(line.split(": ", 1) for line in head[1:] if ": " in line)
+    is_last = fields.get("connection") == "close" or head[0].startswith("http/1.0")
+    if fields.get("transfer-encoding") == "chunked":
+        return status, await _chunks(reader), is_last
+    size = 0 if status == 304 else int(fields.get("content-length", "0"))
+    await reader.readexactly(size)
+    return status, size, is_last
+
+
+async def _chunks(reader: asyncio.StreamReader) -> int:
+    total = 0
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        await reader.readexactly(size + 2)
+        total += size
+    await reader.readuntil(b"\r\n")
+    return total
+
+
+async def main() -> None:
+    """Run the job."""
+    job: dict[str, Any] = json.load(sys.stdin)
+    found = Found()
+    deadline = time.perf_counter() + job["seconds"]
+    numbers = count(time.time_ns() // 1_000_000)
+    requests = (job["request"].replace("NUMBER", str(number)).encode() for number in numbers)
+    clients = [
+        ask(
+            job["port"],
+            requests,
+            found,
+            deadline,
+            job["every"],
+            job["every"] * number / job["clients"],
+        )
+        for number in range(job["clients"])
+    ]
+    await asyncio.gather(*clients)
+    print(json.dumps({"seconds": found.seconds, "statuses": found.statuses, "bytes": found.bytes}))
+
+
+asyncio.run(main())

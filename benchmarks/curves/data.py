@@ -1,0 +1,32 @@
+"""The curves of the benchmark: noise around a rise, with one spike and one NaN in each."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+
+SPIKE = 1_000.0
+METRIC = "reward/mean"
+
+
+def names_of(runs: int) -> list[str]:
+    """Names of runs with curves."""
+    return [f"curve-{number:03}" for number in range(runs)]
+
+
+def values_of(run: int, steps: int, metric: int = 0) -> list[float]:
+    """A curve of a run, steps 1 to `steps`."""
+    chance = np.random.default_rng([run, metric])
+    values = 1 - np.exp(-3 * np.arange(steps) / steps) + 0.01 * run + chance.normal(0, 0.05, steps)
+    values[steps // 2 + run] = SPIKE
+    values[steps // 3 + run] = math.nan
+    found: list[float] = values.tolist()
+    return found
+
+
+def write_curves(directory: Path, runs: int, steps: int) -> None:
+    """A file for each run, which all loaders read."""
+    directory.mkdir()
+    for run, name in enumerate(names_of(runs)):
+        (directory / name).write_text(json.dumps(values_of(run, steps)))

@@ -1,0 +1,50 @@
+"""Requests of one client and of many, in a process of their own, at systems by turns."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+CLIENTS = Path(__file__).parent / "clients.py"
+
+
+@dataclass(slots=True)
+class Answered:
+    """Answers to one question, over all rounds."""
+
+    seconds: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    """Answers per second, a figure per round."""
+    bytes: int = 0
+    statuses: set[str] = field(default_factory=set)
+
+    @property
+    def middle(self) -> float:
+        """Median of the seconds."""
+        return median(self.seconds)
+
+    @property
+    def p95(self) -> float:
+        """Nearest rank."""
+        ordered = sorted(self.seconds)
+        return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+
+
+def ask(
+    into: Answered, port: int, request: str, *, clients: int = 1, seconds: float, every: float = 0.0
+) -> None:
+    """Let clients ask for a while; NUMBER in the request is another number each time."""
+    job = {"port": port, "request": request, "clients": clients, "seconds": seconds, "every": every}
+    output = subprocess.run(
+        [sys.executable, CLIENTS], input=json.dumps(job), text=True, stdout=subprocess.PIPE, check=True
+    ).stdout
+    found: dict[str, Any] = json.loads(output)
+    if wrong := found["statuses"].keys() - {"200", "304"}:
+        raise SystemExit(f"{request[:200]} was answered with {', '.join(wrong)}")
+    into.seconds += found["seconds"]
+    into.rates.append(len(found["seconds"]) / seconds)
+    into.bytes = max(into.bytes, found["bytes"])
+    into.statuses |= found["statuses"].keys()

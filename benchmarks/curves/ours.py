@@ -1,0 +1,97 @@
+"""The service under measure: its runs, its curves and its processor time."""
+
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+from sqlalchemy import insert
+
+from backend.db.engine import Sessions, open_engine, open_sessions, reading
+from backend.db.migrate import upgrade
+from backend.db.models import Attempt, Experiment, Run
+from backend.metrics.packing import pack, packable
+from backend.metrics.store import write_points
+from benchmarks.curves.data import METRIC, values_of
+from benchmarks.scale.fill import attempt_row, run_row
+from benchmarks.service import Service
+
+PER_TRANSACTION = 20_000
+
+
+class Ours:
+    """An installation that is filled directly, as trainers do it, and served by its own process."""
+
+    def __init__(self, state: Path, url: str) -> None:
+        self._state, self._url = state, url
+        upgrade(url)
+        self._engine = open_engine(url)
+        self.sessions: Sessions = open_sessions(self._engine)
+        self.count = 0
+        self.service: Service | None = None
+
+    def add_runs(self, count: int, steps: int, metrics: Sequence[str] = (METRIC,)) -> list[str]:
+        """Finished runs without points."""
+        chance = random.Random(self.count)
+        rows = []
+        with self.sessions.begin() as session:
+            experiment = Experiment(name=f"curves {self.count}", request={}, request_hash="0" * 64)
+            session.add(experiment)
+            session.flush()
+            for number in range(self.count, self.count + count):
+                row = run_row(number, experiment.id, chance)
+                summary = {
+                    "step": steps,
+                    "last": row["summary"]["last"] | dict.fromkeys(metrics, 0.5),
+                    "best": {},
+                }
+                rows.append(
+                    row | {"steps": steps, "last_step": steps, "status": "finished", "summary": summary}
+                )
+            session.execute(insert(Run), rows)
+            session.execute(insert(Attempt), [attempt_row(row["id"]) for row in rows])
+        self.count += count
+        return [row["id"] for row in rows]
+
+    def add_curves(self, runs: Sequence[str], steps: int, metrics: Sequence[str] = (METRIC,)) -> float:
+        """Store points in transactions like those of trainers and pack them; the seconds of both."""
+        seconds = 0.0
+        per_transaction = max(1, PER_TRANSACTION // len(metrics))
+        for number, run in enumerate(runs):
+            curves = [values_of(number, steps, which) for which in range(len(metrics))]
+            points = [
+                (step, dict(zip(metrics, values, strict=True)))
+                for step, values in enumerate(zip(*curves, strict=True), 1)
+            ]
+            started = time.perf_counter()
+            for first in range(0, steps, per_transaction):
+                with self.sessions.begin() as session:
+                    write_points(session, run, 1, points[first : first + per_transaction])
+            seconds += time.perf_counter() - started
+        started = time.perf_counter()
+        while True:
+            with reading(self.sessions) as session:
+                tasks = packable(session)
+            if not tasks:
+                return seconds + time.perf_counter() - started
+            for _ in pack(self.sessions, tasks):
+                pass
+
+    def serve(self) -> Service:
+        """Start the service, without a worker."""
+        self.service = Service(str(self._state), command="serve", DATABASE_URL=self._url)
+        self.service.wait_until_it_answers()
+        return self.service
+
+    def processor_seconds(self) -> float:
+        """Processor time of the service so far."""
+        assert self.service is not None  # noqa: S101 - it is asked after `serve`
+        times = psutil.Process(self.service.process.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def stop(self) -> None:
+        """End the service and leave the database."""
+        if self.service is not None:
+            self.service.stop()
+        self._engine.dispose()

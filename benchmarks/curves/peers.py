@@ -1,0 +1,213 @@
+"""The peers' servers, and what their pages ask for: a chart of many runs, the first page of the table."""
+
+import contextlib
+import json
+import os
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import httpx2
+
+from benchmarks.curves.data import METRIC, SPIKE
+from benchmarks.peers import python_of
+
+BROWSER = "gzip, deflate, br, zstd"
+NAMES = ("mlflow", "aim", "trackio", "tensorboard")
+DOUBLES = {SPIKE: struct.pack("<d", SPIKE), "nan": struct.pack("<d", float("nan"))}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of a page."""
+
+    method: str
+    path: str
+    body: str = ""
+    content_type: str = "application/json"
+
+    def raw(self, port: int, **headers: str) -> str:
+        """The request as it travels."""
+        fields = {
+            "Host": f"127.0.0.1:{port}",
+            "Accept-Encoding": BROWSER,
+            **(
+                {"Content-Type": self.content_type, "Content-Length": str(len(self.body))}
+                if self.body
+                else {}
+            ),
+            **headers,
+        }
+        lines = [
+            f"{self.method} {self.path} HTTP/1.1",
+            *(f"{name}: {value}" for name, value in fields.items()),
+        ]
+        return "\r\n".join([*lines, "", self.body])
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a peer is served and asked."""
+
+    command: Callable[[Path, int], list[str]]
+    chart: Callable[[Sequence[str]], Asked]
+    table: Asked
+    count: Callable[[bytes], tuple[int, int]]
+    """Of a chart's answer: in how many runs the spike and the NaN are left."""
+
+
+def _in_json(body: bytes) -> tuple[int, int]:
+    """Spikes and NaN of an answer in JSON, one of each in a run."""
+    numbers = body.decode().replace('"', "")
+    return numbers.count("1000.0"), numbers.count("NaN")
+
+
+def _in_doubles(body: bytes) -> tuple[int, int]:
+    """The same of Aim's own encoding, which holds arrays of doubles."""
+    return body.count(DOUBLES[SPIKE]), body.count(DOUBLES["nan"])
+
+
+def _bin(peer: str, program: str) -> str:
+    return str(python_of(peer).parent / program)
+
+
+SHOW_TRACKIO = (
+    "import sys, trackio; trackio.show(server_port=int(sys.argv[1]), open_browser=False, block_thread=True)"
+)
+
+AIM_QUERY = f'metric.name == "{METRIC}" and run.name.startswith("curve-")'
+
+KINDS: dict[str, Kind] = {
+    "mlflow": Kind(
+        command=lambda root, port: [
+            _bin("mlflow", "mlflow"),
+            *("server", "--backend-store-uri", f"sqlite:///{root}/mlflow.db"),
+            *("--artifacts-destination", str(root / "artifacts"), "--host", "127.0.0.1", "--port", str(port)),
+            *("--workers", str(os.cpu_count())),
+        ],
+        chart=lambda ids: Asked(
+            "GET",
+            "/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval?"
+            + urlencode([("run_ids", run) for run in ids] + [("metric_key", METRIC), ("max_results", "320")]),
+        ),
+        table=Asked(
+            "POST",
+            "/ajax-api/2.0/mlflow/runs/search",
+            json.dumps(
+                {"experiment_ids": ["1"], "max_results": 100, "order_by": ["attributes.start_time DESC"]}
+            ),
+        ),
+        count=_in_json,
+    ),
+    "aim": Kind(
+        command=lambda root, port: [
+            _bin("aim", "aim"),
+            *("up", "--repo", str(root), "--host", "127.0.0.1", "--port", str(port), "--yes"),
+        ],
+        chart=lambda _: Asked(
+            "GET",
+            f"/api/runs/search/metric/?q={quote(AIM_QUERY)}&p=50&report_progress=false",
+        ),
+        table=Asked("GET", "/api/runs/search/run/?q=&limit=45&exclude_params=true&report_progress=false"),
+        count=_in_doubles,
+    ),
+    "trackio": Kind(
+        command=lambda _, port: [str(python_of("trackio")), "-c", SHOW_TRACKIO, str(port)],
+        chart=lambda ids: Asked(
+            "POST",
+            "/api/get_logs_batch",
+            json.dumps(
+                {
+                    "project": "curves",
+                    "runs": [{"run": run, "run_id": run} for run in ids],
+                    "scalar_only": True,
+                }
+            ),
+        ),
+        table=Asked("POST", "/api/get_runs_for_project", json.dumps({"project": "curves"})),
+        count=_in_json,
+    ),
+    "tensorboard": Kind(
+        command=lambda root, port: [
+            _bin("tensorboard", "tensorboard"),
+            *("--logdir", str(root), "--host", "127.0.0.1", "--port", str(port)),
+        ],
+        chart=lambda ids: Asked(
+            "POST",
+            "/data/plugin/scalars/scalars_multirun",
+            urlencode([("tag", METRIC)] + [("runs", run) for run in ids]),
+            "application/x-www-form-urlencoded",
+        ),
+        table=Asked("GET", "/data/runs"),
+        count=_in_json,
+    ),
+}
+
+
+class PeerServer:
+    """A peer's server, as its documentation says to start it, on a free port."""
+
+    def __init__(self, peer: str, directory: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.kind = KINDS[peer]
+        self.runs: list[str] = []
+        """Ids of those that were made."""
+        own = {
+            "TRACKIO_DIR": str(directory),
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # seven processes that no page asks
+            "HF_HUB_OFFLINE": "1",
+        }
+        with (directory / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self.kind.command(directory, self.port),
+                env={**os.environ, **own},
+                cwd=directory,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def wait(self, seconds: float = 180) -> None:
+        """Until it answers."""
+        deadline = time.monotonic() + seconds
+        while True:
+            with contextlib.suppress(httpx2.TransportError):
+                if httpx2.get(f"http://127.0.0.1:{self.port}/", timeout=5).status_code < 500:
+                    return
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the server did not answer within {seconds:g} s")
+            time.sleep(0.3)
+
+    def fetch(self, asked: Asked) -> tuple[float, bytes]:
+        """Seconds and content of one request on a new connection."""
+        headers = {"Content-Type": asked.content_type} if asked.body else {}
+        started = time.perf_counter()
+        answer = httpx2.request(
+            asked.method,
+            f"http://127.0.0.1:{self.port}{asked.path}",
+            content=asked.body or None,
+            headers=headers,
+            timeout=600,
+        )
+        seconds = time.perf_counter() - started
+        answer.raise_for_status()
+        return seconds, answer.content
+
+    def stop(self) -> None:
+        """End it with the processes that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, 15)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, 9)
+            self.process.wait()

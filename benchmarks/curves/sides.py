@@ -1,0 +1,123 @@
+"""Loading of the same curves into a peer, by its own Python API, in the peer's environment.
+
+The job, as JSON on standard input: `peer`, `directory`, `curves` (a directory with a file for each run, or
+null), `names` (the runs to make), `within` (seconds, after which no further run is begun). Runs with curves
+get `reward/mean` at each step; the others one value. Prints the ids of the runs, the seconds it took and the
+peer's version.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from itertools import takewhile
+from pathlib import Path
+
+METRIC = "reward/mean"
+Curves = Iterator[tuple[str, list[float]]]
+
+
+def main() -> None:
+    job = json.load(sys.stdin)
+    directory = Path(job["directory"])
+    curves = [
+        (name, json.loads(Path(job["curves"], name).read_text()) if job["curves"] else [0.5])
+        for name in job["names"]
+    ]
+    os.environ |= {
+        "TRACKIO_DIR": str(directory),
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "AIM_LOG_LEVEL": "error",
+    }
+    started = time.perf_counter()
+    in_time = takewhile(lambda _: time.perf_counter() - started < job["within"], curves)
+    ids = LOADERS[job["peer"]](directory, in_time)
+    seconds = time.perf_counter() - started
+    print(json.dumps({"ids": ids, "seconds": seconds, "version": version(job["peer"])}))
+
+
+def into_mlflow(directory: Path, curves: Curves) -> list[str]:
+    """Batches of 1,000 points, the most that a call may hold, to a tracking store in SQLite."""
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+
+    client = MlflowClient(f"sqlite:///{directory}/mlflow.db")
+    found = client.get_experiment_by_name("curves")
+    experiment = (
+        found.experiment_id if found else client.create_experiment("curves", f"file://{directory}/artifacts")
+    )
+    ids = []
+    for name, values in curves:
+        run = client.create_run(experiment, run_name=name).info.run_id
+        points = [
+            Metric(METRIC, value, 1_700_000_000_000 + step, step) for step, value in enumerate(values, 1)
+        ]
+        for first in range(0, len(points), 1_000):
+            client.log_batch(run, metrics=points[first : first + 1_000])
+        client.set_terminated(run)
+        ids.append(run)
+    return ids
+
+
+def into_aim(directory: Path, curves: Curves) -> list[str]:
+    """Point by point: there is no batch."""
+    import aim
+
+    ids = []
+    for name, values in curves:
+        run = aim.Run(
+            repo=str(directory), experiment="curves", system_tracking_interval=None, log_system_params=False
+        )
+        run.name = name
+        for step, value in enumerate(values, 1):
+            run.track(value, name=METRIC, step=step)
+        ids.append(run.hash)
+        run.close()
+    return ids
+
+
+def into_trackio(directory: Path, curves: Curves) -> list[str]:
+    """A run's points at once, as its client sends what has gathered."""
+    from trackio.sqlite_storage import SQLiteStorage
+
+    ids = []
+    for name, values in curves:
+        ids.append(name)
+        SQLiteStorage.bulk_log(
+            "curves",
+            name,
+            [{METRIC: value} for value in values],
+            steps=list(range(1, len(values) + 1)),
+            run_id=name,
+        )
+    return ids
+
+
+def into_tensorboard(directory: Path, curves: Curves) -> list[str]:
+    """A file of events for each run."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    ids = []
+    for name, values in curves:
+        ids.append(name)
+        writer = EventFileWriter(str(directory / name), max_queue_size=len(values))
+        for step, value in enumerate(values, 1):
+            summary = Summary(value=[Summary.Value(tag=METRIC, simple_value=value)])
+            writer.add_event(Event(wall_time=1_700_000_000.5 + step, step=step, summary=summary))
+        writer.close()
+    return ids
+
+
+LOADERS: dict[str, Callable[[Path, Curves], list[str]]] = {
+    "mlflow": into_mlflow,
+    "aim": into_aim,
+    "trackio": into_trackio,
+    "tensorboard": into_tensorboard,
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+/** The point of a painted panel below the pointer, and its label; Plotly finds and labels those that it draws. */
+import { formatShort, formatValue } from '../lib/text/format.js';
+import { lastAtOrBelow } from '../lib/reading.js';
+import { scalesOf } from './paint.js';
+import { unescaped } from './parts.js';
+
+/** @typedef {import('./mounted.js').Drawn} Drawn */
+
+/** Pixels around the pointer in which a point counts, as with Plotly's `hoverdistance`. */
+const REACH = 40;
+/** Onsets are areas: they have no points. */
+const SILENT = ['band', 'raw', 'onset'];
+
+/**
+ * The point nearest to the pointer, events included; null where none is near.
+ * @param {Drawn} panel @param {MouseEvent} event @returns {Plot.Point | null}
+ */
+export function nearestPoint({ element, figure }, event) {
+  const { left, top } = element.getBoundingClientRect();
+  const { xaxis, yaxis } = element._fullLayout;
+  const [pointerX, pointerY] = [event.clientX - left - xaxis._offset, event.clientY - top - yaxis._offset];
+  if (pointerX < 0 || pointerX > xaxis._length || pointerY < 0 || pointerY > yaxis._length) return null;
+  const from = xaxis.p2d(pointerX - REACH);
+  let best = REACH;
+  /** @type {Plot.Point | null} */
+  let found = null;
+  for (const trace of figure.data) {
+    if (SILENT.includes(trace.meta.role)) continue;
+    const { x, y } = scalesOf(element, trace);
+    for (let at = Math.max(0, lastAtOrBelow(trace.x, from)); at < trace.x.length; at += 1) {
+      if (trace.y[at] === null) continue;
+      const across = x(trace.x[at]) - pointerX;
+      if (across > best) break;
+      const away = Math.hypot(across, y(trace.y[at]) - pointerY);
+      if (away < best) {
+        best = away;
+        found = pointAt(trace, at);
+      }
+    }
+  }
+  return found ?? onsetBelow(figure.data, xaxis.p2d(pointerX));
+}
+
+/** @param {Plot.Trace} trace @param {number} at @returns {Plot.Point} */
+const pointAt = (trace, at) => ({
+  data: /** @type {Plot.Point['data']} */ (trace),
+  customdata: trace.customdata[at],
+  x: trace.x[at],
+  y: trace.y[at],
+  text: trace.text?.[at],
+});
+
+/** The onset whose band lies below the pointer. @param {Plot.Trace[]} data @param {number} x */
+function onsetBelow(data, x) {
+  const trace = data.find(({ meta, x: [left, , right] }) => meta.role === 'onset' && left <= x && x <= right);
+  return trace ? { ...pointAt(trace, 2), text: trace.hovertext } : null;
+}
+
+/**
+ * The words of a label: whose point it is, its value, its place, and what else is known of it.
+ * @param {Plot.Point} point @param {import('./figure.js').Unit} unit @returns {string[]}
+ */
+function wordsOf({ data: { meta, name }, customdata, x, y, text }, { unit }) {
+  if (meta.role === 'onset') return [unescaped(text ?? '')];
+  if (meta.role === 'mark') return [unescaped(text ?? ''), `step ${customdata}`];
+  const hasValue = meta.role !== 'non-finite';
+  const isMean = hasValue && text !== undefined;
+  const place = [
+    ...(isMean && unit !== 'step' ? [] : [`step ${customdata}`]),
+    ...(unit === 'step' ? [] : [`${formatShort(x)} ${unescaped(unit)}`]),
+  ];
+  const value = hasValue ? formatValue(y) : (text ?? '');
+  return [`${unescaped(name ?? '')}  ${value}`, place.join(' · '), ...(isMean && text ? [text] : [])];
+}
+
+/** Shows the label of the point that is pointed at, or hides it. @param {Drawn} panel */
+export function placeLabel({ element, figure, hovered, label }) {
+  label.hidden = !hovered;
+  if (!hovered) return;
+  const { xaxis, yaxis } = element._fullLayout;
+  const { x, y } = scalesOf(element, hovered.data);
+  const [left, top] = [x(hovered.x), Math.min(yaxis._length, Math.max(0, y(hovered.y)))];
+  label.replaceChildren(
+    ...wordsOf(hovered, figure.unit).map((text) =>
+      Object.assign(document.createElement('span'), { textContent: text }),
+    ),
+  );
+  label.classList.toggle('is-left', left > xaxis._length / 2);
+  Object.assign(label.style, { left: `${xaxis._offset + left}px`, top: `${yaxis._offset + top}px` });
+}

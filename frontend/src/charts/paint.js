@@ -1,0 +1,161 @@
+/**
+ * Paints the curves of panels with many lines on a canvas. Plotly keeps the axes, the events and the zoom of these
+ * panels: its SVG takes a fifth of a second for fifty lines, a canvas takes a few milliseconds.
+ */
+
+/** @typedef {{x: (value: number) => number, y: (value: number) => number}} Scales to pixels of the plot area */
+
+const MOST_IN_SVG = 12;
+const BY_PLOTLY = ['mark', 'onset'];
+
+/** Whether a figure has more lines than Plotly draws quickly. @param {Plot.Trace[]} data */
+export const isPainted = (data) =>
+  data.filter(({ meta }) => !BY_PLOTLY.includes(meta.role) && meta.role !== 'non-finite').length > MOST_IN_SVG;
+
+/** The traces that are painted. @param {Plot.Trace[]} data */
+export const paintedOf = (data) => data.filter(({ meta }) => !BY_PLOTLY.includes(meta.role));
+
+/** What Plotly draws of a painted figure: events, and the corners of the curves for the range of the axes. */
+export const plottedOf = (/** @type {Plot.Trace[]} */ data) => [
+  ...data.filter(({ meta }) => BY_PLOTLY.includes(meta.role)),
+  cornersOf(paintedOf(data).filter(({ yaxis }) => yaxis !== 'y2')),
+];
+
+/** A trace without a visible part that reaches as far as some others. @param {Plot.Trace[]} traces */
+function cornersOf(traces) {
+  /** @type {Record<'x' | 'y', [number, number]>} */
+  const corners = { x: [Infinity, -Infinity], y: [Infinity, -Infinity] };
+  const stretch = (/** @type {number[]} */ ends, /** @type {(number | null)[]} */ values) => {
+    for (const value of values) {
+      if (value === null) continue;
+      if (value < ends[0]) ends[0] = value;
+      if (value > ends[1]) ends[1] = value;
+    }
+  };
+  for (const { x, y } of traces) {
+    stretch(corners.x, x);
+    stretch(corners.y, y);
+  }
+  const apart = (/** @type {[number, number]} */ [low, high]) => (low <= high ? [low, null, high] : []);
+  return {
+    type: 'scatter',
+    mode: 'lines',
+    x: apart(corners.x),
+    y: apart(corners.y),
+    hoverinfo: 'skip',
+    meta: { key: null, run: null, role: 'corners' },
+  };
+}
+
+/**
+ * How the axes place values now, also while one of them is dragged.
+ * @param {Plot.Graph} element @param {Plot.Trace} trace @returns {Scales}
+ */
+export function scalesOf({ _fullLayout: { xaxis, yaxis } }, { yaxis: name }) {
+  const height = yaxis._length;
+  const y = placer(yaxis, height);
+  return {
+    x: placer(xaxis, xaxis._length),
+    y: name === 'y2' ? (share) => height * (1 - share) : (value) => height - y(value),
+  };
+}
+
+/** @param {Plot.Axis} axis @param {number} length @returns {(value: number) => number} */
+function placer({ range: [from, to], type }, length) {
+  const factor = length / (to - from);
+  return type === 'log' ? (value) => (Math.log10(value) - from) * factor : (value) => (value - from) * factor;
+}
+
+/**
+ * Paints traces over the plot area, in place of what the canvas showed.
+ * @param {HTMLCanvasElement} canvas @param {Plot.Graph} element @param {Plot.Trace[]} traces
+ */
+export function paint(canvas, element, traces) {
+  const { xaxis, yaxis } = element._fullLayout;
+  const size = { left: xaxis._offset, top: yaxis._offset, width: xaxis._length, height: yaxis._length };
+  for (const [name, pixels] of Object.entries(size)) canvas.style.setProperty(name, `${pixels}px`);
+  canvas.width = Math.max(1, Math.round(size.width * devicePixelRatio)); // this empties it, too
+  canvas.height = Math.max(1, Math.round(size.height * devicePixelRatio));
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
+  context.scale(canvas.width / size.width, canvas.height / size.height);
+  for (const trace of traces) {
+    context.globalAlpha = trace.opacity ?? 1;
+    const scales = scalesOf(element, trace);
+    if (trace.fill) fill(context, trace, scales);
+    else if (trace.mode.includes('lines')) stroke(context, trace, scales);
+    if (trace.mode.includes('markers')) mark(context, trace, scales);
+  }
+}
+
+/** @param {CanvasRenderingContext2D} context @param {Plot.Trace} trace @param {Scales} scales */
+function trail(context, { x: xs, y: ys }, { x, y }) {
+  context.beginPath();
+  let isDown = false;
+  for (let at = 0; at < xs.length; at += 1) {
+    if (ys[at] === null) isDown = false;
+    else if (isDown) context.lineTo(x(xs[at]), y(ys[at]));
+    else {
+      context.moveTo(x(xs[at]), y(ys[at]));
+      isDown = true;
+    }
+  }
+}
+
+/** @type {Record<string, number[]>} */
+const DASHES = { solid: [], dot: [3, 3], dash: [9, 9], dashdot: [9, 3, 3, 3] };
+
+/** @param {CanvasRenderingContext2D} context @param {Plot.Trace} trace @param {Scales} scales */
+function stroke(context, trace, scales) {
+  const { color, width, dash } = trace.line;
+  Object.assign(context, { strokeStyle: color, lineWidth: width, lineJoin: 'round' });
+  context.setLineDash(DASHES[dash] ?? []);
+  trail(context, trace, scales);
+  context.stroke();
+  context.setLineDash([]);
+}
+
+/** @param {CanvasRenderingContext2D} context @param {Plot.Trace} trace @param {Scales} scales */
+function fill(context, trace, scales) {
+  context.fillStyle = trace.fillcolor;
+  trail(context, trace, scales);
+  context.fill();
+}
+
+/** @param {CanvasRenderingContext2D} context @param {Plot.Trace} trace @param {Scales} scales */
+function mark(context, { x: xs, y: ys, marker }, { x, y }) {
+  Object.assign(context, { fillStyle: marker.color, strokeStyle: marker.color, lineWidth: marker.line?.width || 1 });
+  for (let at = 0; at < xs.length; at += 1) {
+    const half = (Array.isArray(marker.size) ? marker.size[at] : marker.size) / 2;
+    const symbol = Array.isArray(marker.symbol) ? marker.symbol[at] : marker.symbol;
+    if (ys[at] !== null && half > 0) SYMBOLS[symbol ?? 'circle'](context, x(xs[at]), y(ys[at]), half);
+  }
+}
+
+/** @type {Record<string, (context: CanvasRenderingContext2D, x: number, y: number, half: number) => void>} */
+const SYMBOLS = {
+  circle(context, x, y, half) {
+    context.beginPath();
+    context.arc(x, y, half, 0, 2 * Math.PI);
+    context.fill();
+  },
+  'square-open': (context, x, y, half) => context.strokeRect(x - half, y - half, 2 * half, 2 * half),
+  'x-thin'(context, x, y, half) {
+    context.beginPath();
+    context.moveTo(x - half, y - half);
+    context.lineTo(x + half, y + half);
+    context.moveTo(x - half, y + half);
+    context.lineTo(x + half, y - half);
+    context.stroke();
+  },
+  'triangle-up': (context, x, y, half) => triangle(context, x, y, half),
+  'triangle-down': (context, x, y, half) => triangle(context, x, y, -half),
+};
+
+/** @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} up */
+function triangle(context, x, y, up) {
+  context.beginPath();
+  context.moveTo(x, y - up);
+  context.lineTo(x + up, y + up / 2);
+  context.lineTo(x - up, y + up / 2);
+  context.fill();
+}

@@ -1,0 +1,57 @@
+/** The head of Compare: what is compared, and what can be taken away. */
+import { html } from '../../dom.js';
+import { plural } from '../../lib/text/format.js';
+import { copyText } from '../../data/actions.js';
+import { Icon } from '../shared/icons.js';
+
+/** @typedef {import('../../lib/runs/groups.js').Group} Group */
+
+/** The name of the one experiment of some runs. @param {Api.RunItem[]} runs */
+export function titleOf(runs) {
+  const names = new Map(runs.map((run) => [run.experiment, run.experiment_name]));
+  const [[id, name]] = names;
+  return names.size === 1 && id ? (name ?? 'Experiment') : 'Comparison';
+}
+
+/** @param {{runs: Api.RunItem[], groups: Group[], by: string, onReport?: () => void}} props */
+export function Head({ runs, groups, by, onReport }) {
+  const experiments = [...new Map(runs.map((run) => [run.experiment, run.experiment_name])).entries()];
+  const seeds = new Set(runs.map(({ seed }) => seed)).size;
+  const live = runs.filter(({ status }) => status === 'running').length;
+  const single = experiments.length === 1 && experiments[0][0];
+  const kind = by === 'variant' ? 'variant' : 'group';
+  const size =
+    kind === 'variant' && groups.length * seeds === runs.length
+      ? `${plural(groups.length, kind)} × ${plural(seeds, 'seed')}`
+      : plural(groups.length, kind);
+  return html`<header class="page-head">
+    <h1>${titleOf(runs)}</h1>
+    <span class="quiet">
+      ${plural(runs.length, 'run')} · ${size}
+      ${
+        live
+          ? html`
+            ${' '}
+            · <span class="status-running">${live} training</span>
+          `
+          : ''
+      }
+    </span>
+    <span class="spacer"></span>
+    ${
+      onReport &&
+      html`<button class="button" title="This comparison as one file that opens offline" onClick=${onReport}>
+        <${Icon} name="download" /> Report
+      </button>`
+    }
+    <button class="button" onClick=${() => copyText(location.href, 'Link')}>
+      <${Icon} name="link" /> Copy link
+    </button>
+    ${
+      single &&
+      html`<a class="button" href=${`/runs?experiment=${single}`}>
+        Open in Runs
+      </a>`
+    }
+  </header>`;
+}

@@ -1,0 +1,61 @@
+/** Small fields of numbers beside each other; a text that is no number stays typed and changes nothing. */
+import { html, useState } from '../../dom.js';
+
+/**
+ * @param {{label: string, typed: string | null, value: string, placeholder?: string, isRight: boolean,
+ *   inputmode: string, onType: (text: string | null) => void}} props
+ */
+const Typed = ({ label, typed, value, placeholder, isRight, inputmode, onType }) => html`<label class="sweep-number">
+  <span>${label}</span>
+  <input
+    class="field"
+    inputmode=${inputmode}
+    placeholder=${placeholder}
+    value=${typed ?? value}
+    aria-invalid=${isRight ? undefined : 'true'}
+    onInput=${(event) => onType(event.target.value)}
+    onBlur=${() => onType(null)}
+  />
+</label>`;
+
+/** @param {{label: string, value: number, onChange: (value: number) => void}} props */
+export function WholeNumber({ label, value, onChange }) {
+  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
+  const isRight = typed === null || /^\d{1,10}$/.test(typed);
+  const onType = (/** @type {string | null} */ text) => {
+    setTyped(text);
+    if (text !== null && /^\d{1,10}$/.test(text)) onChange(Number(text));
+  };
+  return html`<${Typed}
+    label=${label}
+    typed=${typed}
+    value=${String(value)}
+    isRight=${isRight}
+    inputmode="numeric"
+    onType=${onType}
+  />`;
+}
+
+/**
+ * A number above 0, or nothing.
+ * @param {{label: string, value: number | null, placeholder?: string, onChange: (value: number | null) => void}} props
+ */
+export function FieldNumber({ label, value, placeholder, onChange }) {
+  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
+  const isRight = typed === null || !typed.trim() || Number(typed) > 0;
+  const onType = (/** @type {string | null} */ text) => {
+    setTyped(text);
+    if (text === null) return;
+    if (!text.trim()) onChange(null);
+    else if (Number(text) > 0 && Number.isFinite(Number(text))) onChange(Number(text));
+  };
+  return html`<${Typed}
+    label=${label}
+    typed=${typed}
+    value=${value === null ? '' : String(value)}
+    placeholder=${placeholder}
+    isRight=${isRight}
+    inputmode="decimal"
+    onType=${onType}
+  />`;
+}

@@ -1,0 +1,115 @@
+/** The settings of a search: what it optimises, how it prunes, when it ends. */
+import { html } from '../../dom.js';
+import { SEARCH } from '../../lib/launch/sweep.js';
+import { plural } from '../../lib/text/format.js';
+import { Segments, Select } from '../shared/marks.js';
+import { FieldNumber, WholeNumber } from './number.js';
+
+/** @typedef {import('../../lib/launch/sweep.js').Sweep} Sweep */
+/** @typedef {import('../../lib/launch/sweep.js').Search} Search */
+
+const SAMPLERS = [
+  { value: 'tpe', label: 'TPE', title: 'Follows the results: Optuna’s tree-structured Parzen estimator' },
+  { value: 'random', label: 'Random', title: 'Without regard to the results' },
+];
+const PRUNERS = [
+  { value: 'none', label: 'None', title: 'Every run trains to its end' },
+  { value: 'median', label: 'Median', title: 'Stops runs that are worse than the median of the finished ones' },
+  { value: 'halving', label: 'Halving', title: 'Lets the best third of the runs go on at each rung' },
+];
+const READINGS = [
+  { value: 'final', label: 'last evaluation' },
+  { value: 'best', label: 'best evaluation' },
+  { value: 'mean_of_3', label: 'mean of the last 3' },
+];
+const DIRECTIONS = [
+  { value: 'catalog', label: 'as in the catalog' },
+  { value: 'maximize', label: 'more is better' },
+  { value: 'minimize', label: 'less is better' },
+];
+
+/**
+ * @param {{sweep: Sweep, metrics: string[], onChange: (sweep: Sweep) => void}} props
+ *   `metrics`: those of the catalog that are better in one direction
+ */
+export function SearchSettings({ sweep, metrics, onChange }) {
+  const search = { ...SEARCH, ...sweep.search };
+  const put = (/** @type {Partial<Search>} */ changes) => onChange({ ...sweep, search: { ...search, ...changes } });
+  const number = (/** @type {'at_once' | 'top'} */ key, /** @type {string} */ label) =>
+    html`<${WholeNumber}
+      label=${label}
+      value=${search[key]}
+      onChange=${(/** @type {number} */ value) => put({ [key]: value })}
+    />`;
+  const budget = (/** @type {'hours' | 'money'} */ key, /** @type {string} */ label) =>
+    html`<${FieldNumber}
+      label=${label}
+      value=${search[key]}
+      placeholder="no limit"
+      onChange=${(/** @type {number | null} */ value) => put({ [key]: value })}
+    />`;
+  return html`<fieldset class="search-settings">
+    <legend class="visually-hidden">Search</legend>
+    <div class="toolbar">
+      <${Select}
+        label="objective"
+        value=${search.metric}
+        options=${metrics.includes(search.metric) ? metrics : [search.metric, ...metrics]}
+        onChange=${(/** @type {string} */ metric) => put({ metric })}
+      />
+      <${Select}
+        label="value of a run"
+        value=${search.reading}
+        options=${READINGS}
+        onChange=${(/** @type {Search['reading']} */ reading) => put({ reading })}
+      />
+      <${Select}
+        label="direction"
+        value=${search.direction}
+        options=${DIRECTIONS}
+        onChange=${(/** @type {Search['direction']} */ direction) => put({ direction })}
+      />
+    </div>
+    <div class="toolbar">
+      <span class="search-choice">
+        sampler
+        <${Segments}
+          label="Sampler"
+          value=${search.sampler}
+          options=${SAMPLERS}
+          onChange=${(/** @type {Search['sampler']} */ sampler) => put({ sampler })}
+        />
+      </span>
+      <span class="search-choice">
+        prune by
+        <${Segments}
+          label="Pruner"
+          value=${search.pruner}
+          options=${PRUNERS}
+          onChange=${(/** @type {Search['pruner']} */ pruner) => put({ pruner })}
+        />
+      </span>
+      <${FieldNumber}
+        label="from this share of the steps on"
+        value=${search.first_rung}
+        onChange=${(/** @type {number | null} */ value) => value && put({ first_rung: value })}
+      />
+      <label class="check">
+        <input
+          type="checkbox"
+          checked=${search.prune_sick}
+          onChange=${(event) => put({ prune_sick: event.target.checked })}
+        />
+        stop runs that collapse, decline or never learn
+      </label>
+    </div>
+    <div class="toolbar">
+      ${number('at_once', 'runs at once')} ${number('top', 'best to run again')}
+      ${budget('hours', 'budget in slot hours')} ${budget('money', 'budget in money')}
+    </div>
+    <p class="form-help">
+      Each configuration runs with the first seed. The best ${plural(search.top, 'configuration')} then run with the
+      other seeds, and only those decide the winner.
+    </p>
+  </fieldset>`;
+}

@@ -1,0 +1,112 @@
+"""Panels with more lines than SVG draws quickly: painted on a canvas, and read as every other panel is."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.service import HOSTILE, running
+
+RUNS = 14
+"""More lines than Plotly draws."""
+PIXELS = """(canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data
+  .filter((value, at) => at % 4 === 3 && value > 0).length"""
+SPOT = """(plot) => { const { xaxis, yaxis } = plot._fullLayout; const box = plot.getBoundingClientRect();
+  return [box.left + xaxis._offset + xaxis.d2p(2), box.top + yaxis._offset + yaxis.d2p(0.2)]; }"""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("lab")) as service:
+        service.cells = [service.launch(f"experiment {number}") for number in range(RUNS)]
+        for run in service.cells:
+            service.train(run, 3, end="finished")
+        named = {"name": HOSTILE[:60]}
+        service.client.patch(f"/runs/{service.cells[0]}", json=named).raise_for_status()
+        yield service
+
+
+@pytest.fixture
+def panel(page, service):
+    page.goto(f"/compare?runs={','.join(service.cells)}&by=run")
+    panel = page.locator(".panel[data-metric='reward/mean']").first
+    expect(panel.locator(".painted-curves").first).to_be_attached()
+    return panel
+
+
+def test_many_lines_are_painted_between_the_axes_of_plotly(panel):
+    curves = panel.locator(".painted-curves:not(.is-lit-curve)")
+    assert curves.evaluate(PIXELS) > 50
+    assert panel.locator(".scatterlayer .trace path.js-line").count() < RUNS / 2  # events, and the corners
+    low, high = panel.locator(".js-plotly-plot").evaluate("(plot) => plot._fullLayout.yaxis.range")
+    assert low <= 0
+    assert high >= 0.3
+    assert panel.locator(".ytick").count() > 1
+
+
+def test_a_point_has_a_label_and_opens_its_completions(panel, page, service):
+    spot = panel.locator(".js-plotly-plot").evaluate(SPOT)
+    page.mouse.move(spot[0] - 3, spot[1])
+    page.mouse.move(*spot)
+    label = panel.locator(".point-label")
+    expect(label).to_be_visible()
+    expect(label).to_contain_text("step 2")
+    assert "<img" in label.inner_text()  # the first of lines in one place, its name as text
+    page.mouse.click(*spot)
+    page.wait_for_url(re.compile(rf"/rollouts\?run={service.cells[0]}&step=2"))
+
+
+def test_a_resting_pointer_lights_its_line_and_leaving_ends_that(panel, page):
+    page.mouse.move(*panel.locator(".js-plotly-plot").evaluate(SPOT))
+    expect(panel.locator(".is-lit .is-lit-curve")).to_be_visible()
+    page.mouse.move(1, 1)
+    expect(panel.locator(".is-lit-curve")).to_be_hidden()
+    expect(panel.locator(".point-label")).to_be_hidden()
+
+
+def test_hiding_lines_goes_back_to_svg(panel, page):
+    for name in page.locator(".legend-item").all()[:3]:
+        name.click()
+    expect(panel.locator(".scatterlayer .trace")).to_have_count(RUNS - 3)
+    expect(panel.locator(".painted-curves").first).to_be_hidden()
+
+
+LINE = {
+    "role": "main",
+    "name": "a",
+    "look": {"colour": "#123456", "dash": "solid"},
+    "series": {"run": "a", "x": [1, 2], "steps": [1, 2], "values": [5, 7], "non_finite": [], "raw_points": 2},
+}
+VIEW = {"metric": "m", "xKind": "step", "logX": False, "logY": False, "zoom": None, "theme": {}}
+
+
+@pytest.mark.parametrize(("lines", "is_painted"), [(12, False), (13, True)])
+def test_more_than_twelve_lines_are_painted(in_browser, lines, is_painted):
+    figure = in_browser(
+        "charts/figure.js", "(f, [lines, view]) => f.figureOf(lines, view)", [[LINE] * lines, VIEW]
+    )
+    assert in_browser("charts/paint.js", "(p, data) => p.isPainted(data)", figure["data"]) is is_painted
+
+
+def test_plotly_gets_the_corners_of_painted_curves_alone(in_browser):
+    figure = in_browser(
+        "charts/figure.js", "(f, [lines, view]) => f.figureOf(lines, view)", [[LINE] * 13, VIEW]
+    )
+    (corners,) = in_browser("charts/paint.js", "(p, data) => p.plottedOf(data)", figure["data"])
+    assert (corners["x"], corners["y"]) == ([1, None, 2], [5, None, 7])
+
+
+def test_gaps_are_merged_into_a_path_in_the_order_of_places(in_browser):
+    series = {
+        "x": [1, 2, 4],
+        "values": [10, 20, 40],
+        "steps": [1, 2, 4],
+        "non_finite": [{"step": 3, "x": 3, "value": "NaN"}, {"step": 0, "x": 0, "value": "NaN"}],
+    }
+    path = in_browser("charts/figure.js", "(f, series) => f.pathOf(series)", series)
+    assert path == {
+        "x": [0, 1, 2, 3, 4],
+        "y": [None, 10, 20, None, 40],
+        "steps": [0, 1, 2, 3, 4],
+        "at": [-1, 0, 1, -1, 2],
+    }

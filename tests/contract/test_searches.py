@@ -1,0 +1,459 @@
+"""Searches on both databases: launched, advanced as the reconciler does, killed between writes, stopped."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy import event, func, select, update
+
+from backend.db.models import Attempt, Event, Experiment, Run, Search, SearchTrial, Worker
+from backend.experiments.schemas import ExperimentPlan
+from backend.maintenance.reconciler import Reconciler
+from backend.metrics.store import write_points
+from backend.runs.deletion import carry_on
+from backend.searches import advance as advancing
+from backend.searches.advance import advance
+from backend.searches.schemas import SearchItem
+from tests.contract.test_experiments_api import count, launch
+from tests.factories import make_attempt
+
+RATES = {"path": "optimizer.lr", "values": "1e-5..1e-2 log"}
+BASE = {"steps": 40, "evaluation": {"every": 10}}
+MEDIAN = {"pruner": "median", "first_rung": 0.25, "prune_sick": False, "at_once": 8}
+BODY = {
+    "name": "search",
+    "base": BASE,
+    "variants": [{"name": "grpo", "preset": "grpo"}],
+    "seeds": [0, 1, 2],
+}
+
+
+def body(knobs=(RATES,), *, seeds=(0, 1, 2), base=(), **fields):
+    search = fields.pop("search", {})
+    sweep = {"method": "search", "cells": 6, "seed": 3, "knobs": list(knobs), "search": search} | fields
+    return BODY | {"seeds": list(seeds), "sweep": sweep, "base": BASE | dict(base)}
+
+
+def quality(config):
+    """The accuracy that a run of this learning rate ends with: best at 1e-3."""
+    return 0.8 - 0.2 * abs(math.log10(config["optimizer"]["lr"]) + 3)
+
+
+@pytest.fixture
+def lab(client, database, settings):
+    """A service whose runs are trained by hand."""
+
+    def begin(**fields):
+        answer = launch(client, body(**fields))
+        assert answer.status_code == 201, answer.text
+        return answer.json()["id"]
+
+    def step(search):
+        return advance(database.sessions, settings, search)
+
+    def runs(*statuses):
+        with database.sessions() as session:
+            query = select(Run).order_by(Run.created_at, Run.id)
+            return session.scalars(query.where(Run.status.in_(statuses)) if statuses else query).all()
+
+    def train(run, values, status="running", **fields):
+        """Record accuracies by step; the run is then in this status."""
+        with database.sessions.begin() as session:
+            if session.get_one(Run, run.id).attempt == 0:
+                make_attempt(session, run, 1, from_step=-1)
+            points = [(at, {"eval/accuracy": value}) for at, value in values.items()]
+            write_points(session, run.id, 1, points)
+            given = {"status": status, "attempt": 1, "last_step": max(values, default=0)} | fields
+            session.execute(update(Run).where(Run.id == run.id).values(**given))
+
+    def finish(run, value=None):
+        end = quality(run.config) if value is None else value
+        train(run, {at: end * at / 40 for at in (10, 20, 30, 40)}, "finished")
+
+    def shown(search):
+        answer = client.get("/api/v1/searches", params={"experiment": search})
+        assert answer.status_code == 200, answer.text
+        [item] = answer.json()["items"]
+        return SearchItem.model_validate(item)
+
+    def drive(search, most=200):
+        """Advance and finish runs one after the other until nothing is left to do."""
+        for _ in range(most):
+            moved = step(search)
+            waiting = runs("queued")
+            if waiting:
+                finish(waiting[0])
+            elif not moved:
+                return shown(search)
+        raise AssertionError("the search does not end")
+
+    return SimpleNamespace(**locals())
+
+
+def test_a_search_tries_chooses_compares_and_ends(lab, client, database):
+    search = lab.begin()
+    detail = client.get(f"/api/v1/experiments/{search}").json()
+    assert detail["request"]["sweep"]["method"] == "search"
+    found = lab.drive(search)
+    assert (found.status, found.reason) == ("finished", "6 configurations were tried, as asked")
+    assert [trial.number for trial in found.trials] == [1, 2, 3, 4, 5, 6]
+    assert all(trial.state == "finished" for trial in found.trials)
+    values = {trial.number: trial.value for trial in found.trials}
+    best = sorted(values, key=lambda number: -values[number])[:3]
+    assert found.best == best[0]
+    assert [finalist.number for finalist in found.finalists] == best
+    assert [(finalist.n, finalist.waiting) for finalist in found.finalists] == [(2, 0)] * 3
+    assert found.finalists[0].mean == pytest.approx(values[best[0]])
+    assert found.verdict.startswith(found.trials[best[0] - 1].variant + ": eval/accuracy ")
+    with database.sessions() as session:
+        seeds = session.execute(select(Run.variant, func.count()).group_by(Run.variant)).all()
+    assert sorted(n for _, n in seeds) == [1, 1, 1, 3, 3, 3]
+    assert [trial.best for trial in found.trials] == [max(list(values.values())[: k + 1]) for k in range(6)]
+    assert lab.step(search) is False
+
+
+def test_decisions_are_a_function_of_the_rows(lab, database):
+    """The same values lead to the same configurations, whoever asks and how often."""
+    first = lab.drive(lab.begin(cells=14, seeds=[0]))
+    second = lab.drive(lab.begin(cells=14, seeds=[0]))
+    assert [trial.values for trial in first.trials] == [trial.values for trial in second.trials]
+    late = [trial.values[0] for trial in first.trials[10:]]
+    assert sum(abs(math.log10(rate) + 3) for rate in late) / len(late) < 1.0  # it follows the results
+
+
+def test_a_run_that_falls_behind_the_median_is_pruned_with_its_reason(lab, database):
+    search = lab.begin(search=MEDIAN, cells=8)
+    for value in (0.5, 0.6, 0.7):
+        [run] = lab.runs("queued")
+        lab.finish(run, value)
+        assert lab.step(search)
+    [run] = lab.runs("queued")
+    lab.train(run, {0: 0.9, 5: 0.0})
+    assert lab.step(search)  # noted, but before the first rung
+    assert lab.runs("running")[0].wish == ""
+    lab.train(run, {10: 0.1})
+    assert lab.step(search)
+    assert lab.runs("running")[0].wish == "prune"
+    pruned = lab.shown(search).trials[3]
+    assert pruned.reason == "eval/accuracy 0.1 at step 10 is behind the median of the finished runs"
+    assert (pruned.state, pruned.counts) == ("running", False)
+    lab.train(run, {10: 0.1}, "stopped", wish="")
+    found = lab.shown(search)
+    assert found.trials[3].state == "pruned"
+    assert found.steps_saved == pytest.approx(30 / 160)
+    with database.sessions() as session:
+        messages = session.scalars(
+            select(Event.message).where(Event.run_id == run.id, Event.kind == "search")
+        )
+        assert f"pruned: {pruned.reason}" in messages.all()
+
+
+def test_halving_lets_the_best_third_go_on(lab, database):
+    search = lab.begin(search={"pruner": "halving", "first_rung": 0.25, "at_once": 9}, cells=9)
+    with database.sessions.begin() as session:
+        session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu"))
+    pruned = []
+    for value in (0.3, 0.5, 0.4, 0.6):
+        [run] = lab.runs("queued")
+        lab.train(run, {10: value})
+        while lab.step(search):
+            pass
+        pruned.append(next(each.wish for each in lab.runs("running") if each.id == run.id))
+    assert pruned == ["", "", "prune", ""]  # the first one was alone at its rung
+    assert "behind the best third" in lab.shown(search).trials[2].reason
+
+
+@pytest.mark.parametrize(
+    ("verdict", "step", "is_pruned"),
+    [
+        ("collapsed", 10, True),
+        ("declining", 10, True),
+        ("never_learned", 10, False),
+        ("never_learned", 20, True),
+        ("healthy", 20, False),
+        (None, None, False),
+    ],
+)
+def test_a_sick_run_is_pruned(lab, verdict, step, is_pruned):
+    search = lab.begin(search={"pruner": "none"})
+    [run] = lab.runs("queued")
+    lab.train(run, {}, verdict=verdict, judged_step=step)
+    lab.step(search)
+    assert (lab.runs("running")[0].wish == "prune") is is_pruned
+
+
+@pytest.mark.parametrize("status", ["queued", "paused"])
+def test_a_run_that_does_not_train_is_pruned_at_once_and_may_be_resumed(lab, client, status):
+    search = lab.begin(search={"pruner": "none"})
+    [run] = lab.runs("queued")
+    lab.train(run, {10: 0.4}, status, verdict="collapsed", judged_step=10)
+    assert lab.step(search)
+    [stopped] = lab.runs("stopped")
+    assert stopped.reason == "pruned by its search"
+    assert client.post(f"/api/v1/runs/{run.id}/resume").is_success
+    lab.step(search)
+    assert lab.shown(search).trials[0].state == "queued"  # it is not pruned again
+
+
+def test_further_runs_wait_only_where_a_slot_is_free(lab, database):
+    search = lab.begin(search={"at_once": 2})
+    assert lab.step(search) is False  # the first one waits
+    [first] = lab.runs("queued")
+    lab.train(first, {})
+    assert lab.step(search) is False  # no slot is free
+    with database.sessions.begin() as session:
+        session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu"))
+    assert lab.step(search)
+    [second] = lab.runs("queued")
+    lab.train(second, {})
+    assert lab.step(search) is False  # two at once, as asked
+    lab.finish(first)
+    assert lab.step(search)
+
+
+def test_two_who_decide_at_once_queue_one_run(lab, database, settings, monkeypatch):
+    """The second one's decision was made from older rows: it is dropped."""
+    search = lab.begin()
+    lab.finish(lab.runs("queued")[0])
+    decided = advancing._next_step
+
+    def rival(*given):
+        monkeypatch.setattr(advancing, "_next_step", decided)
+        step = decided(*given)
+        assert advance(database.sessions, settings, search)
+        return step
+
+    monkeypatch.setattr(advancing, "_next_step", rival)
+    assert advance(database.sessions, settings, search) is False
+    assert len(lab.runs("queued")) == 1
+    assert count(database, SearchTrial) == 2
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_a_kill_at_any_write_loses_and_doubles_nothing(lab, database):
+    """The process dies at the n-th statement of a step, for every n; the search ends as without kills."""
+    expected = lab.drive(lab.begin(cells=4, seeds=[0, 1], search={"top": 2}))
+    search = lab.begin(cells=4, seeds=[0, 1], search={"top": 2})
+    left = {"statements": math.inf}
+
+    def die(*_args):
+        left["statements"] -= 1
+        if left["statements"] < 0:
+            raise Killed
+
+    event.listen(database.engine, "before_cursor_execute", die)
+    kills = 0
+    try:
+        for _ in range(60):
+            moved, most = False, 0
+            while True:
+                left["statements"] = most
+                try:
+                    moved = lab.step(search)
+                    break
+                except Killed:
+                    kills += 1
+                    most += 1
+            left["statements"] = math.inf
+            waiting = lab.runs("queued")
+            if waiting:
+                lab.finish(waiting[0])
+            elif not moved:
+                break
+    finally:
+        left["statements"] = math.inf
+        event.remove(database.engine, "before_cursor_execute", die)
+    assert kills > 50
+    found = lab.shown(search)
+    assert found.status == "finished"
+    assert [(trial.values, trial.value) for trial in found.trials] == [
+        (trial.values, trial.value) for trial in expected.trials
+    ]
+    assert found.finalists == expected.finalists
+
+
+def test_configurations_that_cannot_run_are_left_out_with_the_reason(lab):
+    knob = {"path": "optimizer.lr", "values": [1e-3, -1.0, 1e-4]}
+    found = lab.drive(lab.begin(knobs=[knob], cells=3, seeds=[0]))
+    refused = [trial for trial in found.trials if trial.state == "refused"]
+    assert [trial.values for trial in refused] == [[-1.0]]
+    assert "got -1.0" in refused[0].reason
+    assert refused[0].run is None
+    assert found.status == "finished"
+
+
+def test_a_space_that_is_exhausted_ends_the_search(lab):
+    found = lab.drive(
+        lab.begin(knobs=[{"path": "sampling.group_size", "values": [4, 8]}], cells=50, seeds=[0])
+    )
+    assert found.reason == "every combination of the values was tried"
+    assert sorted(trial.values for trial in found.trials) == [[4], [8]]
+
+
+def test_all_runs_failed_ends_the_search_with_the_reason(lab):
+    search = lab.begin(cells=20)
+    for _ in range(40):
+        if lab.shown(search).status == "finished":
+            break
+        if not lab.step(search):
+            [run] = lab.runs("queued")
+            lab.train(run, {}, "failed", reason="out of memory")
+    found = lab.shown(search)
+    assert len(found.trials) == 5
+    assert found.reason == (
+        "none of the first 5 runs has a value of eval/accuracy: out of memory; no configuration has a value"
+    )
+    assert (found.best, found.finalists, found.verdict) == (None, [], "")
+
+
+def test_values_that_are_not_finite_or_missing_never_win(lab):
+    search = lab.begin(cells=4, seeds=[0, 1], search={"top": 4})
+    values = [{40: float("nan")}, {40: float("inf")}, {}, {40: 0.2}]
+    for number, given in enumerate(values):
+        lab.train(lab.runs("queued")[-1], given, "finished")
+        lab.step(search)
+        assert len(lab.shown(search).trials) == min(4, number + 2)
+    found = lab.drive(search)
+    assert [trial.state for trial in found.trials] == ["no value", "no value", "no value", "finished"]
+    assert [finalist.number for finalist in found.finalists] == [4]
+
+
+def test_a_live_run_without_a_finite_value_is_pruned(lab):
+    search = lab.begin()
+    lab.train(lab.runs("queued")[0], {10: float("nan")})
+    assert lab.step(search)
+    assert lab.shown(search).trials[0].reason == "eval/accuracy is not finite"
+
+
+def test_a_search_is_stopped_with_its_runs(lab, client):
+    search = lab.begin()
+    [run] = lab.runs("queued")
+    lab.train(run, {10: 0.5})
+    answer = client.post(f"/api/v1/searches/{search}/stop")
+    assert (answer.status_code, answer.json()["status"]) == (200, "stopped")
+    assert lab.runs("running")[0].wish == "stop"
+    assert lab.step(search) is False
+    again = client.post(f"/api/v1/searches/{search}/stop")
+    assert (again.status_code, again.json()["detail"]) == (409, "this search has stopped")
+
+
+def test_an_ordinary_experiment_is_no_search(client):
+    made = launch(client, BODY).json()["id"]
+    for experiment in (made, "nothing"):
+        assert client.get("/api/v1/searches", params={"experiment": experiment}).json() == {"items": []}
+        assert client.post(f"/api/v1/searches/{experiment}/stop").status_code == 404
+
+
+def test_a_deleted_run_is_left_out_and_the_search_goes_on(lab, client, database, settings):
+    search = lab.begin(cells=3, seeds=[0, 1])
+    [run] = lab.runs("queued")
+    lab.finish(run, 0.99)
+    lab.step(search)
+    client.request("DELETE", f"/api/v1/runs/{run.id}")
+    client.request("DELETE", f"/api/v1/runs/{run.id}?forever=true")
+    carry_on(database.sessions, settings, seconds=30)
+    found = lab.drive(search)
+    assert found.trials[0].state == "deleted"
+    assert found.status == "finished"
+    assert 1 not in [finalist.number for finalist in found.finalists]
+
+
+def test_an_experiment_whose_runs_are_all_deleted_takes_its_search_along(lab, client, database, settings):
+    search = lab.begin()
+    [run] = lab.runs("queued")
+    for query in ("", "?forever=true"):
+        assert client.request("DELETE", f"/api/v1/runs/{run.id}{query}").is_success
+    carry_on(database.sessions, settings, seconds=30)
+    assert [count(database, table) for table in (Search, SearchTrial, Experiment)] == [0, 0, 0]
+    assert lab.step(search) is False
+
+
+@pytest.mark.parametrize("hours", [4.9, 6.5])
+def test_the_budget_leaves_room_for_the_further_seeds(lab, database, hours):
+    """Runs of an hour: two configurations and two of their further seeds fit into five hours."""
+    search = lab.begin(cells=9, seeds=[0, 1], search={"hours": hours, "top": 2})
+    for _ in range(60):
+        moved = lab.step(search)
+        waiting = lab.runs("queued")
+        if not waiting and not moved:
+            break
+        for run in waiting[:1]:
+            lab.finish(run)
+            with database.sessions.begin() as session:
+                session.execute(update(Attempt).values(ended_at=Attempt.started_at + 3600))
+    found = lab.shown(search)
+    assert found.status == "finished"
+    assert found.hours <= hours
+    assert "does not fit into" in found.reason
+    assert len(found.trials) == int(hours) - 2
+    assert [finalist.n for finalist in found.finalists] == [1, 1]
+
+
+def test_a_budget_in_money_needs_a_price(client):
+    answer = launch(client, body(search={"money": 5.0}))
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["path"] == "sweep.search.money"
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "words"),
+    [
+        ({"cells": 501}, "sweep.cells", "must be at most 500, got 501"),
+        ({"cells": 500}, "sweep", "506 runs; one experiment may have 500"),
+        ({"knobs": [{"path": "optimizer.lr", "values": "1..0"}]}, "sweep.knobs.0.values", "ends below"),
+        ({"knobs": [{"path": "steps", "values": "10..20"}]}, "sweep.knobs", "leave `steps` out"),
+        (
+            {"knobs": [{"path": "optimizer.lr", "values": [-1, -2]}]},
+            "sweep.optimizer.lr",
+            "must be greater than 0",
+        ),
+        ({"search": {"metric": "no/such"}}, "sweep.search.metric", "there is no metric"),
+        ({"search": {"metric": "policy/entropy"}}, "sweep.search.direction", "choose a direction"),
+        ({"base": {"evaluation": {"every": 0}}}, "sweep.search.metric", "set evaluation.every"),
+        (
+            {
+                "search": {"metric": "reward/mean"},
+                "knobs": [{"path": "rewards.0.weight", "values": [1.0, 2.0]}],
+            },
+            "sweep.search.metric",
+            "changes its scale with rewards",
+        ),
+        ({"search": {"hours": -1}}, "sweep.search.hours", "greater than 0"),
+    ],
+)
+@pytest.mark.parametrize("route", ["", "/plan"])
+def test_a_search_that_cannot_be_is_refused_at_its_field(client, database, route, fields, path, words):
+    answer = client.post(f"/api/v1/experiments{route}", json=body(**fields))
+    if route and answer.status_code == 200:
+        errors = {f"sweep.{each['path']}": each["message"] for each in answer.json()["cells"][0]["errors"]}
+    else:
+        assert answer.status_code == 422, answer.text
+        errors = {error["path"]: error["message"] for error in answer.json()["errors"]}
+    assert words in errors[path]
+    assert count(database, Experiment) == 0
+
+
+def test_several_variants_are_no_search(client):
+    answer = launch(client, body() | {"variants": [{"name": "a"}, {"name": "b"}]})
+    assert "sweep `preset`" in answer.json()["errors"][0]["message"]
+
+
+def test_a_plan_says_how_much_a_search_takes_at_most(client):
+    answer = client.post("/api/v1/experiments/plan", json=body(cells=20, search={"hours": 0.001}))
+    plan = ExperimentPlan.model_validate(answer.json())
+    assert plan.search is not None
+    assert (plan.search.configurations, plan.search.further_runs, plan.runs) == (20, 6, 26)
+    assert plan.seconds_high <= 3.6
+    assert len(plan.cells) == plan.search.drawn == 16
+
+
+def test_the_reconciler_goes_on_with_searches(lab, database, settings):
+    search = lab.begin()
+    lab.finish(lab.runs("queued")[0])
+    reconciler = Reconciler(settings, database.sessions)
+    reconciler.look()
+    assert len(lab.runs("queued")) == 1
+    assert len(lab.shown(search).trials) == 2

@@ -1,0 +1,221 @@
+"""Packed texts against the same texts alone: log-probabilities, gradients, micro-batches, refusals."""
+
+import contextlib
+import copy
+import warnings
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers.utils import is_flash_attn_2_available
+
+from backend.config.adapters import LoraAdapter
+from backend.config.resources import ResourcesConfig
+from backend.errors import InvalidConfig
+from backend.policies.architectures import packing_error
+from tests.models.architectures import ARCHITECTURES, build
+from worker.policy import packing
+from worker.policy.adapter import add_adapter
+from worker.policy.critic import token_values, with_value_head
+from worker.policy.logprobs import next_tokens, token_energies, token_logprobs
+from worker.policy.microbatches import Microbatches
+from worker.policy.packing import enable_packing, is_packed, packed_places
+from worker.policy.recompute import enable_recompute
+from worker.policy.routing import routed_logprobs
+from worker.policy.token_batch import inputs_of, microbatches, token_batch
+
+UNPACKED = ("gpt_oss", "lfm2", "qwen3_next", "qwen3.5", "falcon_h1", "granite4")
+PACKED = sorted(ARCHITECTURES.keys() - set(UNPACKED))
+LENGTHS = (30, 1, 7, 19)
+PROMPTS = (3, 1, 5, 2)
+
+
+def batch(device="cpu"):
+    generator = torch.Generator().manual_seed(0)
+    texts = [
+        [torch.randint(3, 120, (length,), generator=generator).tolist() for length in lengths]
+        for lengths in (PROMPTS, LENGTHS)
+    ]
+    return token_batch(*texts, pad_id=0, device=device)
+
+
+def measured(model, tokens=None):
+    """Log-probabilities, and the gradient of a weighted sum of them and the entropies."""
+    tokens = tokens or batch(model.device)
+    model.zero_grad()
+    found = token_logprobs(model, tokens, temperature=0.8, entropy_gradient=True)
+    weights = torch.linspace(-1, 1, found.logprobs.numel(), device=model.device).view_as(found.logprobs)
+    loss = (weights * found.logprobs).sum() + 0.1 * found.entropy.sum()
+    loss.backward()
+    gradients = [weight.grad.float().flatten() for weight in model.parameters() if weight.grad is not None]
+    return found.logprobs.detach(), loss.detach(), torch.cat(gradients)
+
+
+def compare(whole, packed, *, relative):
+    for expected, found in zip(whole, packed, strict=True):
+        assert (found - expected).norm() <= relative * expected.norm()
+
+
+@contextlib.contextmanager
+def eager_flex(monkeypatch):
+    """Flex attention by its definition, which is no kernel: torch refuses gradients of its CPU kernel."""
+    monkeypatch.setattr("torch.nn.attention.flex_attention._validate_device", lambda *_: None)
+    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "flex_attention called without torch.compile", UserWarning)
+        yield
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_texts_have_the_numbers_of_padded_ones(name):
+    """The model's own attention with a mask of all pairs is the reference."""
+    model = build(name)
+    whole = measured(model)
+    assert enable_packing(model, "on") == ""
+    compare(whole, measured(model), relative=1e-6)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gemma3", "mistral", "gemma2", "phi3", "qwen3_moe", "smollm3"])
+def test_flex_attention_has_the_numbers_of_padded_texts(name, monkeypatch):
+    model = build(name)
+    whole = measured(model)
+    monkeypatch.setattr(packing, "_attention_of", lambda _: "flex_attention")
+    with eager_flex(monkeypatch):
+        assert enable_packing(model, "on") == ""
+        compare(whole, measured(model), relative=1e-6)
+
+
+@pytest.mark.parametrize("name", UNPACKED)
+def test_a_model_whose_texts_would_touch_is_refused_by_its_config_and_by_the_probe(name, monkeypatch):
+    for dtype in (torch.float32, torch.bfloat16):
+        model = build(name, dtype=dtype)
+        reason = packing_error(model.config.to_dict())
+        assert "state" in reason or "masks" in reason
+        with pytest.raises(InvalidConfig, match=r"resources\.packing: is on, but") as known:
+            enable_packing(model, "on")
+        assert reason in str(known.value)
+        with monkeypatch.context() as patched:
+            patched.setattr(packing, "packing_error", lambda _: "")
+            with pytest.raises(InvalidConfig, match=r"other states|depend on the texts before"):
+                enable_packing(model, "on")
+        assert not is_packed(model)
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_the_probe_allows_what_is_right_in_bfloat16_too(name):
+    model = build(name, dtype=torch.bfloat16)
+    assert packing_error(model.config.to_dict()) == ""
+    assert enable_packing(model, "on") == ""
+
+
+def test_on_a_cpu_nothing_is_packed_unless_asked_for():
+    model = build("llama3")
+    for wanted in ("auto", "off"):
+        assert enable_packing(model, wanted) == ""
+        assert not is_packed(model)
+
+
+def test_a_kernel_that_fails_leaves_the_model_unpacked(monkeypatch):
+    model = build("llama3")
+    monkeypatch.setattr(packing, "_attention_of", lambda _: "flash_attention_2")
+    with pytest.raises(InvalidConfig, match="flash_attention_2 failed"):
+        enable_packing(model, "on")
+    assert not is_packed(model)
+    assert model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("is_adapted", [False, True])
+def test_recomputed_layers_attend_as_they_did(is_adapted, monkeypatch):
+    model = build("gemma3")
+    if is_adapted:
+        add_adapter(model, LoraAdapter(rank=4), base="gemma3")
+    whole = measured(model)
+    monkeypatch.setattr(packing, "_attention_of", lambda _: "flex_attention")
+    enable_recompute(model)
+    with eager_flex(monkeypatch):
+        enable_packing(model, "on")
+        compare(whole, measured(copy.deepcopy(model)), relative=1e-6)  # copies inherit it
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_every_reader_of_states_may_pack():
+    model = build("qwen3")
+    critic = with_value_head(model)
+    torch.nn.init.normal_(critic.get_output_embeddings().weight)
+    readers: list[Any] = [
+        partial(token_energies, temperature=0.8),
+        lambda own, tokens: next_tokens(own, tokens, temperature=0.8).logprobs[
+            next_tokens(own, tokens, temperature=0.8).of_token
+        ],
+        lambda _, tokens: token_values(critic, tokens),
+    ]
+    whole = [read(model, batch()).detach() for read in readers]
+    for own in (model, critic):
+        enable_packing(own, "on")
+    for expected, read in zip(whole, readers, strict=True):
+        torch.testing.assert_close(read(model, batch()).detach(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_routers_are_watched_and_replayed_in_packed_rows():
+    model, tokens = build("qwen3_moe"), batch()
+    routes = torch.randint(4, (*tokens.ids[:, :-1].shape, 2, 1), generator=torch.Generator().manual_seed(1))
+    tokens = replace(tokens, routes=torch.cat([routes, (routes + 1) % 4], dim=-1))
+    whole = routed_logprobs(model, tokens, temperature=1.0)
+    enable_packing(model, "on")
+    packed = routed_logprobs(model, tokens, temperature=1.0)
+    torch.testing.assert_close(packed.scored.logprobs, whole.scored.logprobs, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(packed.logprobs, whole.logprobs, rtol=1e-4, atol=1e-5)
+    assert packed.experts is not None
+    assert whole.experts is not None
+    assert torch.equal(packed.experts, whole.experts)
+
+
+def test_a_packed_text_stands_behind_the_inputs_of_those_before_it():
+    tokens = batch()  # rows of 33, 2, 12 and 21 tokens, of which the last predicts nothing
+    rows, columns = inputs_of(tokens).nonzero(as_tuple=True)
+    assert packed_places(tokens, rows, columns).tolist() == list(range(32 + 1 + 11 + 20))
+
+
+def test_packed_tokens_count_without_padding():
+    tokens = token_batch([[5, 5]] * 4, [[7] * length for length in (8, 2, 2, 18)], pad_id=0)
+    assert [part.tolist() for part in microbatches(tokens, tokens=18)] == [[1, 2], [0], [3]]
+    assert [part.tolist() for part in microbatches(tokens, tokens=18, is_packed=True)] == [[1, 2, 0], [3]]
+    own = Microbatches(ResourcesConfig(), is_packed=True)
+
+    def work(parts):
+        if max(len(part) for part in parts) > 2:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+        return [part.tolist() for part in parts]
+
+    assert own.run(tokens, work) == [[1, 2], [0], [3]]
+    assert own.tokens == 10  # 38 // 2 is 19: parts of 18 and 20 tokens; 20 // 2 is 10
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(0, 200), st.integers(0, 8))
+def test_every_packed_completion_is_in_one_part(lengths, limit, rows):
+    tokens = token_batch([[5, 5]] * len(lengths), [[7] * length for length in lengths], pad_id=0)
+    parts = microbatches(tokens, rows=rows, tokens=limit, is_packed=True)
+    assert sorted(torch.cat(parts).tolist()) == list(range(len(lengths)))
+    for part in parts:
+        assert len(part) == 1 or not limit or int((tokens.lengths + 2)[part].sum()) <= limit
+        assert not rows or len(part) <= rows
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kernel", ["flex_attention", "flash_attention_2"])
+@pytest.mark.parametrize("name", PACKED)
+def test_on_a_gpu_kernels_have_the_numbers_of_padded_texts(name, kernel, dtype, monkeypatch):
+    if kernel == "flash_attention_2" and (dtype == torch.float32 or not is_flash_attn_2_available()):
+        pytest.skip("flash attention is not installed, or has no float32")
+    model = build(name, dtype=dtype).to("cuda")
+    whole = measured(model)
+    monkeypatch.setattr(packing, "_attention_of", lambda _: kernel)
+    reason = enable_packing(model, "auto")
+    if reason:
+        pytest.skip(reason)
+    compare(whole, measured(model), relative=1e-3 if dtype == torch.float32 else 0.05)

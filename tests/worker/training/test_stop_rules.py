@@ -1,0 +1,28 @@
+"""Requests that end a run: by the worker, the user, or a search."""
+
+import threading
+
+import pytest
+
+from backend.runs.lifecycle import PRUNED
+from worker.outcome import Outcome
+from worker.training.stop_rules import request_to_end
+
+
+@pytest.mark.parametrize(
+    ("wish", "outcome"),
+    [
+        ("", None),
+        ("stop", Outcome("stopped", "stopped by the user")),
+        ("pause", Outcome("paused", "paused by the user")),
+        ("prune", Outcome("stopped", PRUNED)),
+    ],
+)
+def test_a_wish_ends_a_run_in_its_way(wish, outcome):
+    assert request_to_end(threading.Event(), wish) == outcome
+
+
+def test_a_worker_that_ends_hands_the_run_back_whatever_is_wished():
+    stopping = threading.Event()
+    stopping.set()
+    assert request_to_end(stopping, "prune") == Outcome("queued", "the worker was asked to stop")

@@ -1,0 +1,129 @@
+"""Packing: the texts of a micro-batch one behind the other in a single row, without padding.
+
+Positions begin again with each text, by which transformers keeps attention within it: as a mask of blocks for
+flex attention, as cumulative lengths for flash attention. Source: Krell et al., arXiv:2107.02027.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.utils import is_flash_attn_2_available
+
+from backend.errors import FieldError, InvalidConfig
+from backend.policies.architectures import packing_error
+from worker.policy.prompt_form import shortened
+from worker.policy.recompute import recomputed_layers
+from worker.policy.token_batch import TokenBatch, inputs_of, token_batch
+
+PROBE = (3, 5, 4, 4, 3)
+"""Tokens of each text of the probe: so short that a state that leaks would reach most of them."""
+
+TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.05}
+"""Deviation of the probe's hidden states by rounding, relative to their length."""
+
+LEAK = 1e-3
+"""Deviation where other texts stand before the same one: hardly anything is rounded differently."""
+
+
+def enable_packing(model: PreTrainedModel, wanted: Literal["auto", "on", "off"]) -> str:
+    """Let the texts of a micro-batch be packed, where that is right; the model's copies inherit it.
+
+    `auto` packs on a GPU. Returns the reason why it does not, "" where it does or nobody would expect it.
+    Raises InvalidConfig where packing is `on` and not possible.
+    """
+    if wanted == "off" or (wanted == "auto" and model.device.type != "cuda"):
+        return ""
+    reason = packing_error(model.config.to_dict()) or _pack(model)
+    if reason and wanted == "on":
+        raise InvalidConfig([FieldError("resources.packing", f"is on, but {reason}: auto is expected")])
+    return reason
+
+
+def is_packed(model: object) -> bool:
+    """Whether `enable_packing` was called, and had its way."""
+    return hasattr(model, "packed_attention")
+
+
+def packed_hidden(model: Any, batch: TokenBatch) -> Tensor:
+    """Hidden states (N, H), after the final norm, of all tokens but the last of each text, row by row."""
+    there = inputs_of(batch)
+
+    @contextmanager
+    def attention() -> Iterator[None]:
+        config: Any = model.get_decoder().config
+        before, config._attn_implementation = config._attn_implementation, model.packed_attention  # noqa: SLF001
+        try:
+            yield
+        finally:
+            config._attn_implementation = before  # noqa: SLF001
+
+    with attention(), recomputed_layers(model, attention):
+        output = model.get_decoder()(
+            input_ids=batch.ids[:, :-1][there][None],
+            position_ids=there.nonzero()[:, 1][None],
+            use_cache=False,
+        )
+    hidden: Tensor = output.last_hidden_state[0]
+    return hidden
+
+
+def packed_places(batch: TokenBatch, rows: Tensor, columns: Tensor) -> Tensor:
+    """(N,) where input tokens, given by row and column, stand in the packed row."""
+    lengths = (batch.prompt_lengths + batch.lengths - 1).to(rows.device)
+    return (lengths.cumsum(0) - lengths)[rows] + columns
+
+
+def _pack(model: Any) -> str:
+    """Turn packing on if the probe allows it; the reason why it does not."""
+    model.packed_attention = _attention_of(model)
+    try:
+        reason = _probe(model)
+    except Exception as error:  # noqa: BLE001 - a kernel raises whatever it likes about shapes, types and compilers
+        reason = f"{model.packed_attention} failed: {shortened(str(error))}"
+    if reason:
+        del model.packed_attention
+    return reason
+
+
+def _attention_of(model: Any) -> str:
+    """The attention that packs best here: flash, flex, or the model's own with a mask of all pairs."""
+    if model.device.type == "cuda":
+        if model.dtype == torch.bfloat16 and model._supports_flash_attn and is_flash_attn_2_available():  # noqa: SLF001
+            return "flash_attention_2"
+        if model._supports_flex_attn:  # noqa: SLF001
+            return "flex_attention"
+    return str(model.get_decoder().config._attn_implementation)  # noqa: SLF001
+
+
+def _probe(model: PreTrainedModel) -> str:
+    """Compare packed texts with the same texts alone and beside others; the difference in words."""
+    texts = [list(range(1, 1 + length)) for length in PROBE]
+    packed = _packed_states(model, texts)
+    trained = next((weight for weight in model.parameters() if weight.requires_grad), None)
+    if trained is not None:  # a kernel may lack a gradient
+        torch.autograd.grad(packed.float().sum(), [trained], allow_unused=True)
+    with torch.no_grad():
+        alone = torch.cat([_packed_states(model, [text]) for text in texts])
+        beside = _packed_states(model, [text[::-1] if row % 2 else text for row, text in enumerate(texts)])
+    stays = torch.tensor([not row % 2 for row, length in enumerate(PROBE) for _ in range(length - 1)])
+    kind = model.config.model_type
+    if (found := _deviation(packed, alone)) > TOLERANCE[model.dtype]:
+        return f"a {kind} gives other states for packed texts than for each alone (by {found:.2g})"
+    if (found := _deviation(packed[stays], beside[stays])) > LEAK:
+        return f"in a {kind} the states of a text depend on the texts before it (by {found:.2g})"
+    return ""
+
+
+def _packed_states(model: PreTrainedModel, texts: list[list[int]]) -> Tensor:
+    prompts, completions = [text[:1] for text in texts], [text[1:] for text in texts]
+    return packed_hidden(model, token_batch(prompts, completions, pad_id=0, device=model.device))
+
+
+def _deviation(found: Tensor, expected: Tensor) -> float:
+    """Mean distance of states, relative to their mean length."""
+    found, expected = found.detach().float(), expected.float()  # detach: for comparison
+    return float((found - expected).norm(dim=-1).mean() / expected.norm(dim=-1).mean())
