@@ -13,16 +13,13 @@ from benchmarks.evidence.parts import (
     ACCURACY,
     FILE,
     LEAN,
-    MIXED,
     TIS,
-    clip,
     kl,
     merged,
     rewards,
-    scale,
     size,
 )
-from benchmarks.evidence.pilots import AT_THE_END, ENTROPY_ALL, REFILLED, SILENT
+from benchmarks.evidence.pilots import AT_THE_END, REFILLED, SILENT
 
 FIRST_SEED = 100
 POINTS = 0.05
@@ -69,29 +66,9 @@ def _expect(
 
 
 SECOND: dict[str, Claim] = {
-    "a2": _claim(
-        "Clip-higher",
-        "Of DAPO. The entropy is the mean over all steps.",
-        {
-            "steps": 60,
-            "updates": {"epochs": 4, "minibatches": 4},
-            "objective": {"aggregation": {"type": "token_mean"}},
-        },
-        {"0.2 / 0.2": clip(0.2), "0.2 / 0.28": clip(0.28), "0.2 / 0.4": clip(0.4)},
-        (
-            ENTROPY_ALL,
-            Measure(title="clipped above", metric="clip/high_frac", how="mean", percent=True),
-            ACCURACY,
-        ),
-        (
-            _expect("a 1", "0.2 / 0.28", "0.2 / 0.2", 0.01, ENTROPY_ALL),
-            _expect("a 2", "0.2 / 0.4", "0.2 / 0.2", 0.01, ENTROPY_ALL),
-        ),
-        seeds=20,
-    ),
     "b2": _claim(
         "Length bias of the sequence mean",
-        "Of Dr. GRPO, in the regime of the first round.",
+        "Of Dr. GRPO, in the regime of the first round, where differences of seeds scattered by 0.23 tokens.",
         {"steps": 100, "sampling": {"max_new_tokens": 128, "temperature": 1.3}},
         {
             "sequence mean": {"objective": {"aggregation": {"type": "seq_mean_token_mean"}}},
@@ -99,11 +76,12 @@ SECOND: dict[str, Claim] = {
         },
         (WRONG_LENGTH, ACCURACY),
         (_expect("b 1", "sequence mean", "token mean", 0.5, WRONG_LENGTH),),
-        seeds=16,
+        seeds=12,
     ),
     "c2": _claim(
         "Dynamic sampling",
-        "Of DAPO, with groups of four, which are silent more often.",
+        "Of DAPO, with groups of four: 37 % of them were silent in the pilot, twice as many as in the first "
+        "round, and differences of seeds scattered by 3 points.",
         merged(size(16, 4), {"steps": 60, "evaluation": {"every": 10}}),
         {"refilled": REFILLED, "every group": {}},
         (ACCURACY, AT_TOKENS, SILENT),
@@ -111,29 +89,33 @@ SECOND: dict[str, Claim] = {
             _expect("c 1", "refilled", "every group"),
             _expect("c 2", "refilled", "every group", of=AT_TOKENS),
         ),
-        seeds=20,
+        seeds=12,
     ),
     "d2": _claim(
         "Truncated importance sampling with an int8 sampler",
-        "Of Yao et al. 2025, in the regime of the first round.",
+        "Of Yao et al. 2025, in the regime of the first round, where differences of seeds "
+        "scattered by 9 points.",
         {"preset": "olmo3", "steps": 80, "sampling": {"precision": "int8"}},
         {"TIS": {"objective": TIS}, "no correction": NO_CORRECTION},
         (ACCURACY, MISMATCH),
         (_expect("d 1", "TIS", "no correction"),),
-        seeds=20,
+        seeds=40,
     ),
     "d3": _claim(
         "Truncated importance sampling with a stale sampler",
-        "Of Yao et al. 2025.",
+        "Of Yao et al. 2025, with weights 4 steps old: in the pilot the policy still learned, and the k3 of "
+        "the mismatch was 0.01.",
         {"preset": "olmo3", "steps": 80, "sampling": {"staleness": 4}},
         {"TIS": {"objective": TIS}, "no correction": NO_CORRECTION},
         (ACCURACY, MISMATCH),
         (_expect("d 2", "TIS", "no correction"),),
-        seeds=20,
+        seeds=12,
     ),
     "e2": _claim(
         "Summed k1 as a KL loss, at a tenth",
-        "Of the book's chapter 7, in the regime of the first round.",
+        "Of the book's chapter 7, in the regime of the first round, where differences of "
+        "seeds scattered by 6 "
+        "to 10 points, half of it from 128 problems.",
         {"preset": "grpo_book_clip", "steps": 60, "sampling": {"temperature": 0.8, "top_p": 0.9}},
         {
             "no KL": kl(type="none"),
@@ -142,11 +124,13 @@ SECOND: dict[str, Claim] = {
         },
         (ACCURACY,),
         (_expect("e 1", "no KL", "k1 sum, 0.1"), _expect("e 2", "k3 mean, 0.1", "k1 sum, 0.1")),
-        seeds=20,
+        seeds=32,
     ),
     "f2": _claim(
         "Format reward",
-        "Of the book's chapter 7, at the policy's own learning rate.",
+        "Of the book's chapter 7, at the policy's own learning rate, where differences of "
+        "seeds scattered by 6 "
+        "points.",
         {"preset": "dr_grpo", "steps": 60},
         FORMATS,
         (ACCURACY, FORMAT),
@@ -154,32 +138,13 @@ SECOND: dict[str, Claim] = {
             _expect("f 1", "weight 0.1", "weight 1.0"),
             _expect("f 2", "weight 1.0, if correct", "weight 1.0"),
         ),
-        seeds=20,
-    ),
-    "f3": _claim(
-        "Format reward, hacked",
-        "Of the book's chapter 7, at a learning rate at which the format is hacked.",
-        {"preset": "dr_grpo", "steps": 40, "optimizer": {"lr": 2e-3}},
-        FORMATS,
-        (ACCURACY, FORMAT),
-        (
-            _expect("f 3", "weight 0.1", "weight 1.0"),
-            _expect("f 4", "weight 1.0, if correct", "weight 1.0"),
-        ),
-        seeds=20,
-    ),
-    "g2": _claim(
-        "Division by the group's std",
-        "Of Dr. GRPO: learning is no worse without it. Sums of three difficulties.",
-        {"steps": 100, "problems": MIXED, "optimizer": {"lr": 2e-4}},
-        {"none": scale("none"), "group std": scale("group_std")},
-        (ACCURACY,),
-        (_expect("g 1", "none", "group std", -POINTS),),
-        seeds=20,
+        seeds=24,
     ),
     "h2": _claim(
         "Group size",
-        "Larger groups give a steadier baseline at equal completions per step.",
+        "Larger groups give a steadier baseline at equal completions per step. The regime of "
+        "the first round, "
+        "where differences of seeds scattered by 5 points.",
         {"steps": 100},
         {"8 x 8": size(8, 8), "32 x 2": size(32, 2)},
         (ACCURACY,),
@@ -188,12 +153,15 @@ SECOND: dict[str, Claim] = {
     ),
     "j2": _claim(
         "Prompts without signal",
-        "Of DAPO: prompts that are always or never solved can be left out without loss.",
+        "Of DAPO: prompts that are always or never solved can be left out without loss. The "
+        "regime of the first "
+        "round, where differences of seeds scattered by 1.4 points.",
         {"steps": 100, "problems": [FILE]},
         {"left out": {"filters": {"groups": {"type": "accuracy"}}}, "own form": {}},
         (ACCURACY, SILENT),
         (_expect("j 2", "left out", "own form", -POINTS),),
-        seeds=20,
+        seeds=8,
     ),
 }
-"""Claims of the second round."""
+"""Claims of the second round. Those on clip-higher (a), the fast format reward (f) and the group's std (g)
+wait for their pilots."""
