@@ -43,8 +43,8 @@ def outcomes(
         contrast({seed: value - expected.margin for seed, value in higher.items()}, lower, "planned")
         for expected, higher, lower in asked
     ]
-    of_none = holm([each and each.p for each in found])
-    of_margin = holm([each and each.p for each in shifted])
+    of_none = holm([None if each is None else each.p for each in found])
+    of_margin = holm([None if each is None else each.p for each in shifted])
     return [
         None if each is None or none is None or margin is None else _outcome(expected, each, none, margin)
         for (expected, _, _), each, none, margin in zip(asked, found, of_none, of_margin, strict=True)
