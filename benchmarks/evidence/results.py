@@ -34,7 +34,7 @@ def report() -> str:
         [
             _sum(),
             "### Second round",
-            *_sections(SECOND),
+            *(_sections(SECOND) or ["None of its runs has been trained yet."]),
             "### First round",
             *_sections(FIRST),
             "### Pilots of the second round",
