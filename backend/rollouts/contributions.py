@@ -24,6 +24,7 @@ def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
     """The sums of a step's stored contributions and its logged loss: schemas.LossSums."""
     logged = logged_loss(session, run_id, step)
     groups, terms = [], dict.fromkeys(TERMS, 0.0)
+    totals: list[float | None] = []
     found: set[str] = set()
     query = (
         select(RolloutGroup.id, RolloutTokens.data)
@@ -34,14 +35,15 @@ def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
     for group_id, data in session.execute(query.execution_options(yield_per=16)):
         arrays = [] if data is None else unpack_arrays(data)
         sums = [_sum(each, "loss") for each in arrays]
+        totals.append(_total(sums))
         groups.append(
-            {"id": group_id, "loss": _spelled(_total(sums)), "completions": list(map(_spelled, sums))}
+            {"id": group_id, "loss": _spelled(totals[-1]), "completions": list(map(_spelled, sums))}
         )
         for name in TERMS:
             values = [value for each in arrays if (value := _sum(each, f"loss_{name}")) is not None]
             terms[name] += sum(values)
             found |= {name} if values else set()
-    stored = _total(float(group["loss"]) for group in groups if group["loss"] is not None)
+    stored = _total(totals)
     total, unstored = logged.get("loss/total"), logged.get(UNSTORED, 0.0)
     return {
         "run": run_id,

@@ -1,6 +1,6 @@
 """Learning evidence: each claim as experiments of the service itself, one committed JSON file per run.
 
-    python -m benchmarks.evidence               everything that is not there yet, about three hours on 2 cores
+    python -m benchmarks.evidence               everything that is not there yet, hours on 2 cores
     python -m benchmarks.evidence --claims a e  some claims; --seeds 2 the first seeds of each
     python -m benchmarks.evidence --table       only results.md, from what is there
     python -m benchmarks.evidence --pictures    the same, and Compare as Chromium draws the kept runs
@@ -27,7 +27,7 @@ from benchmarks.service import ENDED, Service, machine
 from benchmarks.sums import sums_rows, write_rows
 
 RESULTS = Path(__file__).parent / "results.md"
-DATA_ROWS = {"train": 2000, "eval": 256}
+DATA_ROWS = {"train": 2000, "eval": 1024}
 
 
 def main() -> None:
@@ -125,9 +125,11 @@ def caption() -> str:
         f"Tiny policy, {os.cpu_count()} cores, one run per core; torch {facts['torch']}, transformers "
         f"{facts['transformers']}, Python {facts['python']}. Mean ± half the 95 % interval over n seeds "
         "(Student's t), at the end of the run: mean of the last 10 steps, accuracy from the last greedy "
-        "evaluation on 128 held-out prompts; differences with Welch's interval. `make evidence` trains what "
-        "is missing, `make evidence CLAIM=a` one claim; each run's numbers are in "
-        "`benchmarks/evidence/runs.jsonl.zst`."
+        "evaluation, on 128 held-out prompts in the first round and 1,024 in the second. Differences have "
+        "Welch's interval in the first round; in the second they are paired by seed and corrected by Holm's "
+        "procedure over the claim. `make evidence` trains what is missing, `make evidence "
+        "CLAIM=a` one claim; "
+        "each run's numbers are in `benchmarks/evidence/runs.jsonl.zst`."
     )
 
 

@@ -17,7 +17,8 @@ import zstandard
 from backend.config.merge import resolve
 from backend.config.presets import PRESETS
 from backend.durable_files import publish
-from benchmarks.evidence.claims import CLAIMS, Claim
+from benchmarks.evidence.claim import Claim
+from benchmarks.evidence.claims import CLAIMS
 from benchmarks.service import Service, machine
 
 RUNS = Path(__file__).parent / "runs.jsonl.zst"
@@ -97,7 +98,8 @@ def _without_new_fields(fields: dict[str, Any]) -> dict[str, Any]:
 def wanted(key: str, seeds: int | None = None) -> Iterator[Wanted]:
     """All runs of a claim, seed by seed."""
     claim: Claim = CLAIMS[key]
-    for seed in range(claim.seeds if seeds is None else seeds):
+    count = claim.seeds if seeds is None else seeds
+    for seed in range(claim.first_seed, claim.first_seed + count):
         for variant in claim.variants:
             yield Wanted(key, variant, seed)
 

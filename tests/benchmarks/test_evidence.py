@@ -8,8 +8,12 @@ from backend.config.merge import resolve
 from backend.config.objective import Objective
 from backend.metrics.statistics import spread
 from benchmarks.evidence import store
-from benchmarks.evidence.claims import CLAIMS, Expectation, Measure
+from benchmarks.evidence.claim import Expectation, Measure
+from benchmarks.evidence.claims import CLAIMS
+from benchmarks.evidence.first_round import FIRST
+from benchmarks.evidence.pilots import PILOTS
 from benchmarks.evidence.results import value_of, verdict
+from benchmarks.evidence.second_round import SECOND
 from benchmarks.parity.cases import CASES, DIFFERENT, every_combination
 
 VARIANTS = [(key, variant) for key, claim in CLAIMS.items() for variant in claim.variants]
@@ -27,6 +31,30 @@ def test_a_claim_expects_something_of_what_it_measures_and_varies(key):
     for expected in claim.expects:
         assert {expected.higher, expected.lower} <= set(claim.variants)
         assert expected.measure in {measure.title for measure in claim.measures}
+
+
+def test_the_second_round_asks_expectations_of_the_first_again_and_each_once():
+    asked = [expected.asks_again for claim in SECOND.values() for expected in claim.expects]
+    assert len(asked) == len(set(asked)) > 0
+    for name in asked:
+        key, place = name.split()
+        again, first = next(
+            (one, FIRST[key].expects[int(place) - 1])
+            for claim in SECOND.values()
+            for one in claim.expects
+            if one.asks_again == name
+        )
+        assert again.margin != 0
+        assert first.measure.split(",")[0] in again.measure
+
+
+def test_no_run_counts_twice():
+    seeds = {
+        name: {one.seed for key in claims for one in store.wanted(key)}
+        for name, claims in {"first": FIRST, "second": SECOND, "pilots": PILOTS}.items()
+    }
+    assert not seeds["first"] & seeds["second"]
+    assert not seeds["second"] & seeds["pilots"]
 
 
 def test_the_record_of_runs_comes_back_as_it_was_written(tmp_path, monkeypatch):
@@ -67,8 +95,8 @@ def test_first_and_last_are_the_recorded_ones_and_nan_stays_nan():
     ("higher", "lower", "words"),
     [
         ([3, 3.1, 3.2], [1, 1.1, 1.2], "**reproduced**"),
-        ([1, 1.1, 1.2], [3, 3.1, 3.2], "**the opposite**"),
-        ([1, 2, 3], [1.1, 2.1, 3.1], "**not reproduced**"),
+        ([1, 1.1, 1.2], [3, 3.1, 3.2], "**refuted**"),
+        ([1, 2, 3], [1.1, 2.1, 3.1], "**undecided**"),
         ([1], [1, 2], "not enough"),
     ],
 )

@@ -52,12 +52,12 @@ def steps_of(settings):
             }
             | changes
         )
-        kept = Kept()
+        kept: Any = Kept()
         Trainer(
             config,
             kept,
             settings=settings,
-            checkpoints=Nothing(),
+            checkpoints=Nothing(),  # type: ignore[arg-type]
             device="cpu",
             stopping=threading.Event(),
         ).train()

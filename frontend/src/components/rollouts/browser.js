@@ -247,7 +247,10 @@ function Step({ groups, steps, step, view, change }) {
             onPlace=${(place) => change({ at: place, step, prompt: at + 1 })}
             key=${chosen[at].id}
           />
-          ${kind === 'train' && html`<${WhatIf} run=${run} step=${step} group=${chosen[at].id} key=${`${run} ${step}`} />`}
+          ${
+            kind === 'train' &&
+            html`<${WhatIf} run=${run} step=${step} group=${chosen[at].id} key=${`${run} ${step}`} />`
+          }
           </div>
         </div>`
         : html`<${Empty}

@@ -32,8 +32,8 @@ function useNear() {
 /** @typedef {'none' | import('../../lib/text/tokens.js').ColourName} Colour */
 
 /**
- * @param {{completion: Completion, index: number, by: Colour, pinned: number | null, onPin: (index: number, at: number |
- *   null) => void}} props `pinned`: the token that the address names
+ * @param {{completion: Completion, index: number, by: Colour, pinned: number | null,
+ *   onPin: (index: number, at: number | null) => void}} props `pinned`: the token that the address names
  */
 export function RolloutCard({ completion, index, by, pinned, onPin }) {
   const [element, near] = useNear();

@@ -19,9 +19,10 @@ import { More, MOST_SHOWN, Visible } from './text.js';
 /** @typedef {Api.TokensAnswer} Tokens */
 /** @typedef {import('../../lib/text/tokens.js').ColourName} ColourName */
 
+/** @typedef {{tokens: Tokens, at: number, index: number, pinned: boolean}} Pointed */
 /**
  * The token that is pointed at, wherever it is on the page. A pinned one stays when the pointer leaves.
- * @type {import('../../../vendor/signals.js').Signal<{tokens: Tokens, at: number, index: number, pinned: boolean} | null>}
+ * @type {import('../../../vendor/signals.js').Signal<Pointed | null>}
  */
 const pointed = signal(null);
 
@@ -127,7 +128,9 @@ export function TokenText({ tokens, by, index, pinned, onPin }) {
 /** Characters from a token on. @param {string[]} tokens @param {number} first */
 const lengthFrom = (tokens, first) => tokens.slice(first).reduce((sum, token) => sum + token.length, 0);
 
-/** @param {{tokens: Tokens, values: (number | string)[] | undefined, by: ColourName, first: number, end: number}} props */
+/**
+ * @param {{tokens: Tokens, values: (number | string)[] | undefined, by: ColourName, first: number, end: number}} props
+ */
 function Chunk({ tokens, values, by, first, end }) {
   return useMemo(
     () =>
@@ -147,7 +150,8 @@ const BLANK_LINES = /^\s*\n\s*$/;
 
 /** @param {{token: string, index: number, level: number | null}} props */
 function Token({ token, index, level }) {
-  return html`<span class=${`token ${levelClass(level)}${BLANK_LINES.test(token) ? ' is-break' : ''}`} data-token=${index}>
+  const look = `token ${levelClass(level)}${BLANK_LINES.test(token) ? ' is-break' : ''}`;
+  return html`<span class=${look} data-token=${index}>
     <${Visible} text=${token} />
   </span>`;
 }
@@ -158,7 +162,7 @@ const SIDES = new Map([
   [2, 'by the dual cap'],
 ]);
 
-/** Values of a token by name, as they are shown. @param {Tokens} tokens @param {number} at @returns {[string, string][]} */
+/** Values of a token by name, as shown. @param {Tokens} tokens @param {number} at @returns {[string, string][]} */
 function valuesAt(tokens, at) {
   const names = Object.keys(tokens.arrays);
   const shown = ['mismatch', ...('advantage' in tokens.arrays ? [] : ['advantage'])];
@@ -174,7 +178,7 @@ function valuesAt(tokens, at) {
 /** Numbers of the token that is pointed at. */
 export function Readout() {
   if (!pointed.value) {
-    return html`<p class="readout faint">Hover over a token to see its values; click it to keep them and its address</p>`;
+    return html`<p class="readout faint">Point at a token to see its values; click it to keep them and its address</p>`;
   }
   const { tokens, at, index, pinned } = pointed.value;
   const isMasked = tokens.mask && !tokens.mask[at];
@@ -229,7 +233,10 @@ export function ColourLegend({ by }) {
   >
     <span>${low}</span>
     <span class="legend-scale">
-      ${Array.from({ length: LEVELS - first + 1 }, (_, i) => html`<span key=${i} class=${levelClass(first + i)}></span>`)}
+      ${Array.from(
+        { length: LEVELS - first + 1 },
+        (_, i) => html`<span key=${i} class=${levelClass(first + i)}></span>`,
+      )}
     </span>
     <span>${high}</span>
     <span class="faint">${unit}</span>
@@ -247,11 +254,23 @@ export function LossSums({ sums, group }) {
   const one = pointed.value && own?.completions[pointed.value.index];
   return html`<p class="loss-sums" aria-label="Sums of the loss">
     <span class="faint">loss:</span>
-    ${pointed.value && one !== null && one !== undefined && html`<span>completion ${pointed.value.index} <b>${exact(one)}</b></span>`}
+    ${
+      pointed.value &&
+      one !== null &&
+      one !== undefined &&
+      html`<span>
+        completion ${pointed.value.index} <b>${exact(one)}</b>
+      </span>`
+    }
     ${own && own.loss !== null && html`<span>this group <b>${exact(own.loss)}</b></span>`}
     <span title="All tokens of the step that are stored">stored <b>${exact(sums.stored)}</b></span>
     <span title="Groups of the step whose rollouts are not stored">+ not stored <b>${exact(sums.unstored)}</b></span>
-    ${isRest(sums) && html`<span title="Tokens that are no longer stored">+ removed <b>${exact(sums.difference)}</b></span>`}
+    ${
+      isRest(sums) &&
+      html`<span title="Tokens that are no longer stored">
+        + removed <b>${exact(sums.difference)}</b>
+      </span>`
+    }
     <span title="loss/total of the step">= logged <b>${exact(sums.logged)}</b></span>
   </p>`;
 }
