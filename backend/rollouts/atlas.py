@@ -87,8 +87,9 @@ def atlas_of(session: Session, run_id: str, *, state: State | None, sort: Order,
     """Training prompts that were sampled in at least `visits` groups, in the wanted state and order."""
     valid = valid_tallies(session, run_id, "train")
     steps = select(func.min(GroupTally.step), func.max(GroupTally.step)).where(*valid)
-    first, last = session.execute(steps).one()
-    if first is None:
+    bounds: Sequence[int | None] = session.execute(steps).one()
+    first, last = bounds
+    if first is None or last is None:
         return Atlas([], {}, 0, 0)
     found = [prompt for prompt in _histories(session, valid, first, last) if prompt.groups >= visits]
     counts: dict[str, int] = {}

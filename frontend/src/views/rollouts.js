@@ -64,7 +64,10 @@ function OfRun({ id }) {
       </div>
       ${view === 'search' && html`<${RolloutSearch} run=${data} />`}
       ${view === 'prompts' && html`<${PromptAtlas} run=${id} name=${data.name} />`}
-      ${(view === 'probes' || view === 'runs') && html`<${Evaluations} run=${data} siblings=${siblings.data?.items ?? []} kind=${kind} />`}
+      ${
+        (view === 'probes' || view === 'runs') &&
+        html`<${Evaluations} run=${data} siblings=${siblings.data?.items ?? []} kind=${kind} />`
+      }
       ${
         view === 'read' &&
         html`<${RolloutBrowser}

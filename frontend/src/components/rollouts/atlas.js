@@ -95,9 +95,19 @@ function Row({ item }) {
   </tr>`;
 }
 
-/** Pass rates of the parts of the run; a gap where the prompt was not sampled. @param {{values: (number | null)[]}} props */
+/**
+ * Pass rates of the parts of the run; a gap where the prompt was not sampled.
+ * @param {{values: (number | null)[]}} props
+ */
 function Sparkline({ values }) {
-  return html`<svg class="sparkbars" viewBox="0 0 80 20" width="80" height="20" role="img" aria-label="Pass rate over time">
+  return html`<svg
+    class="sparkbars"
+    viewBox="0 0 80 20"
+    width="80"
+    height="20"
+    role="img"
+    aria-label="Pass rate over time"
+  >
     ${values.map(
       (value, i) =>
         value !== null &&
