@@ -138,7 +138,13 @@ function LaunchOn({ wanted, name, count }) {
       sayError(error);
     }
   };
-  return html`<button type="button" class="button" disabled=${isBusy || !count} onClick=${go}>
+  return html`<button
+    type="button"
+    class="button"
+    disabled=${isBusy || count < 2}
+    title=${count === 1 ? 'A dataset has at least two prompts: one is held out' : undefined}
+    onClick=${go}
+  >
     Launch a run on ${count > 10_000 ? 'the first 10,000 prompts' : plural(count, 'prompt')}
   </button>`;
 }

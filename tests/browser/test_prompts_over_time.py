@@ -1,0 +1,108 @@
+"""Prompts through time: evaluations step by step with a word diff, the atlas of training prompts, counts over steps."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from backend.rollouts.store import pack_groups, write_groups
+from tests.browser.payloads import PAYLOADS
+from tests.browser.service import HOSTILE, opened, running
+from tests.factories import MadeCompletion, MadeGroup
+
+PICTURES = os.environ.get("GRPOLAB_SCREENSHOTS", "")
+FORGOTTEN_AT = 40
+
+
+def shoot(page, name):
+    if PICTURES:
+        page.screenshot(path=str(Path(PICTURES) / f"{name}.png"), full_page=True)
+
+
+def completion(is_right, step, text=""):
+    words = text or (f"the sum is {step}, so 2" if is_right else f"the sum is {step}, so 3")
+    flags = () if is_right else ("wrong",)
+    return MadeCompletion(text=words, reward=float(is_right), correct=is_right, flags=flags)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("lab")) as service:
+        service.trained = service.launch("over time")
+        service.train(service.trained, 3, end="finished")
+        with service.sessions.begin() as session:
+            for step in range(10, 61, 10):
+                groups = [
+                    MadeGroup(
+                        kind="eval",
+                        prompt=prompt,
+                        prompt_index=index,
+                        completions=(completion(is_right(step), step),),
+                    )
+                    for index, (prompt, is_right) in enumerate(
+                        [
+                            ("1+1=?", lambda step: step < FORGOTTEN_AT),
+                            ("2+2=?", lambda step: step >= 20),
+                            (HOSTILE, lambda _: False),
+                        ]
+                    )
+                ]
+                train = [
+                    MadeGroup(
+                        prompt=f"{n}+1=?",
+                        prompt_index=n,
+                        completions=tuple(completion(k < n, step, PAYLOADS[n * 40 + k]) for k in range(4)),
+                        left_out="equal" if n in {0, 4} else "",
+                    )
+                    for n in range(5)
+                ]
+                write_groups(session, pack_groups(service.trained, step, 1, [*groups, *train]))
+        yield service
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_a_forgotten_prompt_is_found_and_its_completions_are_compared(browser, service, width, scheme):
+    context = opened(browser, service, width, scheme)
+    page = context.new_page()
+    page.goto(f"/rollouts?run={service.trained}")
+    page.get_by_role("button", name="Evaluations", exact=True).click()
+    page.get_by_label("sort prompts by").select_option("forgotten")
+    matrix = page.get_by_role("region", name="Prompts at the evaluations")
+    first = matrix.locator("tbody tr").nth(1)
+    expect(first).to_contain_text("1+1=?")
+    first.get_by_role("button", name=re.compile("^step 30: ")).click()
+    first.get_by_role("button", name=re.compile("^step 40: ")).click()
+    difference = page.get_by_role("region", name="Difference")
+    expect(difference.locator("del")).to_have_text(["30,", "2"])
+    expect(difference.locator("ins")).to_have_text(["40,", "3"])
+    assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
+    shoot(page, f"probes_{width}_{scheme}")
+    context.close()
+
+
+def test_prompts_of_the_atlas_become_the_problems_of_a_new_run(page, service):
+    page.goto(f"/rollouts?run={service.trained}&view=prompts")
+    atlas = page.get_by_role("region", name="Prompt atlas")
+    expect(atlas.locator("tbody tr")).not_to_have_count(0)
+    shoot(page, "atlas")
+    page.get_by_label("show").select_option("never")
+    expect(atlas).to_contain_text("0+1=?")
+    expect(atlas).not_to_contain_text("4+1=?")
+    expect(page.get_by_role("button", name="Launch a run on 1 prompt")).to_be_disabled()
+    page.get_by_label("show").select_option("mixed")
+    page.get_by_role("button", name="Launch a run on 12 prompts").click()
+    page.wait_for_url(re.compile("/launch"))
+
+
+def test_counts_over_steps_lead_to_a_step_and_groups_say_why_they_did_not_train(page, service):
+    page.goto(f"/rollouts?run={service.trained}&step=10")
+    page.get_by_role("button", name="wrong", exact=True).click()
+    strip = page.locator(".count-bars button")
+    expect(strip).not_to_have_count(0)
+    strip.last.click()
+    expect(page).to_have_url(re.compile("step=60"))
+    expect(page.locator(".rollouts")).to_contain_text("equal")
+    shoot(page, "spine")
+    assert page.evaluate("() => window.hit === undefined")
