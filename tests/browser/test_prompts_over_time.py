@@ -1,4 +1,4 @@
-"""Prompts through time: evaluations step by step with a word diff, the atlas of training prompts, counts over steps."""
+"""Prompts through time: evaluations with a word diff, the atlas of training prompts, counts over steps."""
 
 import os
 import re
