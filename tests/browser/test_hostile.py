@@ -203,12 +203,12 @@ def test_a_line_of_ten_megabytes(page, stage):
 def test_the_table_of_runs(page, stage):
     page.goto("/runs?show=-&columns=reward/mean,experiment,tags,reason")
     expect(page.locator(".runs-tools")).to_contain_text(f"{len(NAMES)} runsImport")
+    expect(page.locator(".grid-row")).to_have_count(len(NAMES))
     rows = dict(
         page.locator(".grid-row").evaluate_all(
             "(rows) => rows.map((row) => [row.dataset.key, [...row.children].map((it) => it.textContent)])"
         )
     )
-    assert len(rows) == len(NAMES)
     for run_id, text in stage.runs.items():
         reason = seen(text if run_id != stage.main else clean_text("\n".join(PAYLOADS)))
         cells = rows[run_id]

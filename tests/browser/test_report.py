@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.payloads import PAYLOADS
-from tests.browser.service import HOSTILE, running
+from tests.browser.service import HOSTILE, metrics_of, running
 from tests.browser.watched import WATCH
 
 REPORT = "lib/report.js"
@@ -105,7 +105,7 @@ def test_a_report_opens_without_a_network_and_runs_nothing(page, service, browse
     assert path.suffix == ".html"
     found = opened(browser, path)
     assert (found["said"], found["requests"], found["script"]) == ([], [path.as_uri()], False)
-    assert len(found["pictures"]) == 4
+    assert len(found["pictures"]) == len(metrics_of(4))
     assert all(width > 500 for width in found["pictures"])
     for wanted in ("</title><script>alert(3)", "values: step 4", "optimizer.lr", "85+60+88=?", "Matrix"):
         assert wanted in found["text"]
