@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,6 +126,60 @@ def test_the_index_finds_what_comparing_all_pairs_finds(texts, count, limit):
             kept.append(own)
     found = near_duplicates(questions, held_out, limit)
     assert {twin.number: twin.similarity for twin in found} == pytest.approx(expected)
+
+
+def alike_rows(count: int) -> list[str]:
+    """Questions of which many are much like others: some words of 40 stories are exchanged."""
+    random = np.random.default_rng(18)
+    words = np.array([f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdfgklmnprst"])
+    stories = random.choice(words, (40, 50))
+    rows = stories[random.integers(40, size=count)]
+    for row in rows:
+        at = random.integers(50, size=random.integers(1, 9))
+        row[at] = random.choice(words, len(at))
+    return [f"{' '.join(row)} {random.integers(3)}" for row in rows]
+
+
+def exactly_alike(questions: list[str], limit: float) -> list[tuple[int, int, float]]:
+    """Every pair compared by a table of all runs of all questions."""
+    kept, found = [], []
+    runs = [runs_of(text) for text in questions]
+    columns = {run: at for at, run in enumerate(dict.fromkeys(run for own in runs for run in own))}
+    table = np.zeros((len(questions), len(columns)), dtype=np.float32)
+    for number, own in enumerate(runs):
+        table[number, [columns[run] for run in own]] = 1
+    shared, sizes = table @ table.T, table.sum(1)
+    for number, text in enumerate(questions):
+        known = [other for other in kept if questions[other][-1] == text[-1]]
+        similarity = shared[number, known] / (sizes[number] + sizes[known] - shared[number, known])
+        if known and similarity.max() >= limit:
+            found.append((number, known[int(similarity.argmax())], float(similarity.max())))
+        else:
+            kept.append(number)
+    return found
+
+
+def test_of_two_thousand_questions_those_are_found_that_an_exact_comparison_finds():
+    questions = alike_rows(2_000)
+    expected = exactly_alike(questions, 0.7)
+    found = near_duplicates(questions, [], 0.7)
+    assert [twin[:2] for twin in found] == [pair[:2] for pair in expected]
+    assert [twin.similarity for twin in found] == pytest.approx([pair[2] for pair in expected])
+    assert len(found) > 200
+
+
+def test_common_phrases_alone_do_not_make_every_question_a_candidate(monkeypatch):
+    monkeypatch.setattr("worker.problems.similarity.MOST_SHARED", 3)
+    monkeypatch.setattr("worker.problems.similarity.MOST_CANDIDATES", 2)
+    twins = near_duplicates([f"please solve this for me {word}" for word in "abcdef"] * 2, [], 0.8)
+    assert [twin.similarity for twin in twins] == [1.0] * len(twins)
+    assert 0 < len(twins) <= 6
+
+
+def test_what_exceeds_the_limits_of_memory_is_not_compared(monkeypatch):
+    monkeypatch.setattr("worker.problems.similarity.MOST_WORDS", 7)
+    assert near_duplicates(["a b c", "a b c", "a b c"], [], 1.0) == [(1, 0, 1.0)]
+    assert near_duplicates([], [], 0.7) == near_duplicates(["", " ", "x"], [], 0.7)[1:] == []
 
 
 def test_a_held_out_question_of_one_source_counts_for_all(tmp_path):
