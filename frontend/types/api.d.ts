@@ -59,6 +59,7 @@ declare namespace Api {
   interface CheckFinding {
     level: 'good' | 'warn' | 'bad';
     text: string;
+    change?: ConfigChange | null;
   }
   interface CheckReport {
     prompts: number;
@@ -95,6 +96,10 @@ declare namespace Api {
     finish_reason: string;
     correct: boolean | null;
     flags: string[];
+  }
+  interface ConfigChange {
+    path: string;
+    value: string;
   }
   interface Cost {
     slot_hours: number;
@@ -608,6 +613,7 @@ declare namespace Api {
     examples: string[];
     near?: number;
     twins?: string[];
+    dropped?: ('duplicates' | 'contamination' | 'near_duplicates')[];
   }
   interface RunIds {
     ids: string[];

@@ -15,6 +15,7 @@ from backend.config.problems import FileProblem, HubProblem
 from backend.config.rows import Columns, cell, shown_value
 from worker.problems.base import Split
 from worker.problems.selection import (
+    FIELDS,
     MOST_NAMED,
     Selection,
     difficulty,
@@ -97,14 +98,12 @@ class RowProblem:
         made = Selection(
             self.name,
             rows=len(self._rows["train"]),
-            drops_duplicates=data.duplicates == "drop",
-            drops_contaminated=data.contamination == "drop",
-            drops_near=data.near_duplicates == "drop",
+            dropped=[name for name in FIELDS if getattr(data, name) == "drop"],
         )
-        if made.drops_duplicates or data.contamination != "ignore":
+        if "duplicates" in made.dropped or data.contamination != "ignore":
             firsts = first_of_each(self._questions("train"))
             made.duplicates = made.rows - len(firsts)
-            if made.drops_duplicates:
+            if "duplicates" in made.dropped:
                 self._keep(firsts)
         if data.pass_rate_field:
             rates = [pass_rate(row, data) for row in self._read("train")]
@@ -113,7 +112,7 @@ class RowProblem:
             found = overlapping(self._questions("train"), held_out, data.ngram)
             made.contaminated = len(found)
             made.examples = [self._id("train", number) for number in sorted(found)[:MOST_NAMED]]
-            if made.drops_contaminated:
+            if "contamination" in made.dropped:
                 self._keep([n for n in range(len(self._rows["train"])) if n not in found])
         if data.near_duplicates != "ignore":
             self._select_near(made, data, list(held_out))
@@ -136,7 +135,7 @@ class RowProblem:
                 else f"the held-out question {shown_value(held_out[twin.other])}"
             )
             made.twins.append(f"{self._id('train', twin.number)} is {twin.similarity:.0%} like {other}")
-        if made.drops_near:
+        if "near_duplicates" in made.dropped:
             near = {twin.number for twin in found}
             self._keep([n for n in range(len(self._rows["train"])) if n not in near])
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Literal
 
 from backend.config.data import DataConfig
 from backend.config.rows import cell, shown_value
@@ -19,6 +19,9 @@ MOST_NAMED = 10
 LAST_NUMBER = re.compile(r"-?\d+(?:\.\d+)?\s*$")
 
 Gram = tuple[str, ...]
+Dropped = Literal["near_duplicates", "duplicates", "contamination"]
+FIELDS: tuple[Dropped, ...] = ("near_duplicates", "duplicates", "contamination")
+"""Fields of a config that may be `drop`."""
 
 
 @dataclass
@@ -42,23 +45,25 @@ class Selection:
     """Rows much like a held-out question."""
     twins: list[str] = field(default_factory=list)
     """The first of both in words."""
-    drops_duplicates: bool = False
-    drops_contaminated: bool = False
-    drops_near: bool = False
+    dropped: list[Dropped] = field(default_factory=list)
+    """What is not only counted but left out."""
 
     @property
     def sentence(self) -> str:
         """The outcome in words; empty where there is nothing to say."""
-        verbs = {True: "left out", False: "kept"}
+        near, duplicates, contamination = map(self._outcome, FIELDS)
         parts = [
-            (self.duplicates, f"repeat a question ({verbs[self.drops_duplicates]})"),
-            (self.near, f"are much like another one ({verbs[self.drops_near]})"),
-            (self.near_held_out, f"are much like a held-out question ({verbs[self.drops_near]})"),
+            (self.duplicates, f"repeat a question ({duplicates})"),
+            (self.near, f"are much like another one ({near})"),
+            (self.near_held_out, f"are much like a held-out question ({near})"),
             (self.out_of_range, "have a pass rate outside the limits (left out)"),
-            (self.contaminated, f"overlap with held-out questions ({verbs[self.drops_contaminated]})"),
+            (self.contaminated, f"overlap with held-out questions ({contamination})"),
         ]
         told = [f"{count:,} {words}" for count, words in parts if count]
         return f"{self.source}: of {self.rows:,} training rows {', '.join(told)}" if told else ""
+
+    def _outcome(self, name: Dropped) -> str:
+        return "left out" if name in self.dropped else "kept"
 
 
 def fingerprint(question: str) -> bytes:
