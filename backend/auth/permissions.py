@@ -129,6 +129,7 @@ WRITES = (
     "POST /api/v1/runs/{run_id}/check",
     "POST /api/v1/runs/{run_id}/trials",
     "POST /api/v1/datasets",
+    "POST /api/v1/datasets/preview",
     "DELETE /api/v1/datasets/{sha256}",
     "POST /api/v1/imports",
     "POST /api/v1/rollouts/labels/import",
@@ -145,6 +146,7 @@ PUSHES = (
 
 FILES = (
     ("POST", "/api/v1/datasets"),
+    ("POST", "/api/v1/datasets/preview"),
     ("POST", "/api/v1/imports"),
     ("POST", "/api/v1/rollouts/labels/import"),
 )

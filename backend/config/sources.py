@@ -9,12 +9,13 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from backend.config.columns import Columns
 from backend.config.hub import HubError, newest_commit
 from backend.config.jsonl import BadDataset, JsonlIndex, held_out_keys, index_dataset, resolve_dataset
 from backend.config.plugins import PROBLEMS_GROUP, REWARDS_GROUP, find_plugin
 from backend.config.problems import FileProblem, HubProblem, PluginProblem, ProblemSource
 from backend.config.rewards import PluginReward, RewardTerm
-from backend.config.rows import Columns, LineError
+from backend.config.rows import LineError
 from backend.errors import FieldError, InvalidConfig
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from typing import IO, NamedTuple
 
 from pydantic import BaseModel
 
+from backend.datasets.guess import Mapped
 from backend.db.text import clean_text
 from backend.durable_files import make_directory, sync
 
@@ -35,6 +36,8 @@ class Upload(BaseModel):
     bytes: int
     uploaded_at: float
     """Seconds since 1970."""
+    mapping: Mapped | None = None
+    """The columns that were checked; null: uploaded before they were kept."""
 
     @property
     def path(self) -> str:

@@ -123,11 +123,19 @@ declare namespace Api {
     changed_at: string;
     sha256: string | null;
     rows: number | null;
+    mapping: Mapped | null;
   }
   interface DatasetPage {
     items: DatasetItem[];
     next: string | null;
     most_bytes: number;
+  }
+  interface DatasetPreview {
+    columns: string[];
+    mapping: Mapped | null;
+    rows: RowPreview[];
+    notes: string[];
+    sample: string;
   }
   interface DiagnosisItem {
     verdict: 'healthy' | 'recovered' | 'declining' | 'collapsed' | 'never_learned' | 'inconclusive';
@@ -391,6 +399,12 @@ declare namespace Api {
     terms: Record<string, number | string | null>;
     groups: GroupLoss[];
   }
+  interface Mapped {
+    prompt_field?: string;
+    answer_field?: string;
+    answer_after?: string;
+    answer_form?: 'text' | 'boxed';
+  }
   interface Matrix {
     baseline: number;
     columns: MatrixColumn[];
@@ -604,6 +618,12 @@ declare namespace Api {
     reward: number | null;
   }
   type Role = 'viewer' | 'operator' | 'writer';
+  interface RowPreview {
+    prompt: string;
+    answer: string;
+    is_held_out: boolean;
+    error: string;
+  }
   interface RowsReport {
     source: string;
     rows: number;

@@ -8,11 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.config.columns import AnswerForm, Columns, answer_of, prompt_of, stated_answer
 from backend.config.data import DataConfig
 from backend.config.jsonl import held_out_keys
 from backend.config.messages import question_text, read_messages, read_tools, with_last_line
 from backend.config.problems import FileProblem, HubProblem
-from backend.config.rows import Columns, cell, shown_value
+from backend.config.rows import shown_value
 from worker.problems.base import Split
 from worker.problems.selection import (
     FIELDS,
@@ -26,7 +27,6 @@ from worker.problems.selection import (
 )
 from worker.problems.similarity import near_duplicates
 from worker.prompt import Prompt
-from worker.rewards.formats import last_boxed
 
 EVAL_ORDER_SEED = 20_240_201
 
@@ -56,7 +56,7 @@ class RowSource:
     label: str
     columns: Columns
     answer_after: str
-    answer_form: str
+    answer_form: AnswerForm
     instruction: str
     domain: str
     eval_fraction: float
@@ -149,8 +149,8 @@ class RowProblem:
         return (self._table.row(int(number)) for number in self._rows[split])
 
     def _questions(self, split: Split) -> Iterator[str]:
-        prompt = self._source.columns.prompt
-        return (question_text(cell(row, prompt)) for row in self._read(split))
+        columns = self._source.columns
+        return (question_text(prompt_of(row, columns)) for row in self._read(split))
 
     def _id(self, split: Split, place: int) -> str:
         number = int(self._rows[split][place])
@@ -201,14 +201,16 @@ def _first_of_each(table: Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _prompt(row: Mapping[str, Any], key: int, source: RowSource, *, index: int) -> Prompt:
-    question = cell(row, source.columns.prompt)
+    question = prompt_of(row, source.columns)
     messages = read_messages(question) if isinstance(question, list) else []
     asked = with_last_line(messages, source.instruction)
     used = {*source.columns, "id", "domain", "split", *(["tools"] if messages else [])}
     return Prompt(
         id=f"{source.label}/{row.get('id', f'{key:016x}')}",
         text=question_text(asked) if asked else with_instruction(str(question), source.instruction),
-        answer=_answer(str(cell(row, source.columns.answer)), source),
+        answer=stated_answer(
+            str(answer_of(row, source.columns)), after=source.answer_after, form=source.answer_form
+        ),
         problem=source.label,
         domain=str(row.get("domain", source.domain)),
         index=index,
@@ -221,10 +223,3 @@ def _prompt(row: Mapping[str, Any], key: int, source: RowSource, *, index: int) 
 def with_instruction(question: str, instruction: str) -> str:
     """The question, and the instruction on a line of its own."""
     return f"{question.rstrip()}\n{instruction}" if instruction else question
-
-
-def _answer(text: str, source: RowSource) -> str:
-    """The answer in the text of a row; a solution without a box is taken as a whole, for a check to find."""
-    if source.answer_form == "boxed":
-        return last_boxed(text) or text.strip()
-    return text.rpartition(source.answer_after)[2].strip() if source.answer_after else text.strip()

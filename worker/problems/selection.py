@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal
 
+from backend.config.columns import cell
 from backend.config.data import DataConfig
-from backend.config.rows import cell, shown_value
+from backend.config.rows import shown_value
 from worker.problems.words import WORD, normalised
 
 COMMON_ROWS = 10

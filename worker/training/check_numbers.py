@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from backend.runs.check_report import CheckFinding, CheckReport, ConfigChange, RewardProbe, RowsReport, SignalChance
+from backend.runs.check_report import (
+    CheckFinding,
+    CheckReport,
+    ConfigChange,
+    RewardProbe,
+    RowsReport,
+    SignalChance,
+)
 from worker.training.step_metrics import pass_at_k
 from worker.types import Group
 
@@ -190,7 +197,9 @@ def _of_rows(report: CheckReport) -> Iterator[CheckFinding]:
     for each in report.rows:
         of = f"of {each.rows:,} training rows of {each.source}"
         if each.contaminated:
-            yield _droppable(each, "contamination", f"{each.contaminated:,} {of} overlap with held-out questions")
+            yield _droppable(
+                each, "contamination", f"{each.contaminated:,} {of} overlap with held-out questions"
+            )
         if each.duplicates:
             yield _droppable(each, "duplicates", f"{each.duplicates:,} {of} repeat a question")
         if each.near > (0 if "duplicates" in each.dropped else each.duplicates):
