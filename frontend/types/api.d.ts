@@ -821,6 +821,13 @@ declare namespace Api {
     healthy: number;
     sick: number;
   }
+  interface StoredRates {
+    sha256: string;
+    run: string;
+    run_name: string;
+    last_step: number;
+    prompts: number;
+  }
   interface Summary {
     step?: number;
     last?: Record<string, number | string>;

@@ -12,6 +12,7 @@ from backend.config.columns import AnswerForm, Columns, answer_of, prompt_of, st
 from backend.config.data import DataConfig
 from backend.config.jsonl import held_out_keys
 from backend.config.messages import question_text, read_messages, read_tools, with_last_line
+from backend.config.pass_rates import PassRates
 from backend.config.problems import FileProblem, HubProblem
 from backend.config.rows import shown_value
 from worker.problems.base import Split
@@ -90,10 +91,12 @@ class RowProblem:
         self._rows = {"train": everything[:0], "eval": _first_of_each(self._table, everything)}
         self._order.cache_clear()
 
-    def select(self, data: DataConfig, held_out: Collection[str]) -> Selection:
-        """Leave out rows that are not to train, given every held-out question of the run.
+    def select(
+        self, data: DataConfig, held_out: Collection[str], measured: PassRates | None = None
+    ) -> Selection:
+        """Leave out rows that are not to train, given every held-out question and an earlier run's rates.
 
-        ValueError when a column is missing or no row is left.
+        ValueError when a column is missing, no row was measured or no row is left.
         """
         made = Selection(
             self.name,
@@ -105,9 +108,13 @@ class RowProblem:
             made.duplicates = made.rows - len(firsts)
             if "duplicates" in made.dropped:
                 self._keep(firsts)
-        if data.pass_rate_field:
-            rates = [pass_rate(row, data) for row in self._read("train")]
-            made.out_of_range = self._keep(np.flatnonzero(within(rates, data)))
+        if measured is not None:
+            made.measured = sum(rate is not None for rate in self._rates(data, measured))
+            made.measured_by = measured.run_name
+            if not made.measured:
+                raise ValueError(f"holds no prompt of {measured.run_name!r}, whose pass rates were chosen")
+        if data.pass_rate_field or (measured is not None and data.has_limits):
+            made.out_of_range = self._keep(np.flatnonzero(within(self._rates(data, measured), data)))
         if data.contamination != "ignore":
             found = overlapping(self._questions("train"), held_out, data.ngram)
             made.contaminated = len(found)
@@ -119,9 +126,17 @@ class RowProblem:
         if not len(self._rows["train"]):
             raise ValueError(f"has no row left for training: {made.sentence}")
         if data.curriculum == "easy_first":
-            self._difficulty = np.array([difficulty(row, data) for row in self._read("train")])
+            pairs = zip(self._read("train"), self._rates(data, measured), strict=True)
+            self._difficulty = np.array([difficulty(row, rate, data) for row, rate in pairs])
         self._order.cache_clear()
         return made
+
+    def _rates(self, data: DataConfig, measured: PassRates | None) -> list[float | None]:
+        """The pass rate of each training row; None where it is not known."""
+        if data.pass_rate_field:
+            return [pass_rate(row, data) for row in self._read("train")]
+        prompts = (self._prompt("train", place) for place in range(len(self._rows["train"])))
+        return [None if measured is None else measured.rate(each.id, each.text) for each in prompts]
 
     def _select_near(self, made: Selection, data: DataConfig, held_out: list[str]) -> None:
         """Count rows much like another one or a held-out question, and leave them out if wanted."""
@@ -153,8 +168,11 @@ class RowProblem:
         return (question_text(prompt_of(row, columns)) for row in self._read(split))
 
     def _id(self, split: Split, place: int) -> str:
+        return self._prompt(split, place).id
+
+    def _prompt(self, split: Split, place: int) -> Prompt:
         number = int(self._rows[split][place])
-        return _prompt(self._table.row(number), self._table.keys[number], self._source, index=0).id
+        return _prompt(self._table.row(number), self._table.keys[number], self._source, index=0)
 
     def sample(self, index: int, split: Split) -> Prompt:
         """Prompt number `index` of a split; after the last row the next pass begins."""

@@ -36,6 +36,9 @@ class Selection:
     """Rows whose question stood in an earlier one."""
     out_of_range: int = 0
     """Rows whose pass rate is unknown or outside the limits."""
+    measured: int = 0
+    """Rows with a pass rate of an earlier run, whose name is `measured_by`."""
+    measured_by: str = ""
     contaminated: int = 0
     """Rows that overlap with a held-out question."""
     examples: list[str] = field(default_factory=list)
@@ -57,6 +60,7 @@ class Selection:
             (self.duplicates, f"repeat a question ({duplicates})"),
             (self.near, f"are much like another one ({near})"),
             (self.near_held_out, f"are much like a held-out question ({near})"),
+            (self.measured, f"have a pass rate of {self.measured_by!r}"),
             (self.out_of_range, "have a pass rate outside the limits (left out)"),
             (self.contaminated, f"overlap with held-out questions ({contamination})"),
         ]
@@ -114,12 +118,11 @@ def pass_rate(row: Any, data: DataConfig) -> float | None:
     return rate
 
 
-def difficulty(row: Any, data: DataConfig) -> float:
+def difficulty(row: Any, rate: float | None, data: DataConfig) -> float:
     """A number that grows with the difficulty of a row; infinite where it is not known."""
     if data.difficulty_field:
         value = number_of(cell(row, data.difficulty_field))
         return math.inf if value is None else value
-    rate = pass_rate(row, data)
     return math.inf if rate is None else -rate
 
 

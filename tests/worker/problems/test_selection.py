@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.config.data import DataConfig
+from backend.config.pass_rates import PassRates, text_key
 from backend.config.run import RunConfig
 from backend.errors import InvalidConfig
+from backend.rollouts.pass_rates import store_rates
 from tests.worker.problems.test_problems import SOURCES, write_rows
 from worker.problems.mixture import Mixture, build_mixture
 from worker.problems.selection import first_of_each, grams, number_of, overlapping
@@ -243,6 +245,39 @@ def test_by_pass_rate_the_often_solved_come_first(tmp_path):
     assert trained(made, 3) == ["q1", "q2", "q0"]
 
 
+def stored_rates(tmp_path, **rates: float) -> str:
+    made = PassRates(
+        run="r",
+        run_name="first",
+        last_step=9,
+        by_id={f"file:rows.jsonl/{name}": rate for name, rate in rates.items()},
+        by_text={text_key("q3"): 0.4},
+    )
+    return store_rates(made, tmp_path).sha256
+
+
+def test_rows_are_chosen_and_ordered_by_the_pass_rates_of_an_earlier_run(tmp_path):
+    rows = [row(f"q{n}", id=f"row{n}") for n in range(5)] + [HELD_OUT]
+    stored = stored_rates(tmp_path, row0=0.0, row1=0.3, row2=0.8)
+    made = mixture(tmp_path, rows, DataConfig(pass_rates=stored, curriculum="easy_first"))
+    assert trained(made, 5) == ["q2", "q3", "q1", "q0", "q4"]
+    assert made.selections[0].sentence.endswith("of 5 training rows 4 have a pass rate of 'first'")
+    made = mixture(tmp_path, rows, DataConfig(pass_rates=stored, min_pass_rate=0.1, max_pass_rate=0.5))
+    assert set(trained(made, 4)) == {"q1", "q3"}
+    assert made.selections[0].out_of_range == 3
+
+
+def test_pass_rates_of_a_run_on_other_prompts_are_refused(tmp_path):
+    data = DataConfig(pass_rates=stored_rates(tmp_path, other=0.5))
+    with pytest.raises(InvalidConfig, match="holds no prompt of 'first', whose pass rates were chosen"):
+        mixture(tmp_path, [row("a"), row("b"), HELD_OUT], data)
+
+
+def test_pass_rates_that_are_gone_when_the_run_starts_are_named(tmp_path):
+    with pytest.raises(InvalidConfig, match=r"data\.pass_rates.*no stored pass rates"):
+        mixture(tmp_path, [row("a"), row("b"), HELD_OUT], DataConfig(pass_rates="a" * 64))
+
+
 def test_numbers_are_read_from_texts_that_end_with_one():
     assert [number_of(value) for value in ("Level 3", "0.25", " -2 ", 3, 0.5)] == [3, 0.25, -2, 3, 0.5]
     assert [number_of(value) for value in ("hard", "", None, True, [1], math.nan, 10**400)] == [None] * 7
@@ -254,6 +289,7 @@ def test_numbers_are_read_from_texts_that_end_with_one():
         ({"min_pass_rate": 0.5}, "pass_rate_field"),
         ({"pass_rate_field": "x", "min_pass_rate": 0.5, "max_pass_rate": 0.2}, "max_pass_rate"),
         ({"curriculum": "easy_first"}, "difficulty_field"),
+        ({"pass_rate_field": "x", "pass_rates": "a" * 64}, "pass_rates"),
     ],
 )
 def test_a_choice_without_its_column_is_refused(fields, path):
