@@ -15,19 +15,16 @@ from backend.config.columns import AnswerForm
 from backend.datasets.checking import place_upload, preview_upload
 from backend.datasets.files import Draft, OwnFile, Upload, Uploads, own_files
 from backend.datasets.guess import MOST_NAME, Mapped
+from backend.datasets.kinds import kind_of
 from backend.datasets.preview import DatasetPreview
-from backend.datasets.tables import KINDS as TABLES
-from backend.datasets.unpacking import KINDS as LINES
 from backend.datasets.users import runs_that_need
-from backend.db.text import clean_text
-from backend.errors import Conflict, FieldError, InvalidRequest, NotFound
+from backend.errors import Conflict, NotFound
 from backend.http.dependencies import SettingsOf, WriteSession
 from backend.http.paging import iso
 from backend.http.problem_details import ERRORS
 from backend.http.responses import Json
 from backend.http.timeout import take_time
 from backend.http.upload import CannotStore, CutOff, check_type, receive
-from backend.redaction import refuse_secrets
 from backend.settings import Settings
 
 router = APIRouter(prefix="/api/v1/datasets", tags=["datasets"], responses=ERRORS)
@@ -36,7 +33,6 @@ TYPES = (
     "application/gzip", "application/jsonl", "application/octet-stream", "application/vnd.apache.parquet",
     "application/x-gzip", "application/x-ndjson", "application/zstd", "text/csv",
 )  # fmt: skip
-KINDS = (*LINES, *TABLES)
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MOST_LISTED = 1000
 CHECK_SECONDS = 900.0
@@ -48,24 +44,23 @@ Name = Annotated[
 Column = Annotated[str | None, Query(min_length=1, max_length=MOST_NAME)]
 
 
-def _mapping(
+def _named(
     prompt_field: Column = None,
     answer_field: Column = None,
     answer_after: Annotated[str | None, Query(max_length=32)] = None,
     answer_form: AnswerForm | None = None,
-) -> Mapped | None:
-    """The columns that the request names, with the usual ones where it names some; None: it names none."""
+) -> dict[str, str]:
+    """The fields that the request names; the others are recognised."""
     named = {
         "prompt_field": prompt_field,
         "answer_field": answer_field,
         "answer_after": answer_after,
         "answer_form": answer_form,
     }
-    given = {name: value for name, value in named.items() if value is not None}
-    return Mapped.model_validate(given) if given else None
+    return {name: value for name, value in named.items() if value is not None}
 
 
-MappingOf = Annotated[Mapped | None, Depends(_mapping)]
+Named = Annotated[dict[str, str], Depends(_named)]
 
 
 class DatasetItem(BaseModel):
@@ -113,17 +108,17 @@ async def upload(
     request: Request,
     settings: SettingsOf,
     name: Name,
-    mapping: MappingOf,
+    named: Named,
 ) -> Json:
     """Keep a file that is the body as it is, each row checked: JSONL (plain, .gz, .zst), Parquet or CSV.
 
     Parquet and CSV are stored as JSONL. Columns that are not named are recognised.
     """
-    kind = _checked_kind(name)
+    kind = kind_of(name)
     async with _received(request, settings) as (uploads, packed):
-        place = partial(place_upload, name=name, kind=kind, wanted=mapping, most_bytes=settings.upload_bytes)
+        place = partial(place_upload, name=name, kind=kind, named=named, most_bytes=settings.upload_bytes)
         found, is_new = await run_in_threadpool(place, uploads, packed)
-    return Json(shown_upload(found) | _shown_mapping(mapping or found.mapping), 201 if is_new else 200)
+    return Json(shown_upload(found) | _shown_mapping(found.mapping), 201 if is_new else 200)
 
 
 @router.post(
@@ -136,13 +131,13 @@ async def preview(
     settings: SettingsOf,
     *,
     name: Name,
-    mapping: MappingOf,
+    named: Named,
     cut: Annotated[bool, Query(description="The body is the beginning of a file, cut anywhere.")] = False,
 ) -> Json:
     """Three rows of a file as a problem would use them, by the columns recognised; keeps nothing."""
-    kind = _checked_kind(name)
+    kind = kind_of(name)
     async with _received(request, settings) as (_, packed):
-        look = partial(preview_upload, name=name, kind=kind, wanted=mapping, is_cut=cut)
+        look = partial(preview_upload, name=name, kind=kind, named=named, is_cut=cut)
         found = await run_in_threadpool(look, packed)
     return Json(found.model_dump(mode="json"))
 
@@ -197,14 +192,3 @@ def _shown_mapping(mapping: Mapped | None) -> dict[str, Any]:
 def _shown_file(file: OwnFile) -> dict[str, Any]:
     shown = {"path": file.path, "name": file.path, "bytes": file.bytes, "changed_at": iso(file.changed_at)}
     return shown | {"sha256": None, "rows": None, "mapping": None}
-
-
-def _checked_kind(name: str) -> str:
-    refuse_secrets(name, "name")
-    if name != clean_text(name):
-        raise InvalidRequest([FieldError("name", "contains NUL or an unpaired surrogate")])
-    kind = next((kind for kind in KINDS if name.lower().endswith(kind)), None)
-    if kind is None:
-        reason = f"must end with {', '.join(KINDS[:-1])} or {KINDS[-1]} (no archives), got {name[-40:]!r}"
-        raise InvalidRequest([FieldError("name", reason)])
-    return kind

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
 from backend.config.rows import LineError, LineSplitter, RowCheck
@@ -22,21 +22,19 @@ _one_at_a_time = threading.Lock()
 
 
 def place_upload(
-    uploads: Uploads, packed: Draft, *, name: str, kind: str, wanted: Mapped | None, most_bytes: int
+    uploads: Uploads, packed: Draft, *, name: str, kind: str, named: Mapping[str, str], most_bytes: int
 ) -> tuple[Upload, bool]:
     """Unpack, check, hash and keep; (the data set, whether it is new). InvalidRequest names the lines.
 
-    The columns are those that are wanted, else the likeliest.
+    The columns are those that are named, and the likeliest others.
     """
-    mapping = wanted or Mapped()
     with _one_at_a_time, uploads.draft() as content:
+        mapping = Mapped()
         check, lines, digest, size = RowCheck(mapping.columns), LineSplitter(), sha256(), 0
         try:
-            pieces = _pieces(packed, kind, most_bytes)
-            if wanted is None:
-                first, pieces = beginning(pieces)
-                mapping = guessed(parsed(first)) or mapping
-                check = RowCheck(mapping.columns)
+            first, pieces = beginning(_pieces(packed, kind, most_bytes))
+            mapping = guessed(parsed(first), named) or mapping
+            check = RowCheck(mapping.columns)
             for piece in pieces:
                 digest.update(piece)
                 content.file.write(piece)
@@ -64,12 +62,12 @@ def place_upload(
 
 
 def preview_upload(
-    packed: Draft, *, name: str, kind: str, wanted: Mapped | None, is_cut: bool
+    packed: Draft, *, name: str, kind: str, named: Mapping[str, str], is_cut: bool
 ) -> DatasetPreview:
     """The first rows of a file, which may be cut behind them; InvalidRequest where it has none."""
     try:
         lines, _ = beginning(_pieces(packed, kind, MOST_PREVIEWED), is_cut=is_cut)
-        return preview_of(lines, wanted)
+        return preview_of(lines, named)
     except BadFile as error:
         raise InvalidRequest([_field_error(LineError(0, str(error)), name, "row")]) from None
 
@@ -79,7 +77,8 @@ def _pieces(packed: Draft, kind: str, most_bytes: int) -> Iterator[bytes]:
     packed.file.seek(0)
     if kind not in TABLES:
         return unpacked(packed.file, kind, most_bytes=most_bytes)
-    packed.file.flush()
+    if packed.file.writable():
+        packed.file.flush()
     return table_lines(packed.path, kind, most_bytes=most_bytes)
 
 

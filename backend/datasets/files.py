@@ -79,13 +79,16 @@ class Uploads:
             draft.path.unlink(missing_ok=True)
 
     def keep(self, draft: Draft, upload: Upload) -> tuple[Upload, bool]:
-        """Give a checked draft its place; (what is there now, whether it is new)."""
+        """Give a checked draft its place; (what is there now, whether it is new).
+
+        Of content that is there already, the label stays, and the columns returned are those of this draft.
+        """
         draft.file.flush()
         os.fsync(draft.file.fileno())
         with self._locked():
             if (known := self.find(upload.sha256)) is not None:
                 sync(self._directory)  # whoever gave it its place may have died before this
-                return known, False
+                return known.model_copy(update={"mapping": upload.mapping}), False
             label = self._new_draft()
             try:
                 with label.file:

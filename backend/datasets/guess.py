@@ -76,26 +76,40 @@ def _names(row: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"{name}.{inner}" for inner in list(value)[:MOST_IN_OBJECT])
 
 
-def guessed(rows: Sequence[Mapping[str, Any]]) -> Mapped | None:
-    """The likeliest columns; None where no two of them make prompts with answers of most rows."""
-    names = {name.casefold(): name for name in reversed(columns_of(rows))}
-    prompts = [names[name] for name in PROMPTS if name in names]
-    answers = [names[name] for name in ANSWERS if name in names]
-    pairs = [Columns(prompt, answer) for prompt in prompts for answer in (prompt, *answers)]
-    fits = [(_share(rows, pair), pair) for pair in pairs]
-    best = max((share for share, _ in fits), default=0.0)
-    if best < 1 / 2:
-        return None
-    columns = next(pair for share, pair in fits if share == best)
+def guessed(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Mapped | None:
+    """The fields that are named, and the likeliest others.
+
+    None where no column is named and no two of them make prompts with answers of most rows.
+    """
+    columns = _columns(rows, named)
+    if columns is None:
+        return Mapped().with_(**named) if named else None
     texts = [text for row in rows if isinstance(text := _answer(row, columns), str)]
     mark = next((mark for mark in MARKS if texts and all(mark in text for text in texts)), "")
     is_boxed = bool(texts) and not mark and all(last_boxed(text) is not None for text in texts)
-    return Mapped(
-        prompt_field=columns.prompt,
-        answer_field=columns.answer,
-        answer_after=mark,
-        answer_form="boxed" if is_boxed else "text",
-    )
+    found = {
+        "prompt_field": columns.prompt,
+        "answer_field": columns.answer,
+        "answer_after": mark,
+        "answer_form": "boxed" if is_boxed else "text",
+    }
+    return Mapped().with_(**found | dict(named))
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Columns | None:
+    names = {name.casefold(): name for name in reversed(columns_of(rows))}
+    prompts = [named["prompt_field"]] if "prompt_field" in named else _known(PROMPTS, names)
+    answers = [named["answer_field"]] if "answer_field" in named else _known(ANSWERS, names)
+    pairs = [Columns(prompt, answer) for prompt in prompts for answer in answers]
+    if "answer_field" not in named:
+        pairs = [Columns(prompt, prompt) for prompt in prompts] + pairs
+    fits = [(_share(rows, pair), pair) for pair in pairs]
+    best = max((share for share, _ in fits), default=0.0)
+    return next(pair for share, pair in fits if share == best) if best >= 1 / 2 else None
+
+
+def _known(usual: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    return [names[name] for name in usual if name in names]
 
 
 def _share(rows: Sequence[Mapping[str, Any]], columns: Columns) -> float:

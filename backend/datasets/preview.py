@@ -1,6 +1,6 @@
 """The first rows of a file that may be uploaded: as they are, and as a problem would use them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -41,7 +41,7 @@ class DatasetPreview(BaseModel):
     columns: list[str]
     """Up to 200 names; fields of objects as `a.b`."""
     mapping: Mapped | None
-    """Columns as asked for, else as guessed; null: nothing was recognised."""
+    """Columns as named, the others as guessed; null: nothing was recognised."""
     rows: list[RowPreview]
     notes: list[str]
     sample: str
@@ -84,15 +84,15 @@ def parsed(lines: Sequence[bytes]) -> list[dict[str, Any]]:
     return rows
 
 
-def preview_of(lines: Sequence[bytes], wanted: Mapped | None) -> DatasetPreview:
-    """The preview of a file by its first lines, with columns as wanted or, without a wish, as guessed.
+def preview_of(lines: Sequence[bytes], named: Mapping[str, str]) -> DatasetPreview:
+    """The preview of a file by its first lines, with columns as named, the others as guessed.
 
     Raises BadFile where no line holds a row.
     """
     rows = parsed(lines)
     if not rows:
         raise BadFile(_no_row(lines))
-    mapping = wanted or guessed(rows)
+    mapping = guessed(rows, named)
     return DatasetPreview(
         columns=columns_of(rows),
         mapping=mapping,

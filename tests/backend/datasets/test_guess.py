@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.cli import main
 from backend.config.columns import Columns, answer_of, prompt_of
 from backend.config.problems import FileProblem
 from backend.config.rows import check_row
@@ -54,7 +55,7 @@ def ask(client, content, name="a.jsonl", **params):
     ],
 )
 def test_the_usual_columns_are_recognised(row, expected):
-    assert tuple(guessed([row, row]).model_dump().values()) == expected
+    assert tuple(guessed([row, row], {}).model_dump().values()) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,13 +63,13 @@ def test_the_usual_columns_are_recognised(row, expected):
     [{}, {"a": "q", "b": "a"}, {"prompt": "q"}, {"prompt": 1, "answer": 2}, {"messages": [{"from": 1}]}],
 )
 def test_nothing_is_recognised_where_there_is_nothing(row):
-    assert guessed([row]) is None
+    assert guessed([row], {}) is None
 
 
 def test_a_column_of_mixed_types_gives_way_to_one_that_is_whole():
     rows = [{"prompt": n or None, "question": "q", "answer": "a"} for n in range(4)]
-    assert guessed(rows).prompt_field == "question"
-    assert guessed([{"prompt": "q", "answer": "a"}, {"prompt": 3, "answer": "a"}]) == Mapped()
+    assert guessed(rows, {}).prompt_field == "question"
+    assert guessed([{"prompt": "q", "answer": "a"}, {"prompt": 3, "answer": "a"}], {}) == Mapped()
 
 
 def test_names_that_no_problem_can_hold_are_not_offered():
@@ -126,8 +127,12 @@ VALUES = st.recursive(
     )
 )
 def test_any_rows_are_previewed_without_an_accident(rows):
-    mapping = guessed(rows)
-    for wanted in filter(None, (mapping, Mapped(), Mapped(prompt_field="messages", answer_field="messages"))):
+    mapping = guessed(rows, {})
+    for wanted in (
+        {},
+        {"prompt_field": "messages"},
+        {"prompt_field": "messages", "answer_field": "messages"},
+    ):
         if rows:
             DatasetPreview.model_validate(preview_of(lines(*rows).split(b"\n")[:-1], wanted))
     if mapping is not None:
@@ -205,3 +210,49 @@ def test_a_run_trains_on_conversations_as_they_were_previewed(client, settings):
 
 def test_lines_that_are_no_rows_are_left_out_of_the_guess():
     assert parsed([b"nonsense", b'{"a": 1}', b"\xff"]) == [{"a": 1}]
+
+
+def test_what_is_named_counts_and_the_rest_is_recognised():
+    row = {"problem": "q", "solution": "so \\boxed{2}", "answer": "2", "odd": "x ## 3"}
+    assert guessed([row], {"answer_field": "solution"}).model_dump() == {
+        "prompt_field": "problem", "answer_field": "solution", "answer_after": "", "answer_form": "boxed"
+    }  # fmt: skip
+    assert guessed([row], {"answer_field": "odd", "answer_after": "##"}).prompt_field == "problem"
+    assert guessed([row], {"prompt_field": "gone"}) == Mapped(prompt_field="gone")
+
+
+def test_the_command_keeps_a_file_and_prints_the_problem(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("DATASETS_DIR", str(tmp_path / "sets"))
+    monkeypatch.setenv("STATE_DIR", str(tmp_path))
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(lines({"problem": "1+1", "solution": "\\boxed{2}"}, {"problem": "2+1", "solution": "3"}))
+    assert main(["upload", str(file), "--dry-run", "--answer-form", "boxed"]) == 0
+    assert "'1+1' -> '2'" in capsys.readouterr().out
+    assert not list((tmp_path / "sets" / "uploads").glob("*.jsonl"))
+    assert main(["upload", str(file), "--answer-form", "boxed"]) == 0
+    told = capsys.readouterr().out
+    problem = json.loads(told.partition("problem: ")[2])
+    assert FileProblem(**problem).answer_form == "boxed"
+    assert main(["upload", str(file)]) == 0
+    assert "was there already: 2 rows" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["a.zip"], "name: must end with .jsonl"),
+        (["gone.jsonl"], "No such file or directory"),
+        (["a.jsonl", "--answer-form", "loud"], "answer_form: Input should be 'text' or 'boxed'"),
+        (["a.jsonl", "--prompt-field", "x" * 200], "prompt_field: String should have at most 128 characters"),
+        (["a.jsonl", "--prompt-field", "gone"], "line 1: field 'gone' is missing; the fields are 'prompt'"),
+    ],
+)
+def test_the_command_says_what_is_wrong_in_a_sentence(tmp_path, monkeypatch, capsys, arguments, reason):
+    monkeypatch.setenv("DATASETS_DIR", str(tmp_path / "sets"))
+    (tmp_path / "a.jsonl").write_bytes(
+        lines({"prompt": "1+1", "answer": "2"}, {"prompt": "2+1", "answer": "3"})
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["upload", *arguments]) == 1
+    assert reason in capsys.readouterr().err
+    assert not list((tmp_path / "sets").rglob("*.jsonl"))
