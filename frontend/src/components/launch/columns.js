@@ -101,7 +101,11 @@ function Choice({ label, value, options, onChange }) {
     <span class="select">
       <select id=${id} value=${value ?? ''} onChange=${(event) => onChange(event.target.value)}>
         ${!isKnown && html`<option value=${value ?? ''} selected>${value ?? 'Choose …'}</option>`}
-        ${options.map(([key, title]) => html`<option key=${key} value=${key} selected=${key === value}>${title}</option>`)}
+        ${options.map(
+          ([key, title]) => html`<option key=${key} value=${key} selected=${key === value}>
+            ${title}
+          </option>`,
+        )}
       </select>
     </span>
   </div>`;

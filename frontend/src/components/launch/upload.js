@@ -7,7 +7,8 @@ import { Columns } from './columns.js';
 /** @typedef {Pick<import('../../data/api.js').ApiError, 'message' | 'detail' | 'errors'>} Problem with a file */
 /** @typedef {{file: File, preview: Api.DatasetPreview, mapping: Api.Mapped | null}} Chosen */
 /**
- * @typedef {{name: string, share: number | null, isLooking: boolean, chosen: Chosen | null, error: Problem | null}} State
+ * @typedef {{name: string, share: number | null, isLooking: boolean, chosen: Chosen | null,
+ *   error: Problem | null}} State
  * `share`: how much of the file was sent; null: it is not on its way
  */
 
