@@ -131,6 +131,7 @@ WRITES = (
     "POST /api/v1/runs/{run_id}/trials",
     "POST /api/v1/datasets",
     "POST /api/v1/datasets/preview",
+    "POST /api/v1/datasets/{sha256}/repeats",
     "DELETE /api/v1/datasets/{sha256}",
     "POST /api/v1/imports",
     "POST /api/v1/rollouts/pass-rates",

@@ -17,6 +17,7 @@ from backend.datasets.files import Draft, OwnFile, Upload, Uploads, own_files
 from backend.datasets.guess import MOST_NAME, Mapped
 from backend.datasets.kinds import kind_of
 from backend.datasets.preview import DatasetPreview
+from backend.datasets.repeats import Repeats, repeats_of
 from backend.datasets.users import runs_that_need
 from backend.errors import Conflict, NotFound
 from backend.http.dependencies import SettingsOf, WriteSession
@@ -159,17 +160,31 @@ async def _received(request: Request, settings: Settings) -> AsyncGenerator[tupl
         raise CannotStore(error, f"DATASETS_DIR ({settings.datasets_dir})") from None
 
 
+@router.post("/{sha256}/repeats", response_model=Repeats)
+def repeats(sha256: str, settings: SettingsOf) -> Json:
+    """Count rows of an upload that repeat one another, or what the file holds out; takes up to minutes."""
+    uploads = Uploads(settings.datasets_dir)
+    found = _found(uploads, sha256)
+    take_time(CHECK_SECONDS)
+    return Json(repeats_of(found, settings.datasets_dir.expanduser().absolute() / found.path).model_dump())
+
+
 @router.delete("/{sha256}", response_model=DatasetItem)
 def delete(sha256: str, session: WriteSession, settings: SettingsOf) -> Json:
     """Remove an upload, unless a run that is not finished trains on it."""
     uploads = Uploads(settings.datasets_dir)
-    found = uploads.find(sha256) if SHA256.fullmatch(sha256) else None
-    if found is None:
-        raise NotFound(f"there is no uploaded data set {sha256!r}")
+    found = _found(uploads, sha256)
     if users := runs_that_need(session, found.sha256):
         raise Conflict(f"{found.name!r} is used by {', '.join(users)}: wait until they end, or delete them")
     uploads.remove(found.sha256)
     return Json(shown_upload(found))
+
+
+def _found(uploads: Uploads, sha256: str) -> Upload:
+    found = uploads.find(sha256) if SHA256.fullmatch(sha256) else None
+    if found is None:
+        raise NotFound(f"there is no uploaded data set {sha256!r}")
+    return found
 
 
 def shown_upload(upload: Upload) -> dict[str, Any]:

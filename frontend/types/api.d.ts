@@ -606,6 +606,13 @@ declare namespace Api {
     step?: number | null;
     metric?: string;
   }
+  interface Repeats {
+    rows: number;
+    duplicates: number;
+    near: number;
+    contaminated: number;
+    twins: Twin[];
+  }
   interface RestartItem {
     line: number;
     before: number;
@@ -903,6 +910,11 @@ declare namespace Api {
     arms: ArmResult[];
     repeat: RepeatResult;
     sentences: string[];
+  }
+  interface Twin {
+    line: number;
+    other: number;
+    similarity: number;
   }
   interface UnjudgedItem {
     cause: string;

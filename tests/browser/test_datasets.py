@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import expect
@@ -111,6 +112,23 @@ def test_columns_are_recognised_shown_and_changed_before_the_upload(page, servic
     expect(page.locator("[data-path='problems.0.answer_field'] input")).to_have_value("short")
     expect(page.locator(".preview tbody tr").first).to_have_text("0+1=?1")
     assert page.evaluate("window.__hits ?? 0") == 0
+
+
+def test_rows_of_an_upload_that_repeat_are_counted_and_left_out_with_a_click(page):
+    page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
+    story = "Anna has many apples and gives some of them to Ben before lunch . How many are left for Anna ?"
+    texts = ["a b c d", story, story.replace("before", "after"), "e f g h", " E f g h"]
+    content = "\n".join(json.dumps({"prompt": text, "answer": "1"}) for text in texts).encode()
+    page.get_by_label("File to upload").set_input_files(file("alike.jsonl", content))
+    page.get_by_role("button", name="Upload this file").click()
+    found = page.locator(".dataset-repeats")
+    expect(found).to_contain_text("1 of 5 rows repeat a question")
+    expect(found).to_contain_text("2 of 5 rows are much like another row")
+    found.get_by_text("Rows that are much alike").click()
+    expect(found).to_contain_text("line 3 is 72 % like line 2")
+    found.get_by_role("button", name="Leave them out").last.click()
+    expect(found).to_contain_text("and will be left out")
+    assert '"near_duplicates":"drop"' in unquote(page.url).replace(" ", "")
 
 
 def test_a_file_without_known_columns_asks_for_them(page):

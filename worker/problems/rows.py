@@ -15,18 +15,17 @@ from backend.config.messages import question_text, read_messages, read_tools, wi
 from backend.config.pass_rates import PassRates
 from backend.config.problems import FileProblem, HubProblem
 from backend.config.rows import shown_value
+from backend.datasets.overlap import first_of_each, overlapping
+from backend.datasets.similarity import near_duplicates
 from worker.problems.base import Split
 from worker.problems.selection import (
     FIELDS,
     MOST_NAMED,
     Selection,
     difficulty,
-    first_of_each,
-    overlapping,
     pass_rate,
     within,
 )
-from worker.problems.similarity import near_duplicates
 from worker.prompt import Prompt
 
 EVAL_ORDER_SEED = 20_240_201

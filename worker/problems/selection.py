@@ -2,24 +2,17 @@
 
 import math
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any, Literal
 
 from backend.config.columns import cell
 from backend.config.data import DataConfig
 from backend.config.rows import shown_value
-from worker.problems.words import WORD, normalised
-
-COMMON_ROWS = 10
-"""Of an n-gram in more training rows than this nothing follows: it is a common phrase, as GPT-3 has it."""
 
 MOST_NAMED = 10
 LAST_NUMBER = re.compile(r"-?\d+(?:\.\d+)?\s*$")
 
-Gram = tuple[str, ...]
 Dropped = Literal["near_duplicates", "duplicates", "contamination"]
 FIELDS: tuple[Dropped, ...] = ("near_duplicates", "duplicates", "contamination")
 """Fields of a config that may be `drop`."""
@@ -69,42 +62,6 @@ class Selection:
 
     def _outcome(self, name: Dropped) -> str:
         return "left out" if name in self.dropped else "kept"
-
-
-def fingerprint(question: str) -> bytes:
-    """Hash by which questions are the same."""
-    return blake2b(normalised(question).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def grams(question: str, n: int) -> set[Gram]:
-    """Every n words and signs in a row; of a shorter question the whole."""
-    words = tuple(WORD.findall(normalised(question)))
-    return {words[at : at + n] for at in range(max(1, len(words) - n + 1))} if words else set()
-
-
-def overlapping(questions: Iterable[str], held_out: Collection[str], n: int) -> set[int]:
-    """Numbers of the questions that share an n-gram with a held-out one, common phrases left out."""
-    wanted = {gram for question in held_out for gram in grams(question, n)}
-    found: dict[int, set[Gram]] = {}
-    counts: Counter[Gram] = Counter()
-    for number, question in enumerate(questions):
-        if shared := grams(question, n) & wanted:
-            found[number] = shared
-            counts.update(shared)
-    whole = {tuple(WORD.findall(normalised(question))) for question in held_out}
-    return {
-        number
-        for number, shared in found.items()
-        if any(counts[gram] <= COMMON_ROWS or gram in whole for gram in shared)
-    }
-
-
-def first_of_each(questions: Iterable[str]) -> list[int]:
-    """Numbers of the questions that did not stand before."""
-    seen: dict[bytes, int] = {}
-    for number, question in enumerate(questions):
-        seen.setdefault(fingerprint(question), number)
-    return sorted(seen.values())
 
 
 def pass_rate(row: Any, data: DataConfig) -> float | None:

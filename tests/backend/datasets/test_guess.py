@@ -208,6 +208,24 @@ def test_a_run_trains_on_conversations_as_they_were_previewed(client, settings):
     assert "conversations" not in prompt.columns
 
 
+@pytest.mark.processes
+def test_rows_of_an_upload_are_compared_with_one_another_and_with_held_out_ones(client):
+    words = " ".join(f"word{chr(97 + n)}" for n in range(20))
+    rows = [words, "x y z", words.replace("worda", "other"), " X  y z", "p q r"]
+    content = lines(
+        *({"question": text, "answer": "1", "split": "train"} for text in rows),
+        {"question": f"{words} too", "answer": "1", "split": "test"},
+    )
+    sha256 = put(client, content).json()["sha256"]
+    found = client.post(f"/api/v1/datasets/{sha256}/repeats")
+    assert found.status_code == 200, found.text
+    counts = {key: value for key, value in found.json().items() if key != "twins"}
+    assert counts == {"rows": 5, "duplicates": 1, "near": 3, "contaminated": 2}
+    assert [(twin["line"], twin["other"]) for twin in found.json()["twins"]] == [(1, 6), (3, 6), (4, 2)]
+    assert client.post(f"/api/v1/datasets/{'0' * 64}/repeats").status_code == 404
+    assert client.post("/api/v1/datasets/..%2f..%2fetc/repeats").status_code == 404
+
+
 def test_lines_that_are_no_rows_are_left_out_of_the_guess():
     assert parsed([b"nonsense", b'{"a": 1}', b"\xff"]) == [{"a": 1}]
 

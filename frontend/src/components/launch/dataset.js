@@ -5,6 +5,7 @@ import { sayError } from '../../app/state.js';
 import { useLoad } from '../../data/resource.js';
 import { formatBytes, plural } from '../../lib/text/format.js';
 import { Row } from './field.js';
+import { Repeats } from './repeats.js';
 import { Upload } from './upload.js';
 import { Confirm } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
@@ -26,6 +27,7 @@ export function DatasetField({ field, value, layer, label }) {
   const list = useLoad('datasets', (signal) => get('/datasets', undefined, signal));
   const items = list.data?.items ?? [];
   const chosen = items.find(({ path }) => path === value);
+  const [uploaded, setUploaded] = useState('');
   const source = layer.item?.problem ?? layer.item;
   const put = (/** @type {string} */ path, /** @type {Mapping | null | undefined} */ mapping) =>
     layer.onChange(field.path.replace(/\.path$/, ''), { ...source, ...mapping, path });
@@ -58,6 +60,7 @@ export function DatasetField({ field, value, layer, label }) {
           onDone=${(/** @type {Dataset} */ { path, mapping }) => {
             list.reload();
             put(path, mapping);
+            setUploaded(path);
           }}
         />
         ${
@@ -68,6 +71,15 @@ export function DatasetField({ field, value, layer, label }) {
               list.reload();
               choose('');
             }}
+          />`
+        }
+        ${
+          chosen?.sha256 &&
+          chosen.path === uploaded &&
+          html`<${Repeats}
+            key=${chosen.sha256}
+            sha256=${chosen.sha256}
+            onDrop=${(/** @type {string} */ name) => layer.onChange(`data.${name}`, 'drop')}
           />`
         }
       <//>

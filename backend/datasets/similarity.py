@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.problems.words import WORD, normalised
+from backend.datasets.words import WORD, normalised
 
 RUN = 3
 """Words and signs of a run."""
