@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -121,6 +121,9 @@ bench-push: .venv/runtime.stamp ## push a TRL training to a service that is kill
 
 bench-recording: .venv/runtime.stamp ## time a run with recording and checkpoints against one without
 	@.venv/bin/python -m benchmarks.recording $(ARGS)
+
+bench-duplicates: .venv/runtime.stamp ## time the search for near duplicates among 50,000 questions
+	@.venv/bin/python -m benchmarks.near_duplicates $(ARGS)
 
 bench-signals: .venv/runtime.stamp ## time the metrics that are logged for diagnosis, as a share of a step
 	@.venv/bin/python -m benchmarks.signals $(ARGS)

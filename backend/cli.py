@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from backend.datasets.arguments import add_arguments as add_upload_arguments
 from backend.errors import GrpoLabError
 from backend.exports.arguments import add_arguments
+from backend.imports.arguments import add_arguments as add_import_arguments
 from backend.redaction import redact
 from backend.runs.arguments import add_arguments as add_list_arguments
 from backend.settings import Settings
@@ -228,24 +230,25 @@ def serve_model(settings: Settings, *, directory: str, dry_run: bool, **options:
     return 0
 
 
-DAILY = (up, demo, serve, worker, token, link, runs, doctor, backup, restore)
+def upload(settings: Settings, *, file: str, dry_run: bool, **columns: str | None) -> int:
+    """keep a data set for runs to train on, every row checked; columns are recognised unless you name them"""
+    from backend.datasets.command import upload_file
+    from backend.redaction import learn_secrets
+
+    learn_secrets(settings)
+    named = {name: value for name, value in columns.items() if value is not None}
+    for line in upload_file(settings, Path(file).expanduser(), dry_run=dry_run, columns=named):
+        print(line)
+    return 0
+
+
+DAILY = (up, demo, serve, worker, token, link, runs, doctor, backup, restore, upload)
 OUT = (export, archive, push, serve_model)
 
 COMMANDS: dict[str, Callable[..., int]] = {
     command.__name__.replace("_", "-"): command for command in (*DAILY, *OUT)
 } | {"import": import_file}
 
-
-IMPORT_NAMES = {
-    "name": "name of the run",
-    "experiment": "name of its experiment; without it the file's name",
-    "variant": "runs of one variant in one experiment are seeds of each other; without it the run's name",
-    "seed": "the run's seed",
-    "step": "column that counts the steps; without it the best guess",
-    "run": "one run of the file, as --dry-run lists them; without it all of them",
-    "into": "id of an imported run that gets the completions of the file",
-    "format": "such as csv, parquet or trackio (docs/importing.md); without it known by the content",
-}
 
 SECRET = ("_TOKEN", "_KEY", "_SECRET", "_URL")
 """Ends of the names of settings whose values are not shown, not even in part."""
@@ -269,11 +272,8 @@ def _parser() -> argparse.ArgumentParser:
     parsers["restore"].add_argument("--overwrite", action="store_true", help="replace what is there")
     add_arguments(parsers)
     add_list_arguments(parsers["runs"])
-    importing = parsers["import"]
-    importing.add_argument("file", help="the log")
-    importing.add_argument("--dry-run", action="store_true", help="say what would be imported, store nothing")
-    for name, meaning in IMPORT_NAMES.items():
-        importing.add_argument(f"--{name}", help=meaning)
+    add_import_arguments(parsers["import"])
+    add_upload_arguments(parsers["upload"])
     return parser
 
 

@@ -95,6 +95,7 @@ READS = (
     "GET /api/v1/rollouts/probes",
     "GET /api/v1/rollouts/prompts",
     "GET /api/v1/rollouts/prompts.jsonl",
+    "GET /api/v1/rollouts/pass-rates/{sha256}",
     "GET /api/v1/rollouts/{completion_id}/tokens",
     "GET /api/v1/rollouts/search",
     "GET /api/v1/rollouts/search/steps",
@@ -129,8 +130,11 @@ WRITES = (
     "POST /api/v1/runs/{run_id}/check",
     "POST /api/v1/runs/{run_id}/trials",
     "POST /api/v1/datasets",
+    "POST /api/v1/datasets/preview",
+    "POST /api/v1/datasets/{sha256}/repeats",
     "DELETE /api/v1/datasets/{sha256}",
     "POST /api/v1/imports",
+    "POST /api/v1/rollouts/pass-rates",
     "POST /api/v1/rollouts/labels/import",
     "POST /api/v1/rollouts/{completion_id}/labels",
     "DELETE /api/v1/rollouts/{completion_id}/labels",
@@ -145,6 +149,7 @@ PUSHES = (
 
 FILES = (
     ("POST", "/api/v1/datasets"),
+    ("POST", "/api/v1/datasets/preview"),
     ("POST", "/api/v1/imports"),
     ("POST", "/api/v1/rollouts/labels/import"),
 )

@@ -33,6 +33,11 @@ class DataConfig(Frozen):
     pass_rate_field: FieldName = ""
     """Column with a measured pass rate of each row, 0..1."""
 
+    pass_rates: Annotated[
+        str, Field(pattern=r"^([0-9a-f]{64})?$", json_schema_extra={"format": "pass_rates"})
+    ] = ""
+    """Pass rates that an earlier run measured, stored when that run is chosen: the hash of their content."""
+
     min_pass_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Rows with a lower pass rate are left out; above 0, e.g. 0.1, those that nobody solves."""
 
@@ -51,18 +56,30 @@ class DataConfig(Frozen):
         """Whether all rows train, in the plain order."""
         return self == DataConfig(ngram=self.ngram, similarity=self.similarity)
 
+    @property
+    def has_limits(self) -> bool:
+        """Whether some pass rates are refused."""
+        return self.min_pass_rate > 0 or self.max_pass_rate < 1
+
+    @property
+    def has_rates(self) -> bool:
+        """Whether pass rates of rows are known."""
+        return bool(self.pass_rate_field or self.pass_rates)
+
     @model_validator(mode="after")
     def _makes_sense(self) -> "DataConfig":
         errors = []
         if self.min_pass_rate > self.max_pass_rate:
             reason = f"is {self.max_pass_rate:g}: at least min_pass_rate = {self.min_pass_rate:g} is expected"
             errors.append(("max_pass_rate", reason))
-        if not self.pass_rate_field and (self.min_pass_rate > 0 or self.max_pass_rate < 1):
-            errors.append(
-                ("pass_rate_field", "is empty: limits of the pass rate need the column that holds it")
-            )
-        if self.curriculum == "easy_first" and not (self.difficulty_field or self.pass_rate_field):
-            errors.append(("difficulty_field", "is empty: a curriculum needs this or pass_rate_field"))
+        if self.has_limits and not self.has_rates:
+            reason = "is empty: limits of the pass rate need the column that holds it, or pass_rates"
+            errors.append(("pass_rate_field", reason))
+        if self.pass_rate_field and self.pass_rates:
+            errors.append(("pass_rates", "is set, and pass_rate_field too: leave one of them empty"))
+        if self.curriculum == "easy_first" and not (self.difficulty_field or self.has_rates):
+            reason = "is empty: a curriculum needs this, pass_rate_field or pass_rates"
+            errors.append(("difficulty_field", reason))
         if errors:
             raise refusal(errors)
         return self

@@ -10,17 +10,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from backend.config.columns import Columns, prompt_of
 from backend.config.messages import question_text
 from backend.config.rows import (
     EVAL,
     MAX_LINE_BYTES,
     UNMARKED,
-    Columns,
     Line,
     LineError,
     LineSplitter,
     RowCheck,
-    cell,
     parse_line,
     question_key,
     shown_value,
@@ -76,7 +75,7 @@ def index_dataset(path: Path, columns: Columns) -> JsonlIndex:
     splits, conversation = bytearray(), 0
     for line in _lines(path, digest):
         if (row := check.take(line)) is not None:
-            prompt = cell(row, columns.prompt)
+            prompt = prompt_of(row, columns)
             question = question_text(prompt)
             conversation = conversation or (line.number if isinstance(prompt, list) else 0)
             offsets.append(line.offset)

@@ -14,7 +14,23 @@ MAX_MESSAGES = 1000
 _ANSWERED = ("user", "tool")
 """Roles of the last message: the policy writes what follows it."""
 
+_SHAREGPT = {"human": "user", "gpt": "assistant", "observation": "tool"}
+"""Roles as ShareGPT has them; others have the same name."""
+
 Message = dict[str, Any]
+
+
+def as_messages(value: object) -> object:
+    """A value of a row with messages of ShareGPT (`from`, `value`) spelled as messages; others unchanged."""
+    return list(map(_as_message, value)) if isinstance(value, list) else value
+
+
+def _as_message(value: object) -> object:
+    if not isinstance(value, Mapping) or "role" in value or not {"from", "value"} <= value.keys():
+        return value
+    role, others = value["from"], {key: inner for key, inner in value.items() if key in KEYS}
+    spelled = _SHAREGPT.get(role, role) if isinstance(role, str) else role
+    return {"role": spelled, "content": value["value"], **others}
 
 
 def read_messages(value: object) -> list[Message]:
@@ -65,6 +81,11 @@ def with_last_line(messages: list[Message], line: str) -> list[Message]:
         return messages
     changed = {**messages[at], "content": f"{messages[at]['content'].rstrip()}\n{line}"}
     return [*messages[:at], changed, *messages[at + 1 :]]
+
+
+def message_text(message: Mapping[str, Any], place: str) -> str:
+    """The content of a message that is text; ValueError names its place."""
+    return _content(message.get("content"), place)
 
 
 def _read(message: Mapping[str, Any], place: str) -> Message:

@@ -5,10 +5,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
+from backend.config.columns import Columns, answer_of, prompt_of, stated_answer
 from backend.config.jsonl import read_row
 from backend.config.messages import question_text
 from backend.config.problems import FileProblem, ProblemSource, SumsProblem
-from backend.config.rows import cell
 from backend.config.sources import checked_file
 
 PER_SOURCE = 3
@@ -41,10 +41,13 @@ def _examples(source: ProblemSource, seed: int, datasets_dir: Path) -> Iterator[
             yield Example("+".join(map(str, numbers)) + "=?", str(sum(numbers)), source.label)
     elif isinstance(source, FileProblem):
         rows = checked_file(source, datasets_dir)
+        columns = Columns(source.prompt_field, source.answer_field)
         for number in range(min(PER_SOURCE, len(rows))):
             row = read_row(rows, number)
-            prompt, answer = cell(row, source.prompt_field), cell(row, source.answer_field)
-            yield Example(question_text(prompt), str(answer), source.label)
+            answer = stated_answer(
+                str(answer_of(row, columns)), after=source.answer_after, form=source.answer_form
+            )
+            yield Example(question_text(prompt_of(row, columns)), answer, source.label)
 
 
 def training_sum(source: SumsProblem, *, seed: int, index: int) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from backend.config.base import Frozen, refusal
+from backend.config.columns import AnswerForm
 from backend.config.reasoning_gym_checks import parameter_errors
 from backend.config.reasoning_gym_tasks import TASKS
 
@@ -17,7 +18,6 @@ DOMAIN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 """What a domain looks like: it becomes part of a metric's name."""
 
 Domain = Annotated[str, Field(pattern=DOMAIN)]
-AnswerForm = Literal["text", "boxed"]
 Revision = Annotated[str, Field(pattern=r"^([0-9a-f]{40})?$")]
 Sha256 = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 UPLOADED = re.compile(r"^uploads/(?=[0-9a-f]{12})|(?<=^uploads/[0-9a-f]{12})[0-9a-f]{52}\.jsonl$")
@@ -117,7 +117,7 @@ class FileProblem(Frozen):
     """Field that holds the question."""
 
     answer_field: Annotated[str, Field(min_length=1, max_length=128)] = "answer"
-    """Field that holds the expected answer."""
+    """Field that holds the expected answer; that of the prompt for conversations that end with it."""
 
     answer_after: Annotated[str, Field(max_length=32)] = ""
     """Keep only what follows the last occurrence of this mark in the answer, e.g. #### ; empty: all of it."""
@@ -176,7 +176,7 @@ class HubProblem(Frozen):
     """Column that holds the question."""
 
     answer_field: Annotated[str, Field(min_length=1, max_length=128)] = "answer"
-    """Column that holds the expected answer."""
+    """Column that holds the expected answer; that of the prompt for conversations that end with it."""
 
     answer_after: Annotated[str, Field(max_length=32)] = ""
     """Keep only what follows the last occurrence of this mark in the answer, e.g. #### ; empty: all of it."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from backend.config.columns import Columns, answer_of, prompt_of
 from backend.config.messages import question_text, read_messages, read_tools
 from backend.config.problems import DOMAIN
 
@@ -37,13 +38,6 @@ class LineError(NamedTuple):
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.reason}" if self.line else self.reason
-
-
-class Columns(NamedTuple):
-    """The names of the fields that hold prompt and answer; a dot leads into an object."""
-
-    prompt: str = "prompt"
-    answer: str = "answer"
 
 
 class Line(NamedTuple):
@@ -121,7 +115,7 @@ class RowCheck:
             return None
         self.rows += 1
         if not self._has_two:
-            key = question_key(question_text(cell(row, self._columns.prompt)))
+            key = question_key(question_text(prompt_of(row, self._columns)))
             self._has_two = self._first_key not in (None, key)
             self._first_key = key
         return row
@@ -170,7 +164,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
 
 def check_row(row: Mapping[str, Any], columns: Columns) -> None:
     """ValueError names the field, the value and what was expected."""
-    prompt, answer = (cell(row, name) for name in columns)
+    prompt, answer = prompt_of(row, columns), answer_of(row, columns)
     split = row.get("split")
     if isinstance(prompt, list):
         _check_field(columns.prompt, read_messages, prompt)
@@ -188,20 +182,6 @@ def check_row(row: Mapping[str, Any], columns: Columns) -> None:
     if "domain" in row and not is_domain(row["domain"]):
         expected = "1 to 32 of a-z, 0-9, _ and - are expected, the first a letter or digit"
         raise ValueError(f"field 'domain': {expected}, got {shown_value(row['domain'])}")
-
-
-def cell(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a field; `a.b` is the field b of an object a, unless a field has that name.
-
-    ValueError when there is none.
-    """
-    value: Any = row
-    for part in [name] if name in row else name.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            known = ", ".join(map(repr, list(row)[:10])) or "none"
-            raise ValueError(f"field {name!r} is missing; the fields are {known}")
-        value = value[part]
-    return value
 
 
 def _check_field(name: str, read: Callable[[Any], object], value: object) -> None:

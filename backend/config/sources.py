@@ -9,12 +9,15 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from backend.config.columns import Columns
+from backend.config.data import DataConfig
 from backend.config.hub import HubError, newest_commit
 from backend.config.jsonl import BadDataset, JsonlIndex, held_out_keys, index_dataset, resolve_dataset
+from backend.config.pass_rates import read_rates
 from backend.config.plugins import PROBLEMS_GROUP, REWARDS_GROUP, find_plugin
 from backend.config.problems import FileProblem, HubProblem, PluginProblem, ProblemSource
 from backend.config.rewards import PluginReward, RewardTerm
-from backend.config.rows import Columns, LineError
+from backend.config.rows import LineError
 from backend.errors import FieldError, InvalidConfig
 
 if TYPE_CHECKING:
@@ -30,9 +33,19 @@ def source_errors(
     make.
     """
     return [
+        *_rates_errors(config.data, datasets_dir),
         *_problem_errors(config.sources, datasets_dir=datasets_dir, hf_online=hf_online),
         *_reward_errors(config.rewards, unserved),
     ]
+
+
+def _rates_errors(data: DataConfig, datasets_dir: Path) -> list[FieldError]:
+    try:
+        if data.pass_rates:
+            read_rates(datasets_dir, data.pass_rates)
+    except ValueError as error:
+        return [FieldError("data.pass_rates", str(error))]
+    return []
 
 
 def pinned(config: "RunConfig", *, datasets_dir: Path) -> "RunConfig":

@@ -2,29 +2,40 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
-from backend.config.rows import Columns, LineError, LineSplitter, RowCheck
+from backend.config.rows import LineError, LineSplitter, RowCheck
 from backend.datasets.files import Draft, Upload, Uploads
+from backend.datasets.guess import Mapped, guessed
+from backend.datasets.preview import DatasetPreview, beginning, parsed, preview_of
 from backend.datasets.tables import KINDS as TABLES
 from backend.datasets.tables import table_lines
 from backend.datasets.unpacking import BadFile, unpacked
 from backend.errors import FieldError, InvalidRequest
+
+MOST_PREVIEWED = 1 << 40
+"""Bytes of a file of which only the beginning is read."""
 
 _one_at_a_time = threading.Lock()
 """Checking takes a whole processor: whoever uploads second waits."""
 
 
 def place_upload(
-    uploads: Uploads, packed: Draft, *, name: str, kind: str, columns: Columns, most_bytes: int
+    uploads: Uploads, packed: Draft, *, name: str, kind: str, named: Mapping[str, str], most_bytes: int
 ) -> tuple[Upload, bool]:
-    """Unpack, check, hash and keep; (the data set, whether it is new). InvalidRequest names the lines."""
+    """Unpack, check, hash and keep; (the data set, whether it is new). InvalidRequest names the lines.
+
+    The columns are those that are named, and the likeliest others.
+    """
     with _one_at_a_time, uploads.draft() as content:
-        check, lines, digest, size = RowCheck(columns), LineSplitter(), sha256(), 0
-        packed.file.seek(0)
+        mapping = Mapped()
+        check, lines, digest, size = RowCheck(mapping.columns), LineSplitter(), sha256(), 0
         try:
-            for piece in _pieces(packed, kind, most_bytes):
+            first, pieces = beginning(_pieces(packed, kind, most_bytes))
+            mapping = guessed(parsed(first), named) or mapping
+            check = RowCheck(mapping.columns)
+            for piece in pieces:
                 digest.update(piece)
                 content.file.write(piece)
                 size += len(piece)
@@ -40,16 +51,34 @@ def place_upload(
             unit = "row" if kind in TABLES else "line"
             raise InvalidRequest([_field_error(error, name, unit) for error in errors])
         found = Upload(
-            sha256=digest.hexdigest(), name=name, rows=check.rows, bytes=size, uploaded_at=time.time()
+            sha256=digest.hexdigest(),
+            name=name,
+            rows=check.rows,
+            bytes=size,
+            uploaded_at=time.time(),
+            mapping=mapping,
         )
         return uploads.keep(content, found)
 
 
+def preview_upload(
+    packed: Draft, *, name: str, kind: str, named: Mapping[str, str], is_cut: bool
+) -> DatasetPreview:
+    """The first rows of a file, which may be cut behind them; InvalidRequest where it has none."""
+    try:
+        lines, _ = beginning(_pieces(packed, kind, MOST_PREVIEWED), is_cut=is_cut)
+        return preview_of(lines, named)
+    except BadFile as error:
+        raise InvalidRequest([_field_error(LineError(0, str(error)), name, "row")]) from None
+
+
 def _pieces(packed: Draft, kind: str, most_bytes: int) -> Iterator[bytes]:
     """The content as JSONL."""
+    packed.file.seek(0)
     if kind not in TABLES:
         return unpacked(packed.file, kind, most_bytes=most_bytes)
-    packed.file.flush()
+    if packed.file.writable():
+        packed.file.flush()
     return table_lines(packed.path, kind, most_bytes=most_bytes)
 
 

@@ -17,6 +17,7 @@ from typing import IO, NamedTuple
 
 from pydantic import BaseModel
 
+from backend.datasets.guess import Mapped
 from backend.db.text import clean_text
 from backend.durable_files import make_directory, sync
 
@@ -35,6 +36,8 @@ class Upload(BaseModel):
     bytes: int
     uploaded_at: float
     """Seconds since 1970."""
+    mapping: Mapped | None = None
+    """The columns that were checked; null: uploaded before they were kept."""
 
     @property
     def path(self) -> str:
@@ -76,13 +79,16 @@ class Uploads:
             draft.path.unlink(missing_ok=True)
 
     def keep(self, draft: Draft, upload: Upload) -> tuple[Upload, bool]:
-        """Give a checked draft its place; (what is there now, whether it is new)."""
+        """Give a checked draft its place; (what is there now, whether it is new).
+
+        Of content that is there already, the label stays, and the columns returned are those of this draft.
+        """
         draft.file.flush()
         os.fsync(draft.file.fileno())
         with self._locked():
             if (known := self.find(upload.sha256)) is not None:
                 sync(self._directory)  # whoever gave it its place may have died before this
-                return known, False
+                return known.model_copy(update={"mapping": upload.mapping}), False
             label = self._new_draft()
             try:
                 with label.file:

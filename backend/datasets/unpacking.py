@@ -51,7 +51,7 @@ def _plain(file: IO[bytes]) -> Iterator[bytes]:
 
 def _gunzipped(file: IO[bytes]) -> Iterator[bytes]:
     with gzip.GzipFile(fileobj=file) as content:
-        while piece := content.read(PIECE_BYTES):
+        while piece := content.read1(PIECE_BYTES):  # of a file that is cut, what comes before
             yield piece
 
 

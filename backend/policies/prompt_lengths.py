@@ -12,10 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from backend.config.columns import Columns, prompt_of
 from backend.config.jsonl import read_row
 from backend.config.messages import question_text
 from backend.config.problems import FileProblem, PluginProblem, ProblemSource, SumsProblem
-from backend.config.rows import cell
 from backend.config.run import RunConfig
 from backend.config.sources import checked_file
 from backend.errors import FieldError
@@ -116,9 +116,10 @@ def _row_refusal(source: FileProblem, ruler: Ruler, datasets_dir: Path) -> str:
     """About the longest row that does not fit, of those with the most characters."""
     index = checked_file(source, datasets_dir, trains=False)
     ending = f"\n{source.instruction}" if source.instruction else ""
+    columns = Columns(source.prompt_field, source.answer_field)
     long = [row for row, length in enumerate(index.lengths) if length + len(ending) > ruler.room]
     for row in sorted(long, key=index.lengths.__getitem__, reverse=True)[:ROWS_LOOKED_AT]:
-        question = question_text(cell(read_row(index, row), source.prompt_field))
+        question = question_text(prompt_of(read_row(index, row), columns))
         if reason := ruler.refusal((question.rstrip() if ending else question) + ending):
             return f"{source.path}: line {index.lines[row]}: the prompt {_shown(question)} {reason}"
     return ""

@@ -1,21 +1,26 @@
 """Routes of rollouts."""
 
+import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from backend.config.pass_rates import read_rates
 from backend.db.run_lookup import must_exist
-from backend.http.dependencies import LabOf, ReadSession
+from backend.errors import NotFound
+from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.paging import page_of
 from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, items_as_json
 from backend.http.shared_answers import SharedAnswersOf
+from backend.http.upload import CannotStore
 from backend.metrics.lineage import stamps_of
 from backend.rollouts.atlas import Order, State, atlas_of, probes_of, prompt_lines, shown_prompts
 from backend.rollouts.contributions import loss_sums
 from backend.rollouts.counting import counts_by_step
+from backend.rollouts.pass_rates import RatesOrder, StoredRates, rates_of, shown_rates, store_rates
 from backend.rollouts.reading import (
     RolloutFilter,
     completions_of,
@@ -49,6 +54,7 @@ Kind = Annotated[
         description="`train`, `eval` for the held-out set, or `eval/<suite>`.",
     ),
 ]
+SHA256 = re.compile(r"[0-9a-f]{64}")
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
@@ -180,6 +186,29 @@ def prompts_as_rows(
     must_exist(session, run)
     chosen = atlas_of(session, run, state=state, sort=sort, visits=visits).prompts[:most]
     return Response(prompt_lines(session, run, chosen), media_type="application/x-ndjson")
+
+
+@router.post("/pass-rates", response_model=StoredRates, status_code=201)
+def keep_pass_rates(order: RatesOrder, session: ReadSession, settings: SettingsOf) -> Json:
+    """Store the pass rates of a run's training prompts for `data.pass_rates` of later runs."""
+    must_exist(session, order.run)
+    rates = rates_of(session, order.run)
+    try:
+        return Json(store_rates(rates, settings.datasets_dir).model_dump(), 201)
+    except OSError as error:
+        raise CannotStore(error, f"DATASETS_DIR ({settings.datasets_dir})") from None
+
+
+@router.get("/pass-rates/{sha256}", response_model=StoredRates)
+def stored_pass_rates(sha256: str, settings: SettingsOf) -> Json:
+    """The run that stored pass rates come from."""
+    if not SHA256.fullmatch(sha256):
+        raise NotFound("there are no such pass rates")
+    try:
+        rates = read_rates(settings.datasets_dir, sha256)
+    except ValueError as error:
+        raise NotFound(str(error)) from None
+    return Json(shown_rates(sha256, rates).model_dump())
 
 
 @router.get("/loss", response_model=LossSums)

@@ -56,11 +56,20 @@ class RewardProbe(_Part):
     """Mean over the prompts; null: none was scored."""
 
 
+class ConfigChange(_Part):
+    """A field of the config, and the value that mends something."""
+
+    path: str
+    value: str
+
+
 class CheckFinding(_Part):
     """A conclusion from the numbers."""
 
     level: Literal["good", "warn", "bad"]
     text: str
+    change: ConfigChange | None = None
+    """Leaves the rows out that this is about."""
 
 
 class FormTrial(_Part):
@@ -100,6 +109,8 @@ class RowsReport(_Part):
     """Rows much like an earlier one or a held-out question."""
     twins: list[str] = []
     """The first of them in words."""
+    dropped: list[Literal["duplicates", "contamination", "near_duplicates"]] = []
+    """Fields of `data` that leave their rows out already."""
 
 
 class CheckReport(_Part):

@@ -59,6 +59,7 @@ declare namespace Api {
   interface CheckFinding {
     level: 'good' | 'warn' | 'bad';
     text: string;
+    change?: ConfigChange | null;
   }
   interface CheckReport {
     prompts: number;
@@ -96,6 +97,10 @@ declare namespace Api {
     correct: boolean | null;
     flags: string[];
   }
+  interface ConfigChange {
+    path: string;
+    value: string;
+  }
   interface Cost {
     slot_hours: number;
     gpu_hours: number;
@@ -118,11 +123,19 @@ declare namespace Api {
     changed_at: string;
     sha256: string | null;
     rows: number | null;
+    mapping: Mapped | null;
   }
   interface DatasetPage {
     items: DatasetItem[];
     next: string | null;
     most_bytes: number;
+  }
+  interface DatasetPreview {
+    columns: string[];
+    mapping: Mapped | null;
+    rows: RowPreview[];
+    notes: string[];
+    sample: string;
   }
   interface DiagnosisItem {
     verdict: 'healthy' | 'recovered' | 'declining' | 'collapsed' | 'never_learned' | 'inconclusive';
@@ -386,6 +399,12 @@ declare namespace Api {
     terms: Record<string, number | string | null>;
     groups: GroupLoss[];
   }
+  interface Mapped {
+    prompt_field?: string;
+    answer_field?: string;
+    answer_after?: string;
+    answer_form?: 'text' | 'boxed';
+  }
   interface Matrix {
     baseline: number;
     columns: MatrixColumn[];
@@ -587,6 +606,13 @@ declare namespace Api {
     step?: number | null;
     metric?: string;
   }
+  interface Repeats {
+    rows: number;
+    duplicates: number;
+    near: number;
+    contaminated: number;
+    twins: Twin[];
+  }
   interface RestartItem {
     line: number;
     before: number;
@@ -599,6 +625,12 @@ declare namespace Api {
     reward: number | null;
   }
   type Role = 'viewer' | 'operator' | 'writer';
+  interface RowPreview {
+    prompt: string;
+    answer: string;
+    is_held_out: boolean;
+    error: string;
+  }
   interface RowsReport {
     source: string;
     rows: number;
@@ -608,6 +640,7 @@ declare namespace Api {
     examples: string[];
     near?: number;
     twins?: string[];
+    dropped?: ('duplicates' | 'contamination' | 'near_duplicates')[];
   }
   interface RunIds {
     ids: string[];
@@ -795,6 +828,13 @@ declare namespace Api {
     healthy: number;
     sick: number;
   }
+  interface StoredRates {
+    sha256: string;
+    run: string;
+    run_name: string;
+    last_step: number;
+    prompts: number;
+  }
   interface Summary {
     step?: number;
     last?: Record<string, number | string>;
@@ -870,6 +910,11 @@ declare namespace Api {
     arms: ArmResult[];
     repeat: RepeatResult;
     sentences: string[];
+  }
+  interface Twin {
+    line: number;
+    other: number;
+    similarity: number;
   }
   interface UnjudgedItem {
     cause: string;

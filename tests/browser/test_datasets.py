@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import expect
@@ -30,6 +31,7 @@ def test_a_data_set_is_uploaded_looked_at_launched_and_deleted(page, service):
 
     bad = GOOD + b'\n{"prompt": "", "answer": 1}\nnonsense'
     page.get_by_label("File to upload").set_input_files(file("bad.jsonl", bad))
+    page.get_by_role("button", name="Upload this file").click()
     refused = field.locator(".dataset-refused")
     expect(refused).to_contain_text("bad.jsonl could not be uploaded")
     expect(refused.locator("li")).to_have_count(2)
@@ -38,6 +40,7 @@ def test_a_data_set_is_uploaded_looked_at_launched_and_deleted(page, service):
     )
 
     page.get_by_label("File to upload").set_input_files(file(NAME, gzip.compress(GOOD)))
+    page.get_by_role("button", name="Upload this file").click()
     chosen = field.get_by_role("combobox").locator("option:checked")
     shown = NAME.replace("\u202e", "‹U+202E›")
     expect(chosen).to_have_text(f"{shown} · 40 rows, {len(GOOD) / 1024:.2f} KiB")
@@ -65,12 +68,81 @@ def test_a_table_is_uploaded_and_its_refusals_name_rows(page):
     field = page.locator("[data-path='problems.0.path']")
     bad = b"prompt,answer\n=1+1,2\n,3\n"
     page.get_by_label("File to upload").set_input_files(file("bad.csv", bad))
+    page.get_by_role("button", name="Upload this file").click()
     refused = field.locator(".dataset-refused")
     expect(refused.locator("li")).to_have_text(
         "row 2 field 'prompt': text that is not empty is expected, got \"\""
     )
     page.get_by_label("File to upload").set_input_files(file("good.csv", b"prompt,answer\n=1+1,2\n=1+2,3\n"))
+    page.get_by_role("button", name="Upload this file").click()
     expect(page.locator(".preview tbody tr").first).to_have_text("=1+12")
+
+
+COLUMN = "<img src=x onerror=__hit(1)>"
+
+
+def test_columns_are_recognised_shown_and_changed_before_the_upload(page, service):
+    page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
+    rows = [
+        {
+            "problem": f"{n}+1=?",
+            "solution": f"so \\boxed{{{n + 1}}}",
+            COLUMN: "</script>",
+            "short": str(n + 1),
+        }
+        for n in range(9)
+    ]
+    content = "\n".join(map(json.dumps, rows)).encode()
+    page.get_by_label("File to upload").set_input_files(file("math.jsonl", content))
+    columns = page.get_by_role("region", name="Columns of the file")
+    expect(columns.get_by_label("Prompt")).to_have_value("problem")
+    expect(columns.get_by_label("Of the answer")).to_have_value("boxed")
+    expect(columns.locator("tbody tr")).to_have_text(["0+1=? 1", "1+1=? 2", "2+1=? 3"])
+    columns.get_by_label("Answer", exact=True).select_option(COLUMN)
+    expect(columns.locator("tbody tr").first).to_have_text("0+1=? </script>")
+    columns.get_by_label("Answer", exact=True).select_option("problem: the last message")
+    expect(columns.locator("tbody tr").first).to_contain_text("ends with one of the assistant is expected")
+    expect(columns.get_by_role("button", name="Upload this file")).to_be_disabled()
+    assert not any(item["name"] == "math.jsonl" for item in service.get("/datasets")["items"])
+    columns.get_by_label("Answer", exact=True).select_option("short")
+    columns.get_by_label("Of the answer").select_option("text")
+    expect(columns.locator("tbody tr").first).to_have_text("0+1=? 1")
+    columns.get_by_role("button", name="Upload this file").click()
+    expect(columns).to_have_count(0)
+    expect(page.locator("[data-path='problems.0.answer_field'] input")).to_have_value("short")
+    expect(page.locator(".preview tbody tr").first).to_have_text("0+1=?1")
+    assert page.evaluate("window.__hits ?? 0") == 0
+
+
+def test_rows_of_an_upload_that_repeat_are_counted_and_left_out_with_a_click(page):
+    page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
+    story = "Anna has many apples and gives some of them to Ben before lunch . How many are left for Anna ?"
+    texts = ["a b c d", story, story.replace("before", "after"), "e f g h", " E f g h"]
+    content = "\n".join(json.dumps({"prompt": text, "answer": "1"}) for text in texts).encode()
+    page.get_by_label("File to upload").set_input_files(file("alike.jsonl", content))
+    page.get_by_role("button", name="Upload this file").click()
+    found = page.locator(".dataset-repeats")
+    expect(found).to_contain_text("1 of 5 rows repeat a question")
+    expect(found).to_contain_text("2 of 5 rows are much like another row")
+    found.get_by_text("Rows that are much alike").click()
+    expect(found).to_contain_text("line 3 is 72 % like line 2")
+    found.get_by_role("button", name="Leave them out").last.click()
+    expect(found).to_contain_text("and will be left out")
+    assert '"near_duplicates":"drop"' in unquote(page.url).replace(" ", "")
+
+
+def test_a_file_without_known_columns_asks_for_them(page):
+    page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
+    page.get_by_label("File to upload").set_input_files(file("odd.csv", b"ask,tell\n1+1,2\n1+2,3\n"))
+    columns = page.get_by_role("region", name="Columns of the file")
+    expect(columns).to_contain_text("no column was recognised")
+    expect(columns.get_by_role("button", name="Upload this file")).to_be_disabled()
+    columns.get_by_label("Prompt").select_option("ask")
+    expect(columns.locator("tbody tr").first).to_have_text("1+1 2")
+    columns.get_by_role("button", name="Cancel").click()
+    expect(columns).to_have_count(0)
+    page.get_by_label("File to upload").set_input_files(file("odd.jsonl", b"nonsense"))
+    expect(page.locator(".dataset-refused")).to_contain_text("has no row: its first line is not JSON")
 
 
 def test_a_known_data_set_fills_in_the_problems_and_the_hub_is_off(page):

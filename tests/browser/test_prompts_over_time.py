@@ -96,6 +96,23 @@ def test_prompts_of_the_atlas_become_the_problems_of_a_new_run(page, service):
     page.wait_for_url(re.compile("/launch"))
 
 
+def test_the_pass_rates_of_a_run_are_chosen_in_the_form(page, service):
+    page.goto("/launch?seeds=0&open=all.Data")
+    field = page.locator("[data-path='data.pass_rates']").first
+    field.get_by_role("textbox").fill("<img src=x onerror=alert(1)>")
+    field.get_by_role("button", name="Use its pass rates").click()
+    expect(field.get_by_role("alert")).to_contain_text("there is no run")
+    field.get_by_role("textbox").fill(f"{page.url.partition('/launch')[0]}/run/{service.trained}?tab=files")
+    field.get_by_role("button", name="Use its pass rates").click()
+    expect(field.get_by_role("status")).to_contain_text("prompts up to step 60")
+    expect(field.get_by_role("link")).to_have_attribute("href", f"/run/{service.trained}")
+    shoot(page, "pass_rates")
+    page.reload()
+    expect(page.locator("[data-path='data.pass_rates']").first).to_contain_text("prompts up to step 60")
+    page.get_by_role("button", name="Remove", exact=True).first.click()
+    expect(page.get_by_text("prompts up to step 60")).to_have_count(0)
+
+
 def test_counts_over_steps_lead_to_a_step_and_groups_say_why_they_did_not_train(page, service):
     page.goto(f"/rollouts?run={service.trained}&step=10")
     page.get_by_role("button", name="wrong", exact=True).click()

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from backend.config.columns import Columns
 from backend.config.jsonl import BadDataset, held_out_keys, index_dataset, read_row, resolve_dataset
 from backend.config.metrics import find_metric
-from backend.config.rows import EVAL, TRAIN, UNMARKED, Columns, parse_line
+from backend.config.rows import EVAL, TRAIN, UNMARKED, parse_line
 
 GOOD = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer": 3, "level": "easy"}\n'
 

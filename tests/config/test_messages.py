@@ -2,8 +2,9 @@
 
 import pytest
 
+from backend.config.columns import Columns, cell
 from backend.config.messages import question_text, read_messages, read_tools, with_last_line
-from backend.config.rows import Columns, cell, check_row
+from backend.config.rows import check_row
 
 ASKED = {"role": "user", "content": "1+1=?"}
 

@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 
+from backend.config.pass_rates import rates_path, read_rates
 from backend.db.models import GroupTally, RunPrompt
 from backend.rollouts.foreign import replace_groups
 from backend.rollouts.store import pack_groups, write_groups
@@ -139,6 +140,49 @@ def test_a_selection_becomes_rows_that_say_where_they_come_from(client, database
     answer = client.get("/api/v1/rollouts/prompts.jsonl", params={"run": run.id, "state": "never"})
     rows = [json.loads(line) for line in answer.text.splitlines()]
     assert rows == [{"prompt": "hard", "answer": "2", "source_run": run.id, "source_prompt": "sums/hard"}]
+
+
+def test_pass_rates_are_stored_for_later_runs_and_outlive_their_run(client, database, run, settings):
+    hard, easy = question("hard", WRONG, WRONG), question("easy", RIGHT, WRONG, index=1)
+    store(database, run, hard, easy, question("once", MadeCompletion(correct=None), index=2))
+    stored = client.post("/api/v1/rollouts/pass-rates", json={"run": run.id})
+    assert stored.status_code == 201, stored.text
+    shown = stored.json()
+    assert (shown["run"], shown["run_name"], shown["prompts"]) == (run.id, run.name, 2)
+    assert client.post("/api/v1/rollouts/pass-rates", json={"run": run.id}).json() == shown
+    rates = read_rates(settings.datasets_dir, shown["sha256"])
+    assert rates.by_id == {"sums/hard": 0.0, "sums/easy": 0.5}
+    assert (rates.rate("gone", " easy"), rates.rate("gone", "other")) == (0.5, None)
+
+    with database.sessions.begin() as session:
+        session.execute(delete(GroupTally).where(GroupTally.run_id == run.id))
+    assert got(client, f"pass-rates/{shown['sha256']}") == shown
+    body = {"base": {"data": {"pass_rates": shown["sha256"], "min_pass_rate": 0.1}}}
+    assert client.post("/api/v1/validate", json=body).status_code == 200
+
+
+def test_pass_rates_that_are_not_there_are_refused(client, database, run, settings):
+    assert client.post("/api/v1/rollouts/pass-rates", json={"run": "gone"}).status_code == 404
+    refused = client.post("/api/v1/rollouts/pass-rates", json={"run": run.id})
+    assert (refused.status_code, refused.json()["detail"]) == (
+        409,
+        f"{run.name!r} has no training prompts with graded completions",
+    )
+    for sha256 in ("0" * 64, "../../etc/passwd", "x", "0" * 63 + "%0a"):
+        assert client.get(f"/api/v1/rollouts/pass-rates/{sha256}").status_code in {400, 404}
+    body = {"base": {"data": {"pass_rates": "0" * 64}}}
+    errors = client.post("/api/v1/validate", json=body).json()["errors"]
+    assert errors[0]["path"] == "data.pass_rates"
+    assert errors[0]["message"].startswith("there are no stored pass rates 000000000000")
+
+
+def test_stored_pass_rates_that_were_changed_are_refused(client, database, run, settings):
+    store(database, run, question("hard", WRONG))
+    sha256 = client.post("/api/v1/rollouts/pass-rates", json={"run": run.id}).json()["sha256"]
+    rates_path(settings.datasets_dir, sha256).write_text('{"run": "x"}')
+    answer = client.get(f"/api/v1/rollouts/pass-rates/{sha256}")
+    assert answer.status_code == 404
+    assert "have changed since" in answer.json()["detail"]
 
 
 def test_probes_are_solved_lost_and_forgotten_at_their_steps(client, database, run):

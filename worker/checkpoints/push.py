@@ -36,9 +36,10 @@ def main() -> None:
     token = sys.stdin.readline().strip()
     try:
         options = {"public": arguments.public, "existing": arguments.existing}
-        print(push(arguments.directory, arguments.repository, token, **options))  # noqa: T201 - the answer
+        address = push(arguments.directory, arguments.repository, token, **options)
+        print(_printable(address))  # noqa: T201 - the answer
     except PushFailed as error:
-        sys.exit(f"push: {error}")
+        sys.exit(f"push: {_printable(str(error))}")
 
 
 def push(directory: Path, repository: str, token: str, *, public: bool, existing: bool) -> str:
@@ -70,6 +71,11 @@ def _refusal(error: Exception, repository: str) -> str:
     if status == 409:
         return f"{repository} exists already: choose another name, or add --existing to commit to it"
     return f"the hub has refused the upload: {_first_line(error)}"
+
+
+def _printable(text: str) -> str:
+    """A text of the hub or of the user without what a terminal would obey."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def _first_line(error: Exception) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from backend.config.columns import Columns, prompt_of
 from backend.config.hub import PARQUET_BRANCH
 from backend.config.messages import question_text
 from backend.config.problems import HubProblem
@@ -16,10 +17,8 @@ from backend.config.rows import (
     MAX_LINES,
     TRAIN,
     UNMARKED,
-    Columns,
     Line,
     LineSplitter,
-    cell,
     check_row,
     parse_line,
     question_key,
@@ -47,7 +46,7 @@ class SpooledTable:
         """Keep a checked row."""
         self._file.write(line)
         self._ends.append(self._ends[-1] + len(line))
-        self.keys.append(question_key(question_text(cell(row, self._columns.prompt))))
+        self.keys.append(question_key(question_text(prompt_of(row, self._columns))))
         self.splits.append(split)
 
     def row(self, number: int) -> dict[str, Any]:

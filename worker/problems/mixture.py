@@ -8,6 +8,7 @@ from math import floor
 from pathlib import Path
 
 from backend.config.data import DataConfig
+from backend.config.pass_rates import PassRates, read_rates
 from backend.config.problems import (
     FileProblem,
     HubProblem,
@@ -142,7 +143,7 @@ def build_mixture(
         Mixture(ingredients).close()
         number = len(ingredients)
         raise _at_source(problems, number, error) from error
-    return Mixture(ingredients, _selected(problems, ingredients, data, held_out))
+    return Mixture(ingredients, _selected(problems, ingredients, data, held_out, datasets_dir))
 
 
 def _selected(
@@ -150,6 +151,7 @@ def _selected(
     ingredients: Sequence[Ingredient],
     data: DataConfig,
     of_suites: Sequence[str],
+    datasets_dir: Path,
 ) -> list[Selection]:
     """The rows of every source that train; a held-out question of one source counts for all."""
     if data.is_default:
@@ -158,14 +160,22 @@ def _selected(
     checks = data.contamination != "ignore" or data.near_duplicates != "ignore"
     own = [text for each in rows.values() for text in each.held_out_questions()] if checks else []
     held_out = [*own, *of_suites]
+    measured = _measured(data, datasets_dir)
     selections = []
     for number, problem in rows.items():
         try:
-            selections.append(problem.select(data, held_out))
+            selections.append(problem.select(data, held_out, measured))
         except ValueError as error:
             Mixture(ingredients).close()
             raise _at_source(problems, number, error) from error
     return selections
+
+
+def _measured(data: DataConfig, datasets_dir: Path) -> PassRates | None:
+    try:
+        return read_rates(datasets_dir, data.pass_rates) if data.pass_rates else None
+    except ValueError as error:
+        raise InvalidConfig([FieldError("data.pass_rates", str(error))]) from error
 
 
 def _at_source(problems: Sequence[ProblemSource], number: int, error: Exception) -> InvalidConfig:

@@ -8,24 +8,25 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.config.columns import AnswerForm, Columns, answer_of, prompt_of, stated_answer
 from backend.config.data import DataConfig
 from backend.config.jsonl import held_out_keys
 from backend.config.messages import question_text, read_messages, read_tools, with_last_line
+from backend.config.pass_rates import PassRates
 from backend.config.problems import FileProblem, HubProblem
-from backend.config.rows import Columns, cell, shown_value
+from backend.config.rows import shown_value
+from backend.datasets.overlap import first_of_each, overlapping
+from backend.datasets.similarity import near_duplicates
 from worker.problems.base import Split
 from worker.problems.selection import (
+    FIELDS,
     MOST_NAMED,
     Selection,
     difficulty,
-    first_of_each,
-    overlapping,
     pass_rate,
     within,
 )
-from worker.problems.similarity import near_duplicates
 from worker.prompt import Prompt
-from worker.rewards.formats import last_boxed
 
 EVAL_ORDER_SEED = 20_240_201
 
@@ -55,7 +56,7 @@ class RowSource:
     label: str
     columns: Columns
     answer_after: str
-    answer_form: str
+    answer_form: AnswerForm
     instruction: str
     domain: str
     eval_fraction: float
@@ -89,40 +90,52 @@ class RowProblem:
         self._rows = {"train": everything[:0], "eval": _first_of_each(self._table, everything)}
         self._order.cache_clear()
 
-    def select(self, data: DataConfig, held_out: Collection[str]) -> Selection:
-        """Leave out rows that are not to train, given every held-out question of the run.
+    def select(
+        self, data: DataConfig, held_out: Collection[str], measured: PassRates | None = None
+    ) -> Selection:
+        """Leave out rows that are not to train, given every held-out question and an earlier run's rates.
 
-        ValueError when a column is missing or no row is left.
+        ValueError when a column is missing, no row was measured or no row is left.
         """
         made = Selection(
             self.name,
             rows=len(self._rows["train"]),
-            drops_duplicates=data.duplicates == "drop",
-            drops_contaminated=data.contamination == "drop",
-            drops_near=data.near_duplicates == "drop",
+            dropped=[name for name in FIELDS if getattr(data, name) == "drop"],
         )
-        if made.drops_duplicates or data.contamination != "ignore":
+        if "duplicates" in made.dropped or data.contamination != "ignore":
             firsts = first_of_each(self._questions("train"))
             made.duplicates = made.rows - len(firsts)
-            if made.drops_duplicates:
+            if "duplicates" in made.dropped:
                 self._keep(firsts)
-        if data.pass_rate_field:
-            rates = [pass_rate(row, data) for row in self._read("train")]
-            made.out_of_range = self._keep(np.flatnonzero(within(rates, data)))
+        if measured is not None:
+            made.measured = sum(rate is not None for rate in self._rates(data, measured))
+            made.measured_by = measured.run_name
+            if not made.measured:
+                raise ValueError(f"holds no prompt of {measured.run_name!r}, whose pass rates were chosen")
+        if data.pass_rate_field or (measured is not None and data.has_limits):
+            made.out_of_range = self._keep(np.flatnonzero(within(self._rates(data, measured), data)))
         if data.contamination != "ignore":
             found = overlapping(self._questions("train"), held_out, data.ngram)
             made.contaminated = len(found)
             made.examples = [self._id("train", number) for number in sorted(found)[:MOST_NAMED]]
-            if made.drops_contaminated:
+            if "contamination" in made.dropped:
                 self._keep([n for n in range(len(self._rows["train"])) if n not in found])
         if data.near_duplicates != "ignore":
             self._select_near(made, data, list(held_out))
         if not len(self._rows["train"]):
             raise ValueError(f"has no row left for training: {made.sentence}")
         if data.curriculum == "easy_first":
-            self._difficulty = np.array([difficulty(row, data) for row in self._read("train")])
+            pairs = zip(self._read("train"), self._rates(data, measured), strict=True)
+            self._difficulty = np.array([difficulty(row, rate, data) for row, rate in pairs])
         self._order.cache_clear()
         return made
+
+    def _rates(self, data: DataConfig, measured: PassRates | None) -> list[float | None]:
+        """The pass rate of each training row; None where it is not known."""
+        if data.pass_rate_field:
+            return [pass_rate(row, data) for row in self._read("train")]
+        prompts = (self._prompt("train", place) for place in range(len(self._rows["train"])))
+        return [None if measured is None else measured.rate(each.id, each.text) for each in prompts]
 
     def _select_near(self, made: Selection, data: DataConfig, held_out: list[str]) -> None:
         """Count rows much like another one or a held-out question, and leave them out if wanted."""
@@ -136,7 +149,7 @@ class RowProblem:
                 else f"the held-out question {shown_value(held_out[twin.other])}"
             )
             made.twins.append(f"{self._id('train', twin.number)} is {twin.similarity:.0%} like {other}")
-        if made.drops_near:
+        if "near_duplicates" in made.dropped:
             near = {twin.number for twin in found}
             self._keep([n for n in range(len(self._rows["train"])) if n not in near])
 
@@ -150,12 +163,15 @@ class RowProblem:
         return (self._table.row(int(number)) for number in self._rows[split])
 
     def _questions(self, split: Split) -> Iterator[str]:
-        prompt = self._source.columns.prompt
-        return (question_text(cell(row, prompt)) for row in self._read(split))
+        columns = self._source.columns
+        return (question_text(prompt_of(row, columns)) for row in self._read(split))
 
     def _id(self, split: Split, place: int) -> str:
+        return self._prompt(split, place).id
+
+    def _prompt(self, split: Split, place: int) -> Prompt:
         number = int(self._rows[split][place])
-        return _prompt(self._table.row(number), self._table.keys[number], self._source, index=0).id
+        return _prompt(self._table.row(number), self._table.keys[number], self._source, index=0)
 
     def sample(self, index: int, split: Split) -> Prompt:
         """Prompt number `index` of a split; after the last row the next pass begins."""
@@ -202,14 +218,16 @@ def _first_of_each(table: Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _prompt(row: Mapping[str, Any], key: int, source: RowSource, *, index: int) -> Prompt:
-    question = cell(row, source.columns.prompt)
+    question = prompt_of(row, source.columns)
     messages = read_messages(question) if isinstance(question, list) else []
     asked = with_last_line(messages, source.instruction)
     used = {*source.columns, "id", "domain", "split", *(["tools"] if messages else [])}
     return Prompt(
         id=f"{source.label}/{row.get('id', f'{key:016x}')}",
         text=question_text(asked) if asked else with_instruction(str(question), source.instruction),
-        answer=_answer(str(cell(row, source.columns.answer)), source),
+        answer=stated_answer(
+            str(answer_of(row, source.columns)), after=source.answer_after, form=source.answer_form
+        ),
         problem=source.label,
         domain=str(row.get("domain", source.domain)),
         index=index,
@@ -222,10 +240,3 @@ def _prompt(row: Mapping[str, Any], key: int, source: RowSource, *, index: int) 
 def with_instruction(question: str, instruction: str) -> str:
     """The question, and the instruction on a line of its own."""
     return f"{question.rstrip()}\n{instruction}" if instruction else question
-
-
-def _answer(text: str, source: RowSource) -> str:
-    """The answer in the text of a row; a solution without a box is taken as a whole, for a check to find."""
-    if source.answer_form == "boxed":
-        return last_boxed(text) or text.strip()
-    return text.rpartition(source.answer_after)[2].strip() if source.answer_after else text.strip()

@@ -2,23 +2,20 @@
 
 import math
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
-from typing import Any
+from typing import Any, Literal
 
+from backend.config.columns import cell
 from backend.config.data import DataConfig
-from backend.config.rows import cell, shown_value
-from worker.problems.words import WORD, normalised
-
-COMMON_ROWS = 10
-"""Of an n-gram in more training rows than this nothing follows: it is a common phrase, as GPT-3 has it."""
+from backend.config.rows import shown_value
 
 MOST_NAMED = 10
 LAST_NUMBER = re.compile(r"-?\d+(?:\.\d+)?\s*$")
 
-Gram = tuple[str, ...]
+Dropped = Literal["near_duplicates", "duplicates", "contamination"]
+FIELDS: tuple[Dropped, ...] = ("near_duplicates", "duplicates", "contamination")
+"""Fields of a config that may be `drop`."""
 
 
 @dataclass
@@ -32,6 +29,9 @@ class Selection:
     """Rows whose question stood in an earlier one."""
     out_of_range: int = 0
     """Rows whose pass rate is unknown or outside the limits."""
+    measured: int = 0
+    """Rows with a pass rate of an earlier run, whose name is `measured_by`."""
+    measured_by: str = ""
     contaminated: int = 0
     """Rows that overlap with a held-out question."""
     examples: list[str] = field(default_factory=list)
@@ -42,59 +42,26 @@ class Selection:
     """Rows much like a held-out question."""
     twins: list[str] = field(default_factory=list)
     """The first of both in words."""
-    drops_duplicates: bool = False
-    drops_contaminated: bool = False
-    drops_near: bool = False
+    dropped: list[Dropped] = field(default_factory=list)
+    """What is not only counted but left out."""
 
     @property
     def sentence(self) -> str:
         """The outcome in words; empty where there is nothing to say."""
-        verbs = {True: "left out", False: "kept"}
+        near, duplicates, contamination = map(self._outcome, FIELDS)
         parts = [
-            (self.duplicates, f"repeat a question ({verbs[self.drops_duplicates]})"),
-            (self.near, f"are much like another one ({verbs[self.drops_near]})"),
-            (self.near_held_out, f"are much like a held-out question ({verbs[self.drops_near]})"),
+            (self.duplicates, f"repeat a question ({duplicates})"),
+            (self.near, f"are much like another one ({near})"),
+            (self.near_held_out, f"are much like a held-out question ({near})"),
+            (self.measured, f"have a pass rate of {self.measured_by!r}"),
             (self.out_of_range, "have a pass rate outside the limits (left out)"),
-            (self.contaminated, f"overlap with held-out questions ({verbs[self.drops_contaminated]})"),
+            (self.contaminated, f"overlap with held-out questions ({contamination})"),
         ]
         told = [f"{count:,} {words}" for count, words in parts if count]
         return f"{self.source}: of {self.rows:,} training rows {', '.join(told)}" if told else ""
 
-
-def fingerprint(question: str) -> bytes:
-    """Hash by which questions are the same."""
-    return blake2b(normalised(question).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def grams(question: str, n: int) -> set[Gram]:
-    """Every n words and signs in a row; of a shorter question the whole."""
-    words = tuple(WORD.findall(normalised(question)))
-    return {words[at : at + n] for at in range(max(1, len(words) - n + 1))} if words else set()
-
-
-def overlapping(questions: Iterable[str], held_out: Collection[str], n: int) -> set[int]:
-    """Numbers of the questions that share an n-gram with a held-out one, common phrases left out."""
-    wanted = {gram for question in held_out for gram in grams(question, n)}
-    found: dict[int, set[Gram]] = {}
-    counts: Counter[Gram] = Counter()
-    for number, question in enumerate(questions):
-        if shared := grams(question, n) & wanted:
-            found[number] = shared
-            counts.update(shared)
-    whole = {tuple(WORD.findall(normalised(question))) for question in held_out}
-    return {
-        number
-        for number, shared in found.items()
-        if any(counts[gram] <= COMMON_ROWS or gram in whole for gram in shared)
-    }
-
-
-def first_of_each(questions: Iterable[str]) -> list[int]:
-    """Numbers of the questions that did not stand before."""
-    seen: dict[bytes, int] = {}
-    for number, question in enumerate(questions):
-        seen.setdefault(fingerprint(question), number)
-    return sorted(seen.values())
+    def _outcome(self, name: Dropped) -> str:
+        return "left out" if name in self.dropped else "kept"
 
 
 def pass_rate(row: Any, data: DataConfig) -> float | None:
@@ -108,12 +75,11 @@ def pass_rate(row: Any, data: DataConfig) -> float | None:
     return rate
 
 
-def difficulty(row: Any, data: DataConfig) -> float:
+def difficulty(row: Any, rate: float | None, data: DataConfig) -> float:
     """A number that grows with the difficulty of a row; infinite where it is not known."""
     if data.difficulty_field:
         value = number_of(cell(row, data.difficulty_field))
         return math.inf if value is None else value
-    rate = pass_rate(row, data)
     return math.inf if rate is None else -rate
 
 

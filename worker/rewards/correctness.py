@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from backend.config.boxed import last_boxed
 from backend.config.rewards import CorrectnessReward
 from backend.sandbox.errors import SandboxError, TimedOut
 from backend.sandbox.process import Sandbox
 from worker.prompt import Prompt
 from worker.rewards.answers import MAX_ANSWER_CHARS, is_mathematical, quick_verdict
-from worker.rewards.formats import last_boxed, lenient_answer
+from worker.rewards.formats import lenient_answer
 
 JUDGING = "worker.rewards.judging"
 SHORTEST_LIMIT_SECONDS = 0.2

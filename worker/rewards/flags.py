@@ -1,6 +1,7 @@
 """Flags of conspicuous completions, by which rollouts are filtered."""
 
-from worker.rewards.formats import CLOSE, OPEN, last_boxed
+from backend.config.boxed import last_boxed
+from worker.rewards.formats import CLOSE, OPEN
 from worker.rewards.language import script_share
 
 WINDOW_CHARS = 512

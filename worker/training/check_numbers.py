@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from backend.runs.check_report import CheckFinding, CheckReport, RewardProbe, SignalChance
+from backend.runs.check_report import (
+    CheckFinding,
+    CheckReport,
+    ConfigChange,
+    RewardProbe,
+    RowsReport,
+    SignalChance,
+)
 from worker.training.step_metrics import pass_at_k
 from worker.types import Group
 
@@ -190,16 +197,21 @@ def _of_rows(report: CheckReport) -> Iterator[CheckFinding]:
     for each in report.rows:
         of = f"of {each.rows:,} training rows of {each.source}"
         if each.contaminated:
-            advice = "data.contamination = drop leaves them out"
-            text = f"{each.contaminated:,} {of} overlap with held-out questions: {advice}."
-            yield CheckFinding(level="warn", text=text)
+            yield _droppable(
+                each, "contamination", f"{each.contaminated:,} {of} overlap with held-out questions"
+            )
         if each.duplicates:
-            text = f"{each.duplicates:,} {of} repeat a question: data.duplicates = drop leaves them out."
-            yield CheckFinding(level="warn", text=text)
-        if each.near > each.duplicates:
+            yield _droppable(each, "duplicates", f"{each.duplicates:,} {of} repeat a question")
+        if each.near > (0 if "duplicates" in each.dropped else each.duplicates):
             like = "are much like another one or a held-out question"
-            text = f"{each.near:,} {of} {like}: data.near_duplicates = drop leaves them out."
-            yield CheckFinding(level="warn", text=text)
+            yield _droppable(each, "near_duplicates", f"{each.near:,} {of} {like}")
+
+
+def _droppable(rows: RowsReport, field: str, text: str) -> CheckFinding:
+    if field in rows.dropped:
+        return CheckFinding(level="good", text=f"{text} and are left out.")
+    change = ConfigChange(path=f"data.{field}", value="drop")
+    return CheckFinding(level="warn", text=f"{text}: data.{field} = drop leaves them out.", change=change)
 
 
 def _graded(group: Group) -> list[float]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from backend.config.boxed import last_boxed
 from backend.config.problems import BOX_INSTRUCTION
 from backend.config.run import PolicyConfig
 from backend.db.text import clean_text
@@ -12,7 +13,6 @@ from backend.runs.check_report import FormTrial
 from worker.policy.model import Policy
 from worker.policy.prompt_form import prompt_form
 from worker.prompt import Prompt
-from worker.rewards.formats import last_boxed
 from worker.types import Completion
 
 MOST_PROMPTS, COMPLETIONS = 8, 4

@@ -235,8 +235,9 @@ class LaunchCheck:
 
 
 def reporting(data: DataConfig) -> DataConfig:
-    """The choice of rows, with the overlap with held-out questions looked at in any case."""
-    return data if data.contamination != "ignore" else data.with_(contamination="report")
+    """The choice of rows, with overlaps and near duplicates looked at in any case."""
+    looked_at = [name for name in ("contamination", "near_duplicates") if getattr(data, name) == "ignore"]
+    return data.with_(**dict.fromkeys(looked_at, "report"))
 
 
 def rows_report(selection: Selection) -> RowsReport:
@@ -250,6 +251,7 @@ def rows_report(selection: Selection) -> RowsReport:
         examples=[shortened(each) for each in selection.examples],
         near=selection.near + selection.near_held_out,
         twins=[shortened(each) for each in selection.twins],
+        dropped=selection.dropped,
     )
 
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal
 
+from backend.config.boxed import last_boxed
 from worker.rewards.flags import distinct_gram_share
-from worker.rewards.formats import CLOSE, OPEN, last_boxed, with_opened
+from worker.rewards.formats import CLOSE, OPEN, with_opened
 from worker.rewards.language import script_share
 from worker.types import Group
 

@@ -200,6 +200,8 @@ function LaunchForm({ offers, query, change, fork }) {
     change({
       variants: withFreeNames(variants, added),
     });
+  const apply = (/** @type {number[]} */ indexes, /** @type {Api.ConfigChange[]} */ changes) =>
+    change(withChanges(query, fulls, indexes, changes));
   const baseErrors = errorsOf('base', verdicts, variants, base);
   const openOf = (/** @type {string | number} */ who) =>
     (query.open ?? []).filter((name) => name.startsWith(`${who}.`)).map((name) => name.slice(`${who}.`.length));
@@ -328,8 +330,7 @@ function LaunchForm({ offers, query, change, fork }) {
           seeds=${seeds}
           nameErrors=${nameErrorsOf(query)}
           planned=${planned}
-          onApply=${(/** @type {number[]} */ indexes, /** @type {Api.MemoryChange[]} */ changes) =>
-            change(withChanges(query, fulls, indexes, changes))}
+          onApply=${apply}
           ...${launch}
         >
           <${Insist} insist=${insist} check=${check.data} failure=${launch.failure} onInsist=${setInsist} />
@@ -340,6 +341,7 @@ function LaunchForm({ offers, query, change, fork }) {
             blocked=${verdicts.some(({ errors }) => errors.length > 0)}
             check=${check}
             onCheck=${(/** @type {string} */ id) => change({ check: id })}
+            onApply=${(/** @type {Api.ConfigChange} */ mend) => apply([...variants.keys()], [mend])}
           />
         <//>
         ${

@@ -81,10 +81,10 @@ def test_the_first_twenty_errors_are_told(client):
 
 
 def test_other_columns_are_named_by_whoever_uploads(client):
-    content = b'{"question": "a", "solution": "1"}\n{"question": "b", "solution": "2"}\n'
+    content = b'{"ask": "a", "tell": "1"}\n{"ask": "b", "tell": "2"}\n'
     refused = put(client, content).json()["errors"][0]["message"]
-    assert refused == "field 'prompt' is missing; the fields are 'question', 'solution'"
-    assert put(client, content, prompt_field="question", answer_field="solution").status_code == 201
+    assert refused == "field 'prompt' is missing; the fields are 'ask', 'tell'"
+    assert put(client, content, prompt_field="ask", answer_field="tell").status_code == 201
 
 
 @pytest.mark.parametrize(

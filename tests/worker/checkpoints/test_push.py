@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import threading
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -39,10 +40,24 @@ class Hub(BaseHTTPRequestHandler):
             name = json.loads(body)["name"]
             url = {"url": f"{host}/me/{name}"}
             return self.answer(409, {"error": "exists", **url}) if name == "old" else self.answer(200, url)
+        if "/spiteful/" in self.path or self.path.startswith("/api/models/me/spiteful"):
+            return self.answer(500, {"error": f"\x1b[2J {self.headers.get('Authorization')} \u202egone"})
+        if "/me/moved/" in self.path:
+            self.send_response(307)
+            self.send_header("Location", f"http://localhost:{self.server.server_port}/stolen")
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
         if "/preupload/" in self.path:
             files = [{"path": each["path"], "uploadMode": "regular", "shouldIgnore": False}
                      for each in json.loads(body)["files"]]  # fmt: skip
             return self.answer(200, {"files": files})
+        if "/me/cut/commit/" in self.path:
+            self.send_response(200)
+            self.send_header("Content-Length", "500")
+            self.end_headers()
+            self.wfile.write(b'{"success": tr')
+            self.close_connection = True
+            return None
         if "/commit/" in self.path:
             done = {"success": True, "commitOid": "a" * 40, "commitUrl": f"{host}/me/new/commit/{'a' * 40}"}
             return self.answer(200, done)
@@ -134,6 +149,53 @@ def test_a_hub_out_of_reach_is_one_sentence(hub, model, capsys, monkeypatch):
     error = capsys.readouterr().err
     assert "the hub at http://127.0.0.1:9 is out of reach" in error
     assert len(error.splitlines()) == 1
+
+
+def test_what_a_hub_says_is_shown_without_the_token_and_without_control_characters(hub, model, capsys):
+    assert main(["push", str(model), "me/spiteful"]) == 1
+    error = capsys.readouterr().err
+    assert "the hub has refused the upload" in error
+    assert TOKEN not in error
+    assert not {"\x1b", "\u202e"} & set(error)
+    assert len(error.splitlines()) == 1
+
+
+def test_a_connection_that_breaks_in_the_middle_is_one_sentence(hub, model, capsys):
+    assert main(["push", str(model), "me/cut"]) == 1
+    error = capsys.readouterr().err
+    assert "the hub at http://127.0.0.1" in error
+    assert len(error.splitlines()) == 1
+    assert TOKEN not in error
+
+
+def test_the_token_does_not_follow_a_hub_to_another_address(hub, model, capsys):
+    assert main(["push", str(model), "me/moved"]) == 1
+    elsewhere = [sent for path, sent, _ in hub.seen if path == "/stolen"]
+    assert not any(elsewhere), "the token went to another host"
+    assert TOKEN not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "me/new\n",
+        "me/\x1b[2J",
+        "-x",
+        "--public",
+        "me/a..b",
+        "http://evil/x",
+        "me/new/../old",
+        "",
+        "a/b/c",
+        "me/" + "x" * 200,
+    ],
+)
+def test_hostile_names_reach_no_hub_and_no_terminal(hub, model, capsys, name):
+    with pytest.raises(SystemExit) if name.startswith("-") else nullcontext():
+        assert main(["push", str(model), name]) == 1
+    told = capsys.readouterr()
+    assert "\x1b" not in told.err + told.out
+    assert not any("/commit/" in path for path, _, _ in hub.seen)
 
 
 def test_names_that_are_none_are_refused(hub, model, capsys):

@@ -3,18 +3,22 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.config.data import DataConfig
+from backend.config.pass_rates import PassRates, text_key
 from backend.config.run import RunConfig
+from backend.datasets.overlap import first_of_each, grams, overlapping
+from backend.datasets.similarity import near_duplicates
+from backend.datasets.words import normalised
 from backend.errors import InvalidConfig
+from backend.rollouts.pass_rates import store_rates
 from tests.worker.problems.test_problems import SOURCES, write_rows
 from worker.problems.mixture import Mixture, build_mixture
-from worker.problems.selection import first_of_each, grams, number_of, overlapping
-from worker.problems.similarity import near_duplicates
-from worker.problems.words import normalised
+from worker.problems.selection import number_of
 
 LONG = "Natalia sold clips to 48 of her friends in April and then she sold half as many clips in May."
 
@@ -127,6 +131,60 @@ def test_the_index_finds_what_comparing_all_pairs_finds(texts, count, limit):
     assert {twin.number: twin.similarity for twin in found} == pytest.approx(expected)
 
 
+def alike_rows(count: int) -> list[str]:
+    """Questions of which many are much like others: some words of 40 stories are exchanged."""
+    random = np.random.default_rng(18)
+    words = np.array([f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdfgklmnprst"])
+    stories = random.choice(words, (40, 50))
+    rows = stories[random.integers(40, size=count)]
+    for row in rows:
+        at = random.integers(50, size=random.integers(1, 9))
+        row[at] = random.choice(words, len(at))
+    return [f"{' '.join(row)} {random.integers(3)}" for row in rows]
+
+
+def exactly_alike(questions: list[str], limit: float) -> list[tuple[int, int, float]]:
+    """Every pair compared by a table of all runs of all questions."""
+    kept, found = [], []
+    runs = [runs_of(text) for text in questions]
+    columns = {run: at for at, run in enumerate(dict.fromkeys(run for own in runs for run in own))}
+    table = np.zeros((len(questions), len(columns)), dtype=np.float32)
+    for number, own in enumerate(runs):
+        table[number, [columns[run] for run in own]] = 1
+    shared, sizes = table @ table.T, table.sum(1)
+    for number, text in enumerate(questions):
+        known = [other for other in kept if questions[other][-1] == text[-1]]
+        similarity = shared[number, known] / (sizes[number] + sizes[known] - shared[number, known])
+        if known and similarity.max() >= limit:
+            found.append((number, known[int(similarity.argmax())], float(similarity.max())))
+        else:
+            kept.append(number)
+    return found
+
+
+def test_of_two_thousand_questions_those_are_found_that_an_exact_comparison_finds():
+    questions = alike_rows(2_000)
+    expected = exactly_alike(questions, 0.7)
+    found = near_duplicates(questions, [], 0.7)
+    assert [twin[:2] for twin in found] == [pair[:2] for pair in expected]
+    assert [twin.similarity for twin in found] == pytest.approx([pair[2] for pair in expected])
+    assert len(found) > 200
+
+
+def test_common_phrases_alone_do_not_make_every_question_a_candidate(monkeypatch):
+    monkeypatch.setattr("backend.datasets.similarity.MOST_SHARED", 3)
+    monkeypatch.setattr("backend.datasets.similarity.MOST_CANDIDATES", 2)
+    twins = near_duplicates([f"please solve this for me {word}" for word in "abcdef"] * 2, [], 0.8)
+    assert [twin.similarity for twin in twins] == [1.0] * len(twins)
+    assert 0 < len(twins) <= 6
+
+
+def test_what_exceeds_the_limits_of_memory_is_not_compared(monkeypatch):
+    monkeypatch.setattr("backend.datasets.similarity.MOST_WORDS", 7)
+    assert near_duplicates(["a b c", "a b c", "a b c"], [], 1.0) == [(1, 0, 1.0)]
+    assert near_duplicates([], [], 0.7) == near_duplicates(["", " ", "x"], [], 0.7)[1:] == []
+
+
 def test_a_held_out_question_of_one_source_counts_for_all(tmp_path):
     write_rows(tmp_path / "train.jsonl", [row("a"), row(f"Q: {LONG}"), HELD_OUT])
     write_rows(tmp_path / "eval.jsonl", [row("b"), row(LONG, "test")])
@@ -188,6 +246,39 @@ def test_by_pass_rate_the_often_solved_come_first(tmp_path):
     assert trained(made, 3) == ["q1", "q2", "q0"]
 
 
+def stored_rates(tmp_path, **rates: float) -> str:
+    made = PassRates(
+        run="r",
+        run_name="first",
+        last_step=9,
+        by_id={f"file:rows.jsonl/{name}": rate for name, rate in rates.items()},
+        by_text={text_key("q3"): 0.4},
+    )
+    return store_rates(made, tmp_path).sha256
+
+
+def test_rows_are_chosen_and_ordered_by_the_pass_rates_of_an_earlier_run(tmp_path):
+    rows = [row(f"q{n}", id=f"row{n}") for n in range(5)] + [HELD_OUT]
+    stored = stored_rates(tmp_path, row0=0.0, row1=0.3, row2=0.8)
+    made = mixture(tmp_path, rows, DataConfig(pass_rates=stored, curriculum="easy_first"))
+    assert trained(made, 5) == ["q2", "q3", "q1", "q0", "q4"]
+    assert made.selections[0].sentence.endswith("of 5 training rows 4 have a pass rate of 'first'")
+    made = mixture(tmp_path, rows, DataConfig(pass_rates=stored, min_pass_rate=0.1, max_pass_rate=0.5))
+    assert set(trained(made, 4)) == {"q1", "q3"}
+    assert made.selections[0].out_of_range == 3
+
+
+def test_pass_rates_of_a_run_on_other_prompts_are_refused(tmp_path):
+    data = DataConfig(pass_rates=stored_rates(tmp_path, other=0.5))
+    with pytest.raises(InvalidConfig, match="holds no prompt of 'first', whose pass rates were chosen"):
+        mixture(tmp_path, [row("a"), row("b"), HELD_OUT], data)
+
+
+def test_pass_rates_that_are_gone_when_the_run_starts_are_named(tmp_path):
+    with pytest.raises(InvalidConfig, match=r"data\.pass_rates.*no stored pass rates"):
+        mixture(tmp_path, [row("a"), row("b"), HELD_OUT], DataConfig(pass_rates="a" * 64))
+
+
 def test_numbers_are_read_from_texts_that_end_with_one():
     assert [number_of(value) for value in ("Level 3", "0.25", " -2 ", 3, 0.5)] == [3, 0.25, -2, 3, 0.5]
     assert [number_of(value) for value in ("hard", "", None, True, [1], math.nan, 10**400)] == [None] * 7
@@ -199,6 +290,7 @@ def test_numbers_are_read_from_texts_that_end_with_one():
         ({"min_pass_rate": 0.5}, "pass_rate_field"),
         ({"pass_rate_field": "x", "min_pass_rate": 0.5, "max_pass_rate": 0.2}, "max_pass_rate"),
         ({"curriculum": "easy_first"}, "difficulty_field"),
+        ({"pass_rate_field": "x", "pass_rates": "a" * 64}, "pass_rates"),
     ],
 )
 def test_a_choice_without_its_column_is_refused(fields, path):

@@ -17,12 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend.config.boxed import last_boxed
 from backend.config.reasoning_gym_tasks import TASKS
 from backend.sandbox.paths import ROOT
 from tests.worker.rewards.hostile_answers import ALL, LONG, SHORT
 from tests.worker.rewards.hostile_runner import BEGIN, END
 from worker.rewards.answers import MAX_ANSWER_CHARS, as_text, for_algebra, normalised, quick_verdict
-from worker.rewards.formats import last_boxed, lenient_answer
+from worker.rewards.formats import lenient_answer
 from worker.rewards.reasoning_gym.checkers import INTEGRALS, NUMBERS
 from worker.rewards.reasoning_gym.expressions import NotExpression, read_expression
 from worker.rewards.reasoning_gym.literals import NotLiteral, read_literal

@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
+from backend.config.boxed import last_boxed
 from backend.config.rewards import (
     BoxedFormatReward,
     CorrectnessReward,
@@ -30,7 +31,7 @@ from worker.prompt import Prompt
 from worker.rewards.answers import is_mathematical, quick_verdict, spelled_alike
 from worker.rewards.correctness import JUDGING, Checkers, Grader
 from worker.rewards.flags import completion_flags, distinct_gram_share
-from worker.rewards.formats import boxed_format, last_boxed, lenient_answer, think_format
+from worker.rewards.formats import boxed_format, lenient_answer, think_format
 from worker.rewards.language import script_consistent, script_share
 from worker.rewards.lengths import group_length_rewards
 from worker.rewards.plugins import MOST_IN_A_ROW

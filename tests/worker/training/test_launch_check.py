@@ -138,6 +138,17 @@ def test_rows_that_overlap_or_repeat_are_counted_without_being_asked_for(check, 
     with path.open("a") as file:
         for prompt in ("0+1=?", " 7 + 7=? ", "7+7 =?"):
             file.write(json.dumps({"prompt": prompt, "answer": "1", "split": "train"}) + "\n")
-    [found] = CheckReport.model_validate(check(problems=[source]).check_report).rows
-    assert (found.rows, found.duplicates, found.contaminated) == (5, 1, 2)
+    report = CheckReport.model_validate(check(problems=[source]).check_report)
+    [found] = report.rows
+    assert (found.rows, found.duplicates, found.contaminated, found.near) == (5, 1, 2, 3)
     assert len(found.examples) == 2
+    changes = {each.change.path for each in report.findings if each.change}
+    assert changes == {"data.contamination", "data.duplicates", "data.near_duplicates"}
+
+    dropped = {"contamination": "drop", "duplicates": "drop"}
+    report = CheckReport.model_validate(check(problems=[source], data=dropped).check_report)
+    assert not any(each.change for each in report.findings)
+    assert [each.text for each in report.findings if "left out" in each.text] == [
+        "2 of 5 training rows of file:questions.jsonl overlap with held-out questions and are left out.",
+        "1 of 5 training rows of file:questions.jsonl repeat a question and are left out.",
+    ]

@@ -1,10 +1,11 @@
 """Suites of runs, from the config to metrics, rollouts, checkpoints and evaluations of them later."""
 
 import json
+import shutil
 import threading
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from backend.config.evaluation import UNSCHEDULED
 from backend.config.metrics import OF_THE_MACHINE, find_metric
@@ -118,6 +119,58 @@ def test_a_checkpoint_that_is_evaluated_later_scores_the_same(trained, sessions)
         optimizer={"warmup_steps": 0},
     )
     assert of_suite(metrics_of(sessions, child)[0]) == of_suite(metrics_of(sessions, run)[1])
+
+
+def _delete_row(session, _directory, run):
+    session.execute(delete(Checkpoint).where(Checkpoint.run_id == run, Checkpoint.step == 1))
+
+
+def _delete_files(_session, directory, _run):
+    shutil.rmtree(directory)
+
+
+def _empty_weights(_session, directory, _run):
+    for path in directory.glob("*.safetensors"):
+        path.write_bytes(b"")
+
+
+def _other_weights(_session, directory, _run):
+    for path in directory.glob("*.safetensors"):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+
+
+def _delete_manifest(_session, directory, _run):
+    (directory / "manifest.json").unlink()
+
+
+def _link_elsewhere(_session, directory, _run):
+    moved = directory.rename(directory.parent.parent / "elsewhere")
+    directory.symlink_to(moved)
+    shutil.rmtree(moved)
+
+
+@pytest.mark.parametrize(
+    "harm", [_delete_row, _delete_files, _empty_weights, _other_weights, _delete_manifest, _link_elsewhere]
+)
+def test_an_evaluation_of_a_checkpoint_that_is_gone_fails_with_a_sentence(trained, sessions, state_dir, harm):
+    run = trained({"suites": [PAIRS | {"every": 1}]})
+    with sessions.begin() as session:
+        found = select(Checkpoint).where(Checkpoint.run_id == run, Checkpoint.step == 1)
+        directory = Settings().artifacts_of(run) / session.scalars(found).one().path
+        harm(session, directory, run)
+    with pytest.raises(AssertionError) as caught:
+        trained({"every": 0, "suites": [PAIRS | UNSCHEDULED]}, parent=run, step=1, steps=0,
+                optimizer={"warmup_steps": 0})  # fmt: skip
+    reason = str(caught.value).partition("\nassert")[0]
+    assert "Traceback" not in reason
+    assert len(reason.splitlines()) == 1, reason
+    assert "checkpoint" in reason or "s000001" in reason
+    with sessions() as session:
+        child = session.scalars(select(Run).where(Run.parent_run == run)).one()
+    assert child.status == "failed"
+    assert metrics_of(sessions, child.id) == {}
 
 
 def test_a_run_that_is_interrupted_between_evaluations_measures_the_same(trained, sessions, monkeypatch):

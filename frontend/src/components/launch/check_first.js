@@ -11,7 +11,7 @@ import { ForOperator } from '../shared/role.js';
 /** @typedef {import('../../lib/launch/form.js').Form} Form */
 
 /** Parts of a config that decide what a check finds. */
-const CHECKED = ['policy', 'problems', 'sampling', 'length', 'rewards'];
+const CHECKED = ['policy', 'problems', 'data', 'sampling', 'length', 'rewards'];
 const ENDED = ['finished', 'failed', 'stopped'];
 
 /** @param {Api.Config | null | undefined} config */
@@ -40,9 +40,10 @@ export function Insist({ insist, check, failure, onInsist }) {
 
 /**
  * @param {{form: Form, fork: import('./fork.js').Fork | null, fulls: Api.Config[], blocked: boolean,
- *   check: ReturnType<typeof useCheck>, onCheck: (id: string) => void}} props
+ *   check: ReturnType<typeof useCheck>, onCheck: (id: string) => void,
+ *   onApply: import('../shared/check_report.js').Apply}} props
  */
-export function CheckFirst({ form, fork, fulls, blocked, check, onCheck }) {
+export function CheckFirst({ form, fork, fulls, blocked, check, onCheck, onApply }) {
   const { variants } = form;
   const [name, setName] = useState('');
   const [failure, setFailure] = useState(/** @type {ApiError | null} */ (null));
@@ -102,12 +103,21 @@ export function CheckFirst({ form, fork, fulls, blocked, check, onCheck }) {
         The check is not available: ${check.error.message}
       </p>`
     }
-    ${run && html`<${Result} run=${run} isStale=${!fulls.some((full) => checkedOf(full) === checkedOf(run.config))} />`}
+    ${
+      run &&
+      html`<${Result}
+        run=${run}
+        isStale=${!fulls.some((full) => checkedOf(full) === checkedOf(run.config))}
+        onApply=${onApply}
+      />`
+    }
   </div>`;
 }
 
-/** @param {{run: Api.RunItem, isStale: boolean}} props */
-function Result({ run, isStale }) {
+/**
+ * @param {{run: Api.RunItem, isStale: boolean, onApply: import('../shared/check_report.js').Apply}} props
+ */
+function Result({ run, isStale, onApply }) {
   return html`<section aria-label="Check before launch">
     <p role="status">
       <${Status} run=${run} /> <a href=${`/run/${run.id}`}>${run.name}</a>
@@ -115,6 +125,6 @@ function Result({ run, isStale }) {
     </p>
     ${run.status === 'failed' && html`<p class="launch-failure" role="alert">${run.reason}</p>`}
     ${isStale && run.check && html`<p class="form-help">The form has changed since this check.</p>`}
-    ${run.check && html`<${CheckReport} report=${run.check} />`}
+    ${run.check && html`<${CheckReport} report=${run.check} onApply=${onApply} />`}
   </section>`;
 }

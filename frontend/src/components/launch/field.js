@@ -16,6 +16,7 @@ import { ChoicesField } from './choices_field.js';
 import { DatasetField } from './dataset.js';
 import { ListField } from './list_field.js';
 import { Name } from './name.js';
+import { PassRatesField } from './pass_rates.js';
 import { SuitesField } from './suites_field.js';
 import { SweepKnob } from './sweep_knob.js';
 import { Icon } from '../shared/icons.js';
@@ -52,6 +53,7 @@ const PARTS = {
   boolean: CheckField,
   choice: ChoiceField,
   dataset: DatasetField,
+  pass_rates: PassRatesField,
 };
 
 /** The component for a kind of field. @param {Field['kind']} kind */

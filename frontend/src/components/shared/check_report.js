@@ -6,13 +6,31 @@ import { Icon } from './icons.js';
 const ICONS = { good: 'check', warn: 'warn', bad: 'cross' };
 const LEVELS = { good: 'Good', warn: 'Warning', bad: 'Problem' };
 
-/** @param {{report: Api.CheckReport}} props */
-export function CheckReport({ report }) {
+/**
+ * @typedef {(change: Api.ConfigChange) => void} Apply changes the form that was checked
+ * @param {{report: Api.CheckReport, onApply?: Apply}} props
+ */
+export function CheckReport({ report, onApply }) {
   return html`<div class="check-report">
     <ul class="check-findings">
       ${report.findings.map(
-        ({ level, text }) => html`<li key=${text} class=${`check-${level}`}>
-          <${Icon} name=${ICONS[level]} size=${12} label=${LEVELS[level]} /> <span>${text}</span>
+        ({ level, text, change }) => html`<li key=${text} class=${`check-${level}`}>
+          <${Icon} name=${ICONS[level]} size=${12} label=${LEVELS[level]} />
+          <span>
+            ${text}${' '}
+            ${
+              change &&
+              onApply &&
+              html`<button
+                type="button"
+                class="button-quiet"
+                title=${`Sets ${change.path} to ${change.value}`}
+                onClick=${() => onApply(change)}
+              >
+                Leave them out
+              </button>`
+            }
+          </span>
         </li>`,
       )}
     </ul>

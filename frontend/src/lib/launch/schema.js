@@ -6,7 +6,7 @@
 /** @typedef {Record<string, any>} Node a JSON Schema node */
 /**
  * @typedef {'section'|'union'|'list'|'sections'|'numbers'|'choices'|'tuple'|'record'|'choice'|'boolean'|'number'|
- *   'text'|'dataset'|'constant'} Kind
+ *   'text'|'dataset'|'pass_rates'|'constant'} Kind
  */
 /** @typedef {{key: string, path: string, node: Node, kind: Kind, required: boolean}} Field */
 
@@ -31,7 +31,7 @@ export function kindOf(node) {
   if (node.type === 'array') return kindOfList(node.items ?? {});
   if ('const' in node) return 'constant';
   if (node.enum) return 'choice';
-  if (node.format === 'dataset') return 'dataset';
+  if (node.format === 'dataset' || node.format === 'pass_rates') return node.format;
   if (node.type === 'object') return 'record';
   if (node.type === 'boolean') return 'boolean';
   if (node.type === 'integer' || node.type === 'number') return 'number';

@@ -1,0 +1,18 @@
+"""Arguments of the command `upload`."""
+
+import argparse
+
+COLUMNS = {
+    "prompt-field": "column of the question; a dot leads into an object",
+    "answer-field": "column of the answer; that of the question for conversations that end with it",
+    "answer-after": "mark behind which the answer stands, e.g. ####",
+    "answer-form": "text, or boxed: the last box is the answer",
+}
+
+
+def add_arguments(upload: argparse.ArgumentParser) -> None:
+    """Add them to the parser."""
+    upload.add_argument("file", help="a .jsonl, .jsonl.gz, .jsonl.zst, .parquet or .csv file")
+    upload.add_argument("--dry-run", action="store_true", help="show the first rows, store nothing")
+    for name, meaning in COLUMNS.items():
+        upload.add_argument(f"--{name}", help=meaning)

@@ -1,0 +1,152 @@
+"""The guess about which columns of a data set hold question and answer, by their names and their values."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from backend.config.base import Frozen
+from backend.config.boxed import last_boxed
+from backend.config.columns import AnswerForm, Columns, answer_of, prompt_of
+from backend.config.rows import check_row
+
+MOST_COLUMNS = 200
+"""Columns that are offered."""
+
+MOST_NAME = 128
+"""Characters of a name that a problem can hold."""
+
+MOST_IN_OBJECT = 20
+"""Fields of an object that are offered as `a.b`."""
+
+PROMPTS = (
+    "prompt", "problem", "question", "instruction", "query", "messages", "conversations", "conversation",
+    "input", "user", "text",
+)  # fmt: skip
+ANSWERS = (
+    "answer", "ground_truth", "expected_answer", "final_answer", "reward_model.ground_truth", "target",
+    "solution", "output", "response", "completion", "label", "gold", "assistant", "chosen",
+)  # fmt: skip
+"""The likeliest first: a short answer before a solution that ends with it."""
+
+MARKS = ("####",)
+"""Signs before the last line of a solution, as GSM8K has them."""
+
+BESIDE = ("input", "context", "passage")
+"""Columns that often belong to the question."""
+
+
+class Mapped(Frozen):
+    """The fields of a file problem that say how a row becomes a prompt with its answer."""
+
+    prompt_field: Annotated[str, Field(min_length=1, max_length=MOST_NAME)] = "prompt"
+    """Column of the question."""
+
+    answer_field: Annotated[str, Field(min_length=1, max_length=MOST_NAME)] = "answer"
+    """Column of the answer; that of the question for conversations that end with it."""
+
+    answer_after: Annotated[str, Field(max_length=32)] = ""
+    """Keep what follows this mark."""
+
+    answer_form: AnswerForm = "text"
+    """boxed: keep the last box."""
+
+    @property
+    def columns(self) -> Columns:
+        """The names alone."""
+        return Columns(self.prompt_field, self.answer_field)
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names that a problem can hold, as they first appear; those inside of objects as `a.b`."""
+    names: dict[str, None] = {}
+    for row in rows:
+        for name in _names(row):
+            if 0 < len(name) <= MOST_NAME:
+                names[name] = None
+            if len(names) >= MOST_COLUMNS:
+                return list(names)
+    return list(names)
+
+
+def _names(row: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in row.items():
+        yield name
+        if isinstance(value, Mapping):
+            yield from (f"{name}.{inner}" for inner in list(value)[:MOST_IN_OBJECT])
+
+
+def guessed(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Mapped | None:
+    """The fields that are named, and the likeliest others.
+
+    None where no column is named and no two of them make prompts with answers of most rows.
+    """
+    columns = _columns(rows, named)
+    if columns is None:
+        return Mapped().with_(**named) if named else None
+    texts = [text for row in rows if isinstance(text := _answer(row, columns), str)]
+    mark = next((mark for mark in MARKS if texts and all(mark in text for text in texts)), "")
+    is_boxed = bool(texts) and not mark and all(last_boxed(text) is not None for text in texts)
+    found = {
+        "prompt_field": columns.prompt,
+        "answer_field": columns.answer,
+        "answer_after": mark,
+        "answer_form": "boxed" if is_boxed else "text",
+    }
+    return Mapped().with_(**found | dict(named))
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Columns | None:
+    names = {name.casefold(): name for name in reversed(columns_of(rows))}
+    prompts = [named["prompt_field"]] if "prompt_field" in named else _known(PROMPTS, names)
+    answers = [named["answer_field"]] if "answer_field" in named else _known(ANSWERS, names)
+    pairs = [Columns(prompt, answer) for prompt in prompts for answer in answers]
+    if "answer_field" not in named:
+        pairs = [Columns(prompt, prompt) for prompt in prompts] + pairs
+    fits = [(_share(rows, pair), pair) for pair in pairs]
+    best = max((share for share, _ in fits), default=0.0)
+    return next(pair for share, pair in fits if share == best) if best >= 1 / 2 else None
+
+
+def _known(usual: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    return [names[name] for name in usual if name in names]
+
+
+def _share(rows: Sequence[Mapping[str, Any]], columns: Columns) -> float:
+    """Share of the rows with a question and an answer in these columns."""
+    good = 0
+    for row in rows:
+        try:
+            check_row(row, columns)
+        except ValueError:
+            continue
+        good += 1
+    return good / max(1, len(rows))
+
+
+def _answer(row: Mapping[str, Any], columns: Columns) -> Any:
+    try:
+        return answer_of(row, columns)
+    except ValueError:
+        return None
+
+
+def notes(rows: Sequence[Mapping[str, Any]], columns: Columns) -> list[str]:
+    """Sentences about columns that somebody may expect to be used."""
+    told = []
+    for name in BESIDE:
+        filled = sum(isinstance(text := row.get(name), str) and bool(text.strip()) for row in rows)
+        if filled and name not in columns:
+            told.append(f"The column {name!r} is not part of the prompt; rewards can read it.")
+    if columns.prompt == columns.answer:
+        lengths = [len(talk) for row in rows if isinstance(talk := _prompt(row, columns), list)]
+        if any(length > 1 for length in lengths):
+            told.append("The last message of each conversation is the answer.")
+    return told
+
+
+def _prompt(row: Mapping[str, Any], columns: Columns) -> Any:
+    try:
+        return prompt_of(row, columns)
+    except ValueError:
+        return None

@@ -1,0 +1,22 @@
+"""Arguments of the command `import`."""
+
+import argparse
+
+NAMES = {
+    "name": "name of the run",
+    "experiment": "name of its experiment; without it the file's name",
+    "variant": "runs of one variant in one experiment are seeds of each other; without it the run's name",
+    "seed": "the run's seed",
+    "step": "column that counts the steps; without it the best guess",
+    "run": "one run of the file, as --dry-run lists them; without it all of them",
+    "into": "id of an imported run that gets the completions of the file",
+    "format": "such as csv, parquet or trackio (docs/importing.md); without it known by the content",
+}
+
+
+def add_arguments(importing: argparse.ArgumentParser) -> None:
+    """Add them to the parser."""
+    importing.add_argument("file", help="the log")
+    importing.add_argument("--dry-run", action="store_true", help="say what would be imported, store nothing")
+    for name, meaning in NAMES.items():
+        importing.add_argument(f"--{name}", help=meaning)

@@ -1,0 +1,85 @@
+"""Pass rates of a run's training prompts, stored for later runs to choose rows by."""
+
+import os
+import tempfile
+from hashlib import sha256 as sha256_of
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.config.pass_rates import PassRates, rates_path, text_key
+from backend.db.models import Run
+from backend.db.text import clean_text
+from backend.durable_files import make_directory, publish
+from backend.errors import Conflict
+from backend.rollouts.atlas import atlas_of, prompt_texts
+from backend.rollouts.packing import unpack_text
+
+
+class RatesOrder(BaseModel):
+    """The run whose pass rates are stored."""
+
+    run: Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class StoredRates(BaseModel):
+    """Pass rates that a config may name."""
+
+    sha256: str
+    """The value of `data.pass_rates`."""
+    run: str
+    run_name: str
+    """Name of the run when they were stored."""
+    last_step: int
+    prompts: int
+
+
+def rates_of(session: Session, run_id: str) -> PassRates:
+    """The pass rate of every training prompt that could be graded, over all of its completions.
+
+    Raises Conflict where there is none.
+    """
+    atlas = atlas_of(session, run_id, state=None, sort="first", visits=1)
+    by_id = {prompt.id: prompt.rate for prompt in atlas.prompts if prompt.rate is not None}
+    name = session.scalars(select(Run.name).where(Run.id == run_id)).one()
+    if not by_id:
+        raise Conflict(f"{name!r} has no training prompts with graded completions")
+    texts = prompt_texts(session, run_id, list(by_id))
+    by_text = {text_key(unpack_text(text.prompt)): by_id[each] for each, text in texts.items()}
+    return PassRates(
+        run=run_id,
+        run_name=clean_text(name),
+        last_step=atlas.last_step,
+        by_id=dict(sorted(by_id.items())),
+        by_text=dict(sorted(by_text.items())),
+    )
+
+
+def store_rates(rates: PassRates, datasets_dir: Path) -> StoredRates:
+    """Write the rates under their hash; equal ones are written once. Raises OSError."""
+    content = rates.model_dump_json().encode()
+    sha256 = sha256_of(content).hexdigest()
+    path = rates_path(datasets_dir, sha256)
+    make_directory(path.parent, mode=0o750)
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=".rates-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        publish(Path(draft), path)
+    finally:
+        Path(draft).unlink(missing_ok=True)
+    return shown_rates(sha256, rates)
+
+
+def shown_rates(sha256: str, rates: PassRates) -> StoredRates:
+    """Stored rates without the rates."""
+    return StoredRates(
+        sha256=sha256,
+        run=rates.run,
+        run_name=rates.run_name,
+        last_step=rates.last_step,
+        prompts=len(rates.by_id),
+    )

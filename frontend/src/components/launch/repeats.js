@@ -1,0 +1,67 @@
+/** Rows of a new upload that repeat one another, or what the file itself holds out, to be left out with a click. */
+import { html, useState } from '../../dom.js';
+import { post } from '../../data/api.js';
+import { useLoad } from '../../data/resource.js';
+import { formatCount, plural } from '../../lib/text/format.js';
+
+/** @type {[keyof Api.Repeats, string, string][]} */
+const KINDS = [
+  ['duplicates', 'duplicates', 'repeat a question'],
+  ['near', 'near_duplicates', 'are much like another row'],
+  ['contaminated', 'contamination', 'overlap with held-out rows of the file'],
+];
+
+/** @param {{sha256: string, onDrop: (field: string) => void}} props */
+export function Repeats({ sha256, onDrop }) {
+  const path = /** @type {'/datasets/{sha256}/repeats'} */ (`/datasets/${sha256}/repeats`);
+  const { data, error } = useLoad(`repeats ${sha256}`, (signal) => post(path, undefined, { signal }));
+  const [dropped, setDropped] = useState(/** @type {string[]} */ ([]));
+  if (error)
+    return html`<p class="dataset-repeats quiet" role="status">
+      Rows could not be compared: ${error.message}
+    </p>`;
+  if (!data)
+    return html`<p class="dataset-repeats quiet" role="status">
+      Comparing rows with one another…
+    </p>`;
+  const found = KINDS.filter(([key]) => Number(data[key]) > (key === 'near' ? data.duplicates : 0));
+  const drop = (/** @type {string} */ name) => {
+    setDropped([...dropped, name]);
+    onDrop(name);
+  };
+  return html`<div class="dataset-repeats" role="status">
+    ${!found.length && html`<p class="quiet">None of ${plural(data.rows, 'row')} is much like another one.</p>`}
+    <ul hidden=${!found.length}>
+      ${found.map(
+        ([key, name, words]) => html`<li key=${key}>
+          ${formatCount(Number(data[key]))} of ${plural(data.rows, 'row')} ${words}${' '}
+          ${
+            dropped.includes(name)
+              ? html`<span class="quiet">and will be left out</span>`
+              : html`<button
+                type="button"
+                class="button-quiet"
+                title=${`Sets data.${name} to drop`}
+                onClick=${() => drop(name)}
+              >
+                Leave them out
+              </button>`
+          }
+        </li>`,
+      )}
+    </ul>
+    ${
+      data.twins.length > 0 &&
+      html`<details>
+        <summary>Rows that are much alike</summary>
+        <ul>
+          ${data.twins.map(
+            ({ line, other, similarity }) => html`<li key=${line}>
+              line ${line} is ${Math.floor(100 * similarity)} % like line ${other}
+            </li>`,
+          )}
+        </ul>
+      </details>`
+    }
+  </div>`;
+}

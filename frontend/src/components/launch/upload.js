@@ -1,0 +1,181 @@
+/** Upload of a data set: three rows as they will be used, with the columns recognised, before the file is sent. */
+import { html, useEffect, useRef, useState } from '../../dom.js';
+import { upload } from '../../data/api.js';
+import { formatBytes, formatPercent } from '../../lib/text/format.js';
+import { Columns } from './columns.js';
+
+/** @typedef {Pick<import('../../data/api.js').ApiError, 'message' | 'detail' | 'errors'>} Problem with a file */
+/** @typedef {{file: File, preview: Api.DatasetPreview, mapping: Api.Mapped | null}} Chosen */
+/**
+ * @typedef {{name: string, share: number | null, isLooking: boolean, chosen: Chosen | null,
+ *   error: Problem | null}} State
+ * `share`: how much of the file was sent; null: it is not on its way
+ */
+
+const KINDS = '.jsonl,.gz,.zst,.parquet,.csv';
+
+/** What the preview of a text file is made from; Parquet has its columns at the end. */
+const BEGINNING = 1 << 20;
+
+/** @type {State} */
+const IDLE = { name: '', share: null, isLooking: false, chosen: null, error: null };
+
+/** @param {File} file @param {number} most */
+const tooLarge = (file, most) => ({
+  message: `${file.name} has ${formatBytes(file.size)}; at most ${formatBytes(most)} are accepted`,
+  detail: '',
+  errors: [],
+});
+
+/**
+ * Asks the service about the beginning of a file, or about rows of it that it has told before.
+ * @param {Blob} body @param {string} name @param {object} params @param {AbortSignal} signal
+ * @returns {Promise<Api.DatasetPreview>}
+ */
+const previewOf = (body, name, params, signal) =>
+  upload('/datasets/preview', new File([body], name), { params: { name, ...params }, signal, onProgress: () => {} });
+
+/**
+ * Chooses a file, shows how its rows will be used, sends it and says how far it is.
+ * @param {{most?: number, onDone: (dataset: Api.DatasetItem) => void}} props
+ */
+export function Upload({ most, onDone }) {
+  const [state, setState] = useState(IDLE);
+  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
+  const stop = useRef(/** @type {AbortController | null} */ (null));
+  useEffect(() => () => stop.current?.abort(), []);
+  /** @param {Partial<State>} begun @param {(signal: AbortSignal) => Promise<void>} work */
+  const attempt = async (begun, work) => {
+    const abort = new AbortController();
+    stop.current?.abort();
+    stop.current = abort;
+    setState({ ...state, error: null, ...begun });
+    try {
+      await work(abort.signal);
+    } catch (error) {
+      const problem = /** @type {import('../../data/api.js').ApiError} */ (error);
+      if (stop.current !== abort) return;
+      setState(problem.name === 'AbortError' ? IDLE : { ...IDLE, name: begun.name ?? state.name, error: problem });
+    }
+  };
+  const look = (/** @type {File | undefined} */ file) => {
+    if (!file) return;
+    if (input.current) input.current.value = '';
+    const { name } = file;
+    if (most !== undefined && file.size > most) {
+      setState({ ...IDLE, name, error: tooLarge(file, most) });
+      return;
+    }
+    const isCut = file.size > BEGINNING && !/\.parquet$/i.test(name);
+    attempt({ ...IDLE, name, isLooking: true }, async (signal) => {
+      const body = isCut ? file.slice(0, BEGINNING) : file;
+      const preview = await previewOf(body, name, { cut: isCut }, signal);
+      setState({ ...IDLE, name, chosen: { file, preview, mapping: preview.mapping } });
+    });
+  };
+  const change = (/** @type {Partial<Api.Mapped>} */ changes) => {
+    const chosen = /** @type {Chosen} */ (state.chosen);
+    const mapping = { ...blank(chosen), ...chosen.mapping, ...changes };
+    attempt({ chosen: { ...chosen, mapping } }, async (signal) => {
+      const sample = new Blob([chosen.preview.sample]);
+      const { sample: _, ...seen } = await previewOf(sample, 'sample.jsonl', mapping, signal);
+      setState({ ...IDLE, name: state.name, chosen: { ...chosen, preview: { ...chosen.preview, ...seen }, mapping } });
+    });
+  };
+  const send = (/** @type {Chosen} */ { file, mapping }) =>
+    attempt({ chosen: null, share: 0 }, async (signal) => {
+      const onProgress = (/** @type {number} */ share) => setState((old) => ({ ...old, share }));
+      const params = { name: file.name, ...mapping };
+      const dataset = await upload('/datasets', file, { params, signal, onProgress });
+      setState(IDLE);
+      onDone(dataset);
+    });
+  const isIdle = state.share === null && !state.isLooking;
+  return html`
+    <input
+      ref=${input}
+      type="file"
+      accept=${KINDS}
+      class="visually-hidden"
+      tabindex="-1"
+      aria-label="File to upload"
+      onChange=${(event) => look(event.target.files[0])}
+    />
+    ${
+      isIdle
+        ? html`<button
+          type="button"
+          class="button"
+          onClick=${() => input.current?.click()}
+          title="Upload a .jsonl (also .gz or .zst), .parquet or .csv file from this computer"
+        >
+          Upload
+        </button>`
+        : html`<button type="button" class="button" onClick=${() => stop.current?.abort()}>
+          Cancel
+        </button>`
+    }
+    ${!isIdle && html`<${Progress} name=${state.name} share=${state.share} />`}
+    ${
+      state.chosen &&
+      html`<${Columns}
+        name=${state.name}
+        preview=${state.chosen.preview}
+        mapping=${state.chosen.mapping}
+        onChange=${change}
+        onKeep=${() => state.chosen && send(state.chosen)}
+        onCancel=${() => {
+          stop.current?.abort();
+          setState(IDLE);
+        }}
+      />`
+    }
+    ${state.error && html`<${Refused} name=${state.name} error=${state.error} />`}
+  `;
+}
+
+/** Where nothing was recognised: the first two columns. @param {Chosen} chosen @returns {Api.Mapped} */
+const blank = ({ preview: { columns } }) => ({
+  prompt_field: columns[0] ?? 'prompt',
+  answer_field: columns[1] ?? columns[0] ?? 'answer',
+  answer_after: '',
+  answer_form: 'text',
+});
+
+/** @param {{name: string, share: number | null}} props */
+function Progress({ name, share }) {
+  const isSending = share !== null && share < 1;
+  return html`<div class="dataset-progress" role="status">
+    <progress value=${isSending ? share : undefined} aria-label=${`Upload of ${name}`}></progress>
+    <span class="quiet">
+      ${
+        share === null
+          ? 'Reading the first rows…'
+          : isSending
+            ? `${formatPercent(share)} of ${name} sent`
+            : 'Checking every line…'
+      }
+    </span>
+  </div>`;
+}
+
+/** What is wrong with a file, line by line. @param {{name: string, error: Problem}} props */
+function Refused({ name, error }) {
+  const lines = error.errors?.length ? error.errors : [{ path: '', message: error.detail || error.message }];
+  return html`<div class="dataset-refused" role="alert">
+    <strong>${name} could not be uploaded</strong>
+    <ul class="form-errors">
+      ${lines.map(
+        ({ path, message }) => html`<li>
+          ${
+            path &&
+            html`
+              <b>${path}</b>${' '}
+            `
+          }
+          ${message}
+        </li>`,
+      )}
+    </ul>
+  </div>`;
+}
