@@ -1,6 +1,6 @@
 """Rollouts as the HTTP interface shows them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -188,6 +188,38 @@ class CountPage(BaseModel):
 
     items: list[CountItem]
     next: str | None
+
+
+class BudgetBin(BaseModel):
+    """Sums over a stretch of steps, in the order of the budget's parts."""
+
+    first: int
+    last: int
+    completions: list[float] | None = None
+    tokens: list[float] | None = None
+    seconds: list[float] | None = None
+
+
+class SignalBudget(BaseModel):
+    """The parts of what a run sampled, by whether it moved the policy and why not."""
+
+    run: str
+    source: Literal["trainer", "rollouts", ""]
+    """`trainer`: logged of all completions; `rollouts`: from their marks, for a run that did not log it, and
+    without seconds; empty: there is nothing to count."""
+    parts: list[str]
+    steps: int
+    """Steps that are counted."""
+    totals: dict[Literal["completions", "tokens", "seconds"], list[float]]
+    """In the order of `parts`; a unit that is not known is left out."""
+    bins: list[BudgetBin]
+
+
+class SignalBudgets(BaseModel):
+    """The signal budgets of some runs."""
+
+    items: list[SignalBudget]
+    next: None
 
 
 class PromptItem(BaseModel):

@@ -1,0 +1,42 @@
+"""Routes of the signal budget, and of the causes of a metric's change."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backend.db.run_lookup import must_exist
+from backend.errors import FieldError, InvalidRequest
+from backend.http.dependencies import ReadSession
+from backend.http.paging import split_list
+from backend.http.problem_details import ERRORS
+from backend.http.shared_answers import SharedAnswersOf
+from backend.metrics.lineage import stamps_of
+from backend.rollouts.schemas import SignalBudgets
+from backend.rollouts.signal_budget import MOST_BINS, signal_budgets
+
+router = APIRouter(prefix="/api/v1", tags=["rollouts"], responses=ERRORS)
+
+MOST_RUNS = 100
+
+
+@router.get("/signal-budget", response_model=SignalBudgets)
+def signal_budget(
+    request: Request,
+    session: ReadSession,
+    answers: SharedAnswersOf,
+    runs: Annotated[str, Query(min_length=1, max_length=20_000, description="Ids of runs, with commas.")],
+    bins: Annotated[int, Query(ge=0, le=MOST_BINS, description="Stretches of steps at most.")] = 0,
+) -> Response:
+    """Parts of the completions, tokens and seconds of runs, by whether they moved the policy. Has an `ETag`."""
+    wanted = split_list(runs)
+    if not 0 < len(wanted) <= MOST_RUNS:
+        raise InvalidRequest([FieldError("runs", f"names {len(wanted)} runs; 1 to {MOST_RUNS} are expected")])
+    for run in wanted:
+        must_exist(session, run)
+    return answers.answer(
+        request,
+        stamps_of(session, wanted),
+        lambda: {"items": signal_budgets(session, wanted, bins), "next": None},
+    )
