@@ -29,7 +29,7 @@ def signal_budget(
     runs: Annotated[str, Query(min_length=1, max_length=20_000, description="Ids of runs, with commas.")],
     bins: Annotated[int, Query(ge=0, le=MOST_BINS, description="Stretches of steps at most.")] = 0,
 ) -> Response:
-    """Parts of the completions, tokens and seconds of runs, by whether they moved the policy. Has an `ETag`."""
+    """Parts of what runs sampled, by whether they moved the policy, and why not. Has an `ETag`."""
     wanted = split_list(runs)
     if not 0 < len(wanted) <= MOST_RUNS:
         raise InvalidRequest([FieldError("runs", f"names {len(wanted)} runs; 1 to {MOST_RUNS} are expected")])

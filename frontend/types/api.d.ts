@@ -42,6 +42,13 @@ declare namespace Api {
     value: number;
     step: number;
   }
+  interface BudgetBin {
+    first: number;
+    last: number;
+    completions?: number[] | null;
+    tokens?: number[] | null;
+    seconds?: number[] | null;
+  }
   interface CauseItem {
     cause: string;
     title: string;
@@ -757,6 +764,18 @@ declare namespace Api {
   }
   interface SessionPage {
     items: SessionItem[];
+    next: null;
+  }
+  interface SignalBudget {
+    run: string;
+    source: 'trainer' | 'rollouts' | '';
+    parts: string[];
+    steps: number;
+    totals: Record<string, number[]>;
+    bins: BudgetBin[];
+  }
+  interface SignalBudgets {
+    items: SignalBudget[];
     next: null;
   }
   interface SignalChance {
