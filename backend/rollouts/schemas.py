@@ -190,6 +190,72 @@ class CountPage(BaseModel):
     next: str | None
 
 
+class CauseWindow(BaseModel):
+    """A window of steps, and the metric in it."""
+
+    first: int
+    last: int
+    steps: int
+    """Steps with a finite value."""
+    value: float
+    """Mean of these values."""
+
+
+class CauseSide(BaseModel):
+    """A category within a window."""
+
+    share: float
+    """Of the window's mean."""
+    mean: float | None
+    """Of the category's completions; null where there are none."""
+    completions: int
+
+
+class CauseExample(BaseModel):
+    """A stored group to read."""
+
+    window: Literal["before", "after"]
+    step: int
+    group: str
+
+
+class CauseRow(BaseModel):
+    """A category's part of a metric's change."""
+
+    kind: Literal["category", "others", "not_stored"]
+    label: str
+    prompt: str
+    """The beginning of the prompt, where the category is one prompt or group."""
+    marks: list[str]
+    """Marks that all of its completions have, where the category is one of flags."""
+    before: CauseSide
+    after: CauseSide
+    value: float
+    """Part of the change by another mean of its completions."""
+    share: float
+    """Part of the change by another share of them."""
+    total: float
+    examples: list[CauseExample]
+
+
+class CauseAnswer(BaseModel):
+    """The change of a metric between two windows as the sum of its rows."""
+
+    run: str
+    metric: str
+    by: Literal["prompt", "group", "flag", "length", "term"]
+    before: CauseWindow
+    after: CauseWindow
+    change: float
+    completions: int
+    """Completions that were told apart."""
+    of: int
+    """Completions that were sampled in both windows."""
+    notes: list[str]
+    rows: list[CauseRow]
+    """The largest parts first, then all others as one, and what is not stored."""
+
+
 class BudgetBin(BaseModel):
     """Sums over a stretch of steps, in the order of the budget's parts."""
 

@@ -49,6 +49,23 @@ declare namespace Api {
     tokens?: number[] | null;
     seconds?: number[] | null;
   }
+  interface CauseAnswer {
+    run: string;
+    metric: string;
+    by: 'prompt' | 'group' | 'flag' | 'length' | 'term';
+    before: CauseWindow;
+    after: CauseWindow;
+    change: number;
+    completions: number;
+    of: number;
+    notes: string[];
+    rows: CauseRow[];
+  }
+  interface CauseExample {
+    window: 'before' | 'after';
+    step: number;
+    group: string;
+  }
   interface CauseItem {
     cause: string;
     title: string;
@@ -62,6 +79,29 @@ declare namespace Api {
     earliness: number;
     explained_by: string;
     remedy: RemedyItem;
+  }
+  interface CauseRow {
+    kind: 'category' | 'others' | 'not_stored';
+    label: string;
+    prompt: string;
+    marks: string[];
+    before: CauseSide;
+    after: CauseSide;
+    value: number;
+    share: number;
+    total: number;
+    examples: CauseExample[];
+  }
+  interface CauseSide {
+    share: number;
+    mean: number | null;
+    completions: number;
+  }
+  interface CauseWindow {
+    first: number;
+    last: number;
+    steps: number;
+    value: number;
   }
   interface CheckFinding {
     level: 'good' | 'warn' | 'bad';

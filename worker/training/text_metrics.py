@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal
 
-from worker.rewards.flags import distinct_gram_share
+from backend.rollouts.repetition import distinct_gram_share
 from worker.rewards.formats import CLOSE, OPEN, last_boxed, with_opened
 from worker.rewards.language import script_share
 from worker.types import Group
