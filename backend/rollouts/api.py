@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from backend.db.models import Run
 from backend.db.run_lookup import must_exist
 from backend.http.dependencies import LabOf, ReadSession
 from backend.http.paging import page_of
@@ -16,6 +17,8 @@ from backend.metrics.lineage import stamps_of
 from backend.rollouts.atlas import Order, State, atlas_of, probes_of, prompt_lines, shown_prompts
 from backend.rollouts.contributions import loss_sums
 from backend.rollouts.counting import counts_by_step
+from backend.rollouts.mismatch import Kind as CorrectionKind
+from backend.rollouts.mismatch import Level, mismatch
 from backend.rollouts.reading import (
     RolloutFilter,
     completions_of,
@@ -30,6 +33,7 @@ from backend.rollouts.schemas import (
     CountPage,
     GroupPage,
     LossSums,
+    Mismatch,
     ProbeMatrix,
     PromptAtlas,
     StepPage,
@@ -115,6 +119,25 @@ def counts(
             "items": counts_by_step(session, run, kind, [m for m in mark.split(",") if m], min_reward),
             "next": None,
         },
+    )
+
+
+@router.get("/mismatch", response_model=Mismatch)
+def of_mismatch(
+    request: Request,
+    session: ReadSession,
+    answers: SharedAnswersOf,
+    run: RunId,
+    step: Annotated[int, Query(ge=0, le=2**31 - 1)],
+    kind: Annotated[CorrectionKind | None, Query(description="Without one, that of the run.")] = None,
+    level: Level = "product",
+) -> Response:
+    """Stored tokens of a step by sampler and trainer, under each cap of a correction. Has an `ETag`."""
+    must_exist(session, run)
+    return answers.answer(
+        request,
+        stamps_of(session, [run]),
+        lambda: mismatch(session, session.get_one(Run, run), step, kind, level),
     )
 
 

@@ -127,7 +127,7 @@ class Cells:
 
 def cells_of(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]) -> Cells:
     """The completions at some steps; raises Conflict for too many."""
-    carried = _carried(session, run_id, mean.kind, steps)
+    carried = carried_groups(session, run_id, mean.kind, steps)
     tallied = [cell for cell in _tallied(session, run_id, mean.kind, steps) if _is_own(cell, carried)]
     sampled: Counter[int] = Counter()
     for cell in tallied:
@@ -143,7 +143,7 @@ def _is_own(cell: Cell, carried: dict[int, int]) -> bool:
     return cell.prompt_index >= carried.get(cell.step, 0)
 
 
-def _carried(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[int, int]:
+def carried_groups(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[int, int]:
     """Groups of each step that the one before sampled: they come first, and no mean counts them."""
     before = [step - 1 for step in steps]
     found: dict[int, int] = {}

@@ -159,6 +159,47 @@ class WhatIf(BaseModel):
     variants: list[WhatIfVariant]
 
 
+class CapItem(BaseModel):
+    """The weights of a step's stored tokens under one cap."""
+
+    cap: float
+    limited: float
+    """Share of the tokens whose weight was truncated, or dropped by a mask."""
+    mean: float
+    """Mean weight."""
+    ess: float
+    """Effective sample size as a share of the tokens."""
+    lost: float
+    """Share of the untruncated weight that is gone: what the correction leaves biased."""
+
+
+class Mismatch(BaseModel):
+    """The stored tokens of a step by sampler and trainer, and what each cap does to their weights."""
+
+    run: str
+    step: int
+    kind: Literal["token_tis", "token_mask", "seq_tis", "seq_mask"]
+    level: Literal["product", "geo"]
+    """rho of a completion: the product or the geometric mean of its tokens'."""
+    low: float | None
+    """Smallest rho that a mask lets through."""
+    own_cap: float | None
+    """The run's cap; null where the run uses another correction."""
+    tokens: int
+    completions: int
+    groups: int
+    """Stored groups that trained."""
+    of_groups: int
+    """Stored groups."""
+    caps: list[CapItem]
+    sampler: list[float]
+    """Log-probabilities of tokens for a scatter, drawn at random where there are many."""
+    trainer: list[float]
+    position: list[int]
+    age: list[int]
+    """Steps by which the weights were old that sampled the token."""
+
+
 class TokensAnswer(BaseModel):
     """A completion token by token."""
 

@@ -49,6 +49,13 @@ declare namespace Api {
     tokens?: number[] | null;
     seconds?: number[] | null;
   }
+  interface CapItem {
+    cap: number;
+    limited: number;
+    mean: number;
+    ess: number;
+    lost: number;
+  }
   interface CauseAnswer {
     run: string;
     metric: string;
@@ -506,6 +513,23 @@ declare namespace Api {
     peak_bytes: number;
     usable_bytes?: number | null;
     changes?: MemoryChange[];
+  }
+  interface Mismatch {
+    run: string;
+    step: number;
+    kind: 'token_tis' | 'token_mask' | 'seq_tis' | 'seq_mask';
+    level: 'product' | 'geo';
+    low: number | null;
+    own_cap: number | null;
+    tokens: number;
+    completions: number;
+    groups: number;
+    of_groups: number;
+    caps: CapItem[];
+    sampler: number[];
+    trainer: number[];
+    position: number[];
+    age: number[];
   }
   interface Missing {
     run: string;

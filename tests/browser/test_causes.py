@@ -2,9 +2,11 @@
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
@@ -15,7 +17,7 @@ from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from tests.browser.payloads import PAYLOADS
-from tests.browser.service import opened, running
+from tests.browser.service import completion_of, group_of, opened, running
 from tests.factories import MadeCompletion, MadeGroup
 
 PICTURES = os.environ.get("GRPOLAB_SCREENSHOTS", "")
@@ -60,7 +62,8 @@ def metrics_of(step, groups):
 
 def train(service, name, *, with_budget=True):
     rewards = [{"name": "correctness", "weight": 1.0}, {"name": "boxed_format", "weight": 0.2}]
-    run = service.launch(name, rewards=rewards)
+    objective = {"correction": {"type": "token_tis", "cap": 1.5}}
+    run = service.launch(name, rewards=rewards, objective=objective)
     with service.sessions.begin() as session:
         claim = lifecycle.claim_run(session, "w", "h")
         lifecycle.begin_attempt(session, run, claim.attempt, -1)
@@ -80,10 +83,20 @@ def train(service, name, *, with_budget=True):
                 last = {metric: value for metric, value in last.items() if "signal/" not in metric}
             write_points(session, run, claim.attempt, [(step, last)])
             write_groups(session, pack_groups(run, step, claim.attempt, groups, with_tokens=False))
+        write_groups(session, pack_groups(run, STEPS, claim.attempt, [mismatched()]))
         summary = {"step": STEPS, "last": last, "best": {}}
         leases.fence(session, run, claim.attempt, last_step=STEPS, summary=summary)
         lifecycle.finish_run(session, run, claim.attempt, "finished", "")
     return run
+
+
+def mismatched():
+    """A group of 200 tokens; rho is above 1.5 at a tenth of them."""
+    logprob = -np.linspace(0.1, 6, 200, dtype=np.float32)
+    log_rho = np.where(np.arange(200) % 10 == 0, 0.7, 0.05 * np.sin(np.arange(200))).astype(np.float32)
+    made = completion_of("x" * 200, correct=True)
+    arrays = made.arrays | {"logprob": logprob, "policy_logprob": logprob + log_rho}
+    return replace(group_of("train", STEPS, 9), completions=[replace(made, arrays=arrays)])
 
 
 def plant_hostile(service):
@@ -148,7 +161,7 @@ def test_a_forgotten_prompt_is_found_in_two_clicks(page, service):
     person = Person(page, service.trained)
     person.why("reward/accuracy")
     expect(first_row(page)).to_contain_text("7*8=?")
-    expect(first_row(page)).to_contain_text("−0.188")  # 3/4 of a quarter of the completions
+    expect(first_row(page)).to_contain_text("−0.187")  # 3/4 of a quarter of the completions
     person.click(first_row(page).get_by_role("link").last)
     expect(page.locator(".group-list [aria-current=true]")).to_contain_text("7*8=?")
     expect(page.locator(".rollouts")).to_contain_text("The answer to 7*8=? is 0")
@@ -229,6 +242,25 @@ def test_a_run_without_a_budget_says_what_is_counted(page, service):
     expect(rows.nth(1)).to_contain_text("seconds not known")
 
 
+def test_a_cap_is_tried_on_the_tokens_of_a_step(page, service):
+    page.goto(f"/rollouts?run={service.trained}&step={STEPS}")
+    page.get_by_text(f"Truncation cap: sampler against trainer at step {STEPS}").click()
+    numbers = page.locator(".mismatch-numbers")
+    expect(numbers).to_contain_text(re.compile(r"tokens truncated\s*10\.00 ?%"))
+    expect(page.locator(".mismatch-cap")).to_contain_text("the run's own")
+    page.get_by_label("Cap", exact=True).press("End")
+    expect(numbers).to_contain_text(re.compile(r"tokens truncated\s*0\.00 ?%"))
+    page.get_by_role("button", name="Back to 1.500").click()
+    expect(numbers).to_contain_text(re.compile(r"tokens truncated\s*10\.00 ?%"))
+    page.locator(".mismatch-tools").get_by_label("correction").select_option("token_mask")
+    expect(numbers).to_contain_text("tokens dropped")
+    page.locator(".mismatch-tools").get_by_label("colour by").select_option("age")
+    painted = page.locator(".mismatch canvas").evaluate(
+        "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v) => v > 0)"
+    )
+    assert painted
+
+
 def test_five_hundred_hostile_prompts_and_terms_are_shown_as_text(page, service):
     shown, codes = set(), 0
     for step in range(1, 11):
@@ -253,9 +285,12 @@ def test_every_view_fits_every_width(browser, service, width, scheme):
         ("budget", f"/run/{service.trained}", ".budget-table"),
         ("budgets", f"/compare?runs={service.trained},{service.older}", ".budget-rows"),
         ("causes", f"/rollouts?run={service.trained}&view=causes", ".cause-table"),
+        ("mismatch", f"/rollouts?run={service.trained}&step={STEPS}", ".mismatch canvas"),
         ("causes_term", f"/rollouts?run={service.trained}&view=causes&split=term", ".cause-table"),
     ):
         page.goto(path)
+        if name == "mismatch":
+            page.get_by_text("Truncation cap").click()
         expect(page.locator(ready)).to_be_visible()
         assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth"), name
         shoot(page, f"{name}_{width}_{scheme}")

@@ -22,6 +22,7 @@ import { CURVES, StepBar } from './steps.js';
 import { CountStrip } from './strip.js';
 import { GroupList, GroupView } from './group.js';
 import { COLOURINGS } from '../../lib/text/tokens.js';
+import { MismatchOfStep } from './mismatch.js';
 import { WhatIf } from './what_if.js';
 import { ColourLegend, LossSums, Readout } from './tokens.js';
 
@@ -251,7 +252,8 @@ function Step({ groups, steps, step, view, change }) {
           />
           ${
             kind === 'train' &&
-            html`<${WhatIf} run=${run} step=${step} group=${chosen[at].id} key=${`${run} ${step}`} />`
+            html`<${WhatIf} run=${run} step=${step} group=${chosen[at].id} key=${`${run} ${step}`} />
+              <${MismatchOfStep} run=${run} step=${step} key=${`mismatch ${run} ${step}`} />`
           }
           </div>
         </div>`

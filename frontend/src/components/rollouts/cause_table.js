@@ -6,8 +6,14 @@ import { oneLine } from '../../lib/text/tokens.js';
 import { address } from '../../lib/url.js';
 import { Visible } from './text.js';
 
+/** Parts that are rounding of the sums. */
+const ROUNDING = 1e-12;
+
 /** @param {number} value */
-const signed = (value) => `${value > 0 ? '+' : ''}${formatValue(value)}`;
+function signed(value) {
+  const shown = Math.abs(value) < ROUNDING ? 0 : value;
+  return `${shown > 0 ? '+' : ''}${formatValue(shown)}`;
+}
 
 /** @param {{answer: Api.CauseAnswer}} props */
 export function CauseTable({ answer }) {
@@ -28,6 +34,7 @@ export function CauseTable({ answer }) {
             <th scope="col">${by}</th>
             <th scope="col">part of the change</th>
             <th scope="col" class="number">total</th>
+            <th scope="col">read</th>
             ${
               !isSum &&
               html`<th scope="col" class="number" title="By another mean of its completions">by value</th>
@@ -37,7 +44,6 @@ export function CauseTable({ answer }) {
                 <th scope="col" class="number">share before</th>
                 <th scope="col" class="number">share after</th>`
             }
-            <th scope="col">read</th>
           </tr>
         </thead>
         <tbody>
@@ -46,8 +52,8 @@ export function CauseTable({ answer }) {
               <th scope="row"><${Label} row=${row} /></th>
               <td><${Bar} share=${row.total / largest} /></td>
               <td class="number">${signed(row.total)}</td>
-              ${!isSum && html`<${Numbers} row=${row} />`}
               <td class="cause-read"><${Read} run=${answer.run} row=${row} kind=${kindOf(answer.metric)} /></td>
+              ${!isSum && html`<${Numbers} row=${row} />`}
             </tr>`,
           )}
         </tbody>
@@ -56,8 +62,7 @@ export function CauseTable({ answer }) {
             <th scope="row">sum</th>
             <td></td>
             <td class="number">${signed(rows.reduce((sum, { total }) => sum + total, 0))}</td>
-            ${!isSum && html`<td colspan="6"></td>`}
-            <td></td>
+            <td colspan=${isSum ? 1 : 7}></td>
           </tr>
         </tfoot>
       </table>
@@ -73,7 +78,7 @@ const kindOf = (metric) => (metric.startsWith('eval/') ? metric.split('/').slice
 
 /** @param {{row: Api.CauseRow}} props */
 const Label = ({ row }) => html`
-  ${row.prompt && html`<span class="cause-prompt model-text"><${Visible} text=${oneLine(row.prompt)} /></span>`}
+  ${row.prompt && html`<span class="cause-prompt"><${Visible} text=${oneLine(row.prompt)} /></span>`}
   <span class=${row.prompt ? 'faint cause-label' : 'cause-label'}><${Visible} text=${row.label} /></span>
 `;
 
@@ -86,7 +91,7 @@ const Numbers = ({ row: { value, share, before, after, kind } }) => html`
   )}
   ${[before, after].map(
     (side, i) => html`<td key=${i} class="number" title=${`${formatCount(side.completions)} completions`}>
-      ${kind === 'others' ? '–' : formatPercent(side.share, 1)}
+      ${kind === 'others' ? '–' : formatPercent(Math.max(0, side.share), 1)}
     </td>`,
   )}
 `;

@@ -63,7 +63,7 @@ export function Windows({ series, before, after, onset, onChange }) {
       ${band(shown.before, 'before')} ${band(shown.after, 'after')}
       ${onset && html`<line class="cause-onset" x1=${x(onset.sick)} x2=${x(onset.sick)} y1="-8" y2=${HEIGHT + 8} />`}
       <path
-        class="step-reward"
+        class="cause-curve"
         d=${`M${steps.map((step, i) => `${x(step).toFixed(1)} ${y(series.values[i]).toFixed(1)}`).join('L')}`}
       />
       <rect
@@ -77,7 +77,7 @@ export function Windows({ series, before, after, onset, onChange }) {
       />
     </svg>
     <p class="faint">
-      Drag over the curve to move the nearer window. <span class="cause-key is-before"></span> before
+      Drag over the curve to move the nearer window. <span class="cause-key is-before"></span> before${'  '}
       <span class="cause-key is-after"></span> after
     </p>
   </div>`;
