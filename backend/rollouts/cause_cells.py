@@ -70,7 +70,7 @@ class Mean:
     """Whether each prompt counts the same, however many of its completions are graded."""
 
     def value(self, cell: Cell) -> float | None:
-        """What each completion of a cell adds to the mean; None: it does not count."""
+        """The value of each completion of a cell; None: it does not count."""
         if self.is_term:
             value = cell.rewards.get(self.of)
             return None if value is None or isinstance(value, str) else float(value)

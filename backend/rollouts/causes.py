@@ -56,7 +56,7 @@ class Row:
     after: Side = field(default_factory=Side)
 
     def parts(self, reference: float) -> tuple[float, float]:
-        """By its changed value, and by its changed share."""
+        """Parts of the change by another value, and by another share."""
         before, after = self.before, self.after
         whole = (after.total - reference * after.share) - (before.total - reference * before.share)
         if before.share <= 0 or after.share <= 0:
@@ -240,13 +240,14 @@ def _side(side: Side) -> dict[str, Any]:
 
 
 def _examples(row: Row, stored: dict[Place, str], total: float) -> list[dict[str, Any]]:
-    """In each window the stored group that does most for the change."""
+    """In each window the stored group that does most for the change; of equal ones, the nearest in time."""
     sign = 1.0 if total >= 0 else -1.0
     found = []
-    for name, side, way in (("before", row.before, -sign), ("after", row.after, sign)):
+    for name, side, way, near in (("before", row.before, -sign, 1), ("after", row.after, sign, -1)):
         places = [place for place in side.by_group if place in stored]
         if places:
-            best = max(places, key=lambda place: (way * side.by_group[place], place))
+            ranks = {place: round(way * side.by_group[place], 12) for place in places}
+            best = max(places, key=lambda place: (ranks[place], near * place[0], -place[1]))
             found.append({"window": name, "step": best[0], "group": stored[best]})
     return found
 

@@ -295,3 +295,29 @@ def test_every_view_fits_every_width(browser, service, width, scheme):
         assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth"), name
         shoot(page, f"{name}_{width}_{scheme}")
     context.close()
+
+
+CAUSES = "lib/causes.js"
+
+
+def test_windows_are_read_from_fields_and_from_the_steps_of_a_panel(in_browser):
+    read = [
+        in_browser(CAUSES, "(c, text) => c.readWindow(text)", text)
+        for text in ("10-20", " 7 ", "9-3", "x", "")
+    ]
+    assert read == [{"first": 10, "last": 20}, {"first": 7, "last": 7}, None, None, None]
+    address = in_browser(CAUSES, "c => c.causesAddress('r', 'reward/mean', { zoom: [39.6, 49.2] })")
+    assert "before=30-39&after=40-49" in address
+    begins = in_browser(CAUSES, "c => c.causesAddress('r', 'policy/entropy', { zoom: [0, 9] })")
+    assert "before" not in begins
+    assert "metric" not in begins
+
+
+def test_the_first_windows_are_those_between_which_the_metric_changed_most(in_browser):
+    steps = list(range(1, 61))
+    values = [0.0 if step < 40 else -1.0 for step in steps]
+    found = in_browser(CAUSES, "(c, [steps, values]) => c.usualWindows(steps, values)", [steps, values])
+    assert found == {"before": {"first": 30, "last": 39}, "after": {"first": 40, "last": 49}}
+    assert in_browser(CAUSES, "c => c.usualWindows([1], [0])") is None
+    two = in_browser(CAUSES, "c => c.usualWindows([5, 9], [0, NaN])")
+    assert two == {"before": {"first": 5, "last": 5}, "after": {"first": 9, "last": 9}}

@@ -8,7 +8,7 @@ const MEANS = /^(reward\/([^/]+\/)?mean|reward\/accuracy|length\/(mean|truncated
 const EVALUATED = /^eval\/([^/]+\/)?(accuracy|length_mean|truncated_frac)$/;
 const NOT_A_TERM = ['reward/raw/mean'];
 
-/** Whether a metric is a mean over completions, as backend/rollouts/cause_cells.py knows them. @param {string} metric */
+/** Whether a metric is one of backend/rollouts/cause_cells.py: a mean over completions. @param {string} metric */
 export const isDecomposable = (metric) =>
   (MEANS.test(metric) || EVALUATED.test(metric)) && !NOT_A_TERM.includes(metric);
 

@@ -50,7 +50,12 @@ export function Causes({ run }) {
   ) =>
     html`<label class="select">
       ${name}: steps
-      <input class="field cause-steps" value=${one ? writeWindow(one) : ''} placeholder="10-20" onChange=${typed(name)} />
+      <input
+        class="field cause-steps"
+        value=${one ? writeWindow(one) : ''}
+        placeholder="10-20"
+        onChange=${typed(name)}
+      />
     </label>`;
   return html`<section class="causes" aria-label="Causes of a change">
     <div class="card run-part">

@@ -45,7 +45,8 @@ export function MismatchOfStep({ run, step }) {
     ${
       open &&
       html`<${Loaded} resource=${answer} skeleton=${html`<${Skeleton} rows=${6} />`}>
-        ${(/** @type {Api.Mismatch} */ data) => html`<${Simulator} data=${data} by=${by} key=${`${data.kind} ${step}`} />`}
+        ${(/** @type {Api.Mismatch} */ data) =>
+          html`<${Simulator} data=${data} by=${by} key=${`${data.kind} ${step}`} />`}
       <//>`
     }
   </details>`;
@@ -101,7 +102,8 @@ function Simulator({ data, by }) {
         )}
       </dl>
       <p class="quiet">
-        ${own === null ? 'The run used no such correction. ' : ''}${isMask && data.low !== null ? `A rho below ${formatValue(data.low)} is dropped, too. ` : ''}
+        ${own === null ? 'The run used no such correction. ' : ''}
+        ${isMask && data.low !== null ? `A rho below ${formatValue(data.low)} is dropped, too. ` : ''}
         All ${formatCount(data.tokens)} tokens of ${plural(data.completions, 'completion')} count, from
         ${' '}${formatCount(data.groups)} of ${formatCount(data.of_groups)} stored groups; the picture shows
         ${' '}${formatCount(data.sampler.length)} of them.

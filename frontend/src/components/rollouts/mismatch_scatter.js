@@ -101,7 +101,8 @@ export function MismatchScatter({ data, by, cap }) {
       aria-label=${`Log-probabilities of ${data.sampler.length} tokens by sampler and trainer`}
     ></canvas>
     <figcaption class="faint">
-      Up: log-probability by the trainer. Line: they agree; dashes: rho at the cap. Blue to orange: ${by === 'age' ? 'staleness' : 'position'} 0 to ${formatValue(largest)}.
+      Up: log-probability by the trainer. Line: they agree; dashes: rho at the cap. Blue to orange:
+      ${by === 'age' ? ' staleness' : ' position'} 0 to ${formatValue(largest)}.
     </figcaption>
   </figure>`;
 }

@@ -35,14 +35,18 @@ export function SignalBudget({ run }) {
     <p class="quiet">
       ${
         budget.source === 'trainer'
-          ? `All completions of ${plural(budget.steps, 'step')}, by the first thing that kept them from moving the policy.`
+          ? `All completions of ${plural(budget.steps, 'step')}, by what first kept them from moving the policy.`
           : `This run did not log its budget. Counted are the completions that were recorded at ${plural(
               budget.steps,
               'step',
             )}, without the time they took and without what updates made of them.`
       }
     </p>
-    <${BudgetOverTime} budget=${budget} unit=${unit} onStep=${(/** @type {number} */ step) => openRollouts(run, step)} />
+    <${BudgetOverTime}
+      budget=${budget}
+      unit=${unit}
+      onStep=${(/** @type {number} */ step) => openRollouts(run, step)}
+    />
     <${BudgetTable} budget=${budget} />
   </section>`;
 }
