@@ -15,6 +15,7 @@ from backend.http.responses import Cursor, Json, items_as_json
 from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.lineage import stamps_of
 from backend.rollouts.atlas import Order, State, atlas_of, probes_of, prompt_lines, shown_prompts
+from backend.rollouts.cause_schemas import Mismatch
 from backend.rollouts.contributions import loss_sums
 from backend.rollouts.counting import counts_by_step
 from backend.rollouts.mismatch import Kind as CorrectionKind
@@ -33,7 +34,6 @@ from backend.rollouts.schemas import (
     CountPage,
     GroupPage,
     LossSums,
-    Mismatch,
     ProbeMatrix,
     PromptAtlas,
     StepPage,

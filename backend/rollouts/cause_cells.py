@@ -134,8 +134,7 @@ def cells_of(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[
         sampled[cell.step] += cell.count
     cells = tallied
     if mean.is_term or mean.of == "repetition" or by in {"length", "term"}:
-        single = _single(session, run_id, mean.kind, steps, with_texts=mean.of == "repetition")
-        cells = [cell for cell in single if _is_own(cell, carried)]
+        cells = [cell for cell in _single(session, run_id, mean, by, steps) if _is_own(cell, carried)]
     return Cells(cells, sampled, _stored(session, run_id, mean.kind, steps))
 
 
@@ -170,24 +169,39 @@ def _tallied(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> 
     return found
 
 
-def _single(
-    session: Session, run_id: str, kind: str, steps: Sequence[int], *, with_texts: bool
-) -> list[Cell]:
-    """One cell for each stored completion."""
-    group = (RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.prompt_id, RolloutGroup.domain)
-    own = (Rollout.reward, Rollout.rewards, Rollout.tokens, Rollout.finish_reason, Rollout.correct)
+def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]) -> list[Cell]:
+    """One cell for each stored completion, with what the metric and its division need."""
+    with_terms = mean.is_term or by == "term"
+    with_marks = by == "flag" or mean.of in {"accuracy", "truncated"}
+    with_texts = mean.of == "repetition"
+    columns = [
+        *(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.prompt_id, RolloutGroup.domain),
+        *(Rollout.reward, Rollout.tokens),
+        *([Rollout.rewards] if with_terms else []),
+        *([Rollout.finish_reason, Rollout.correct, Rollout.flags] if with_marks else []),
+        *([Rollout.text] if with_texts else []),
+    ]
     found: list[Cell] = []
     for part in _parts(steps):
         query = (
-            select(*group, *own, Rollout.flags, *([Rollout.text] if with_texts else []))
+            select(*columns)
             .join(RolloutGroup, Rollout.group_id == RolloutGroup.id)
-            .where(*valid_groups(session, run_id), RolloutGroup.kind == kind, RolloutGroup.step.in_(part))
+            .where(
+                *valid_groups(session, run_id), RolloutGroup.kind == mean.kind, RolloutGroup.step.in_(part)
+            )
         )
         most = MOST_TEXTS if with_texts else MOST_CELLS
-        for row in _limited(session, query, len(found), most=most):
-            place = (row.step, row.prompt_index, row.prompt_id, row.domain)
-            repeated = 1 - distinct_gram_share(unpack_text(row.text)) if with_texts else None
-            found.append(Cell(*place, marks_of(row), row.reward, row.tokens, 1, row.rewards, repeated))
+        found += [
+            Cell(
+                *(row.step, row.prompt_index, row.prompt_id, row.domain),
+                marks=marks_of(row) if with_marks else 0,
+                reward=row.reward,
+                tokens=row.tokens,
+                rewards=row.rewards if with_terms else {},
+                repetition=1 - distinct_gram_share(unpack_text(row.text)) if with_texts else None,
+            )
+            for row in _limited(session, query, len(found), most=most)
+        ]
     return found
 
 

@@ -76,7 +76,7 @@ class Logged(NamedTuple):
 def causes_of(
     session: Session, run: Run, metric: str, before: Window, after: Window, by: By
 ) -> dict[str, Any]:
-    """The change of a metric as a ranked sum: schemas.CauseAnswer.
+    """The change of a metric as a ranked sum: cause_schemas.CauseAnswer.
 
     Raises InvalidRequest for a metric that is no mean over completions, NotFound for a window without finite
     values, Conflict for too many completions.

@@ -15,8 +15,8 @@ from backend.http.problem_details import ERRORS
 from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.lineage import stamps_of
 from backend.rollouts.cause_cells import By
+from backend.rollouts.cause_schemas import CauseAnswer, SignalBudgets
 from backend.rollouts.causes import Window, causes_of
-from backend.rollouts.schemas import CauseAnswer, SignalBudgets
 from backend.rollouts.signal_budget import MOST_BINS, signal_budgets
 
 router = APIRouter(prefix="/api/v1", tags=["rollouts"], responses=ERRORS)

@@ -78,7 +78,7 @@ class Tokens(NamedTuple):
 
 
 def mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Level) -> dict[str, Any]:
-    """A step's stored tokens and what each cap does to them: schemas.Mismatch.
+    """A step's stored tokens and what each cap does to them: cause_schemas.Mismatch.
 
     Without a kind the run's own correction is taken. Raises NotFound where no stored token has both
     log-probabilities, Conflict for too many tokens.
@@ -182,7 +182,7 @@ def _staleness(session: Session, run_id: str, step: int) -> int:
 
 
 def _under_caps(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[str, Any]]:
-    """The weights under each cap: schemas.CapItem."""
+    """The weights under each cap: cause_schemas.CapItem."""
     rho = np.sort(np.exp(_by_token(tokens, rule)))
     count = len(rho)
     sums = np.concatenate([[0.0], np.cumsum(rho)])
