@@ -122,6 +122,7 @@ def test_the_budget_of_every_preset_is_that_of_the_whole_step(steps_of, preset):
             )
 
 
+@pytest.mark.slow
 def test_masked_completions_and_filtered_groups_are_told_apart(steps_of):
     changes = {
         "length": {"truncated": {"type": "mask"}},
@@ -137,6 +138,7 @@ def test_masked_completions_and_filtered_groups_are_told_apart(steps_of):
         assert used <= sum(len(group.completions) for group in trained)
 
 
+@pytest.mark.slow
 def test_a_skipped_update_leaves_nothing_useful(steps_of, monkeypatch):
     from worker.policy import optimizer
 
