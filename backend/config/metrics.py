@@ -204,6 +204,9 @@ _CATALOG = (
 FAMILIES = (
     _metric("reward/<term>/mean", "reward", "Mean of one reward term, before its weight.", aliases="rewards/<function>/mean", scale=_TERMS),
     _metric("reward/<term>/std", "reward", "Standard deviation of one reward term.", aliases="rewards/<function>/std", scale=_TERMS),
+    _metric("signal/<part>/completions", "completions", "Completions of the step in one part of its signal budget; the seven parts add up to all."),
+    _metric("signal/<part>/tokens", "tokens", "Tokens of the step's completions in one part of its signal budget."),
+    _metric("time/signal/<part>", "seconds", "Part of time/step_seconds that went into one part of the signal budget."),
     _metric("kl/<domain>", "nats", "Mean k3 distance per token within one domain of a mixture."),
     _metric("eval/accuracy/<domain>", "fraction", "Held-out accuracy within one domain of a mixture.", better="up", aliases="val-core/<data>/acc/mean@1"),
     _metric("eval/<suite>/<metric>_low", "fraction", "Lower end of the 95 % interval of a suite's accuracy, pass@k or maj@k: a bootstrap over its prompts."),

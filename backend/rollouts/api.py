@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from backend.config.pass_rates import read_rates
+from backend.db.models import Run
 from backend.db.run_lookup import must_exist
 from backend.errors import NotFound
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
@@ -18,8 +19,11 @@ from backend.http.shared_answers import SharedAnswersOf
 from backend.http.upload import CannotStore
 from backend.metrics.lineage import stamps_of
 from backend.rollouts.atlas import Order, State, atlas_of, probes_of, prompt_lines, shown_prompts
+from backend.rollouts.cause_schemas import Mismatch
 from backend.rollouts.contributions import loss_sums
 from backend.rollouts.counting import counts_by_step
+from backend.rollouts.mismatch import Kind as CorrectionKind
+from backend.rollouts.mismatch import Level, mismatch
 from backend.rollouts.pass_rates import RatesOrder, StoredRates, rates_of, shown_rates, store_rates
 from backend.rollouts.reading import (
     RolloutFilter,
@@ -121,6 +125,25 @@ def counts(
             "items": counts_by_step(session, run, kind, [m for m in mark.split(",") if m], min_reward),
             "next": None,
         },
+    )
+
+
+@router.get("/mismatch", response_model=Mismatch)
+def of_mismatch(
+    request: Request,
+    session: ReadSession,
+    answers: SharedAnswersOf,
+    run: RunId,
+    step: Annotated[int, Query(ge=0, le=2**31 - 1)],
+    kind: Annotated[CorrectionKind | None, Query(description="Without one, that of the run.")] = None,
+    level: Level = "product",
+) -> Response:
+    """Stored tokens of a step by sampler and trainer, under each cap of a correction. Has an `ETag`."""
+    must_exist(session, run)
+    return answers.answer(
+        request,
+        stamps_of(session, [run]),
+        lambda: mismatch(session, session.get_one(Run, run), step, kind, level),
     )
 
 

@@ -42,6 +42,37 @@ declare namespace Api {
     value: number;
     step: number;
   }
+  interface BudgetBin {
+    first: number;
+    last: number;
+    completions?: number[] | null;
+    tokens?: number[] | null;
+    seconds?: number[] | null;
+  }
+  interface CapItem {
+    cap: number;
+    limited: number;
+    mean: number;
+    ess: number;
+    lost: number;
+  }
+  interface CauseAnswer {
+    run: string;
+    metric: string;
+    by: 'prompt' | 'group' | 'flag' | 'length' | 'term';
+    before: CauseWindow;
+    after: CauseWindow;
+    change: number;
+    completions: number;
+    of: number;
+    notes: string[];
+    rows: CauseRow[];
+  }
+  interface CauseExample {
+    window: 'before' | 'after';
+    step: number;
+    group: string;
+  }
   interface CauseItem {
     cause: string;
     title: string;
@@ -55,6 +86,29 @@ declare namespace Api {
     earliness: number;
     explained_by: string;
     remedy: RemedyItem;
+  }
+  interface CauseRow {
+    kind: 'category' | 'others' | 'not_stored';
+    label: string;
+    prompt: string;
+    marks: string[];
+    before: CauseSide;
+    after: CauseSide;
+    value: number;
+    share: number;
+    total: number;
+    examples: CauseExample[];
+  }
+  interface CauseSide {
+    share: number;
+    mean: number | null;
+    completions: number;
+  }
+  interface CauseWindow {
+    first: number;
+    last: number;
+    steps: number;
+    value: number;
   }
   interface CheckFinding {
     level: 'good' | 'warn' | 'bad';
@@ -479,6 +533,23 @@ declare namespace Api {
     usable_bytes?: number | null;
     changes?: MemoryChange[];
   }
+  interface Mismatch {
+    run: string;
+    step: number;
+    kind: 'token_tis' | 'token_mask' | 'seq_tis' | 'seq_mask';
+    level: 'product' | 'geo';
+    low: number | null;
+    own_cap: number | null;
+    tokens: number;
+    completions: number;
+    groups: number;
+    of_groups: number;
+    caps: CapItem[];
+    sampler: number[];
+    trainer: number[];
+    position: number[];
+    age: number[];
+  }
   interface Missing {
     run: string;
     metric: string;
@@ -790,6 +861,18 @@ declare namespace Api {
   }
   interface SessionPage {
     items: SessionItem[];
+    next: null;
+  }
+  interface SignalBudget {
+    run: string;
+    source: 'trainer' | 'rollouts' | '';
+    parts: string[];
+    steps: number;
+    totals: Record<string, number[]>;
+    bins: BudgetBin[];
+  }
+  interface SignalBudgets {
+    items: SignalBudget[];
     next: null;
   }
   interface SignalChance {

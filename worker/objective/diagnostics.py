@@ -224,15 +224,20 @@ def per_token(
     return {name: value.masked_fill(~mask, 0) for name, value in kept.items()}
 
 
-def contributions(terms: LossTerms, gradient: Float[Tensor, "B T"] | None) -> dict[str, Float[Tensor, "B T"]]:
+def contributions(
+    terms: LossTerms, gradients: dict[str, Float[Tensor, "B T"]]
+) -> dict[str, Float[Tensor, "B T"]]:
     """The part of each token in the loss, and in every term where there are several; its gradient.
 
-    `gradient` is the loss's derivative by the token's log-probability.
+    `gradients` are those of the terms; `gradient` is their sum, the loss's derivative by the token's
+    log-probability, and `policy_gradient` the size of the policy term's own.
     """
     parts = terms.in_use()
     named = {"loss": torch.stack(list(parts.values())).sum(dim=0)}
     named |= {f"loss_{name}": term for name, term in parts.items() if len(parts) > 1}
-    named |= {} if gradient is None else {"gradient": gradient}
+    if gradients:
+        named["gradient"] = torch.stack(list(gradients.values())).sum(dim=0)
+        named["policy_gradient"] = gradients["policy"].abs()
     return {name: value.detach() for name, value in named.items()}
 
 

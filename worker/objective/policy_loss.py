@@ -40,7 +40,8 @@ class PolicyLoss(NamedTuple):
     per_token: dict[str, Float[Tensor, "B T"]]
     """ratio, clipped (-1, 0, 1, 2), and where they exist kl (k3), correction; detached, 0 where masked."""
     contributions: dict[str, Float[Tensor, "B T"]]
-    """loss, which sums up to the loss; its terms where it has several; gradient. Detached, 0 where masked."""
+    """loss, which sums up to the loss; its terms where it has several; gradient, policy_gradient. Detached, 0
+    where masked."""
 
 
 def kl_reward_penalty(batch: PolicyBatch, objective: Objective) -> Float[Tensor, "B T"]:
@@ -155,8 +156,7 @@ def policy_loss(
         if log_rho is not None:
             metrics += diagnostics.mismatch_terms(log_rho, trainers_old, correction, mask)
         per_token = diagnostics.per_token(surrogate, correction, x, mask, largest_k3=objective.largest_k3)
-        gradient = torch.stack(list(gradients.values())).sum(dim=0) if gradients else None
-        contributions = diagnostics.contributions(terms, gradient)
+        contributions = diagnostics.contributions(terms, gradients)
     return PolicyLoss(loss, metrics, per_token, contributions)
 
 

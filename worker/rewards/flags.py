@@ -1,12 +1,10 @@
 """Flags of conspicuous completions, by which rollouts are filtered."""
 
 from backend.config.boxed import last_boxed
+from backend.rollouts.repetition import distinct_gram_share
 from worker.rewards.formats import CLOSE, OPEN
 from worker.rewards.language import script_share
 
-WINDOW_CHARS = 512
-GRAM_CHARS = 8
-FEWEST_CHARS = 32
 REPETITIVE_BELOW = 1 / 3
 SCRIPT_BELOW = 1 / 2
 
@@ -36,16 +34,3 @@ def completion_flags(
         "unscored": not is_scored,
     }
     return tuple(flag for flag, is_raised in raised.items() if is_raised)
-
-
-def distinct_gram_share(text: str) -> float:
-    """Share of different 8-character pieces among those of the last 512 characters; 1 for short texts.
-
-    Degenerate policies loop until they are cut, so the end tells. Plain prose has about 0.9, `abc` for ever
-    3 pieces of 505.
-    """
-    tail = text[-WINDOW_CHARS:]
-    if len(tail) < FEWEST_CHARS:
-        return 1.0
-    count = len(tail) - GRAM_CHARS + 1
-    return len({tail[at : at + GRAM_CHARS] for at in range(count)}) / count

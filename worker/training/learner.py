@@ -45,6 +45,7 @@ from worker.training.update_stats import (
     keep_tokens,
     lift_rows,
     of_completions,
+    token_use,
 )
 from worker.types import Group
 
@@ -151,8 +152,11 @@ class Learner:
         if estimate is not None:
             self._fit_critic(estimate, len(groups), generator, update_stats)
             per_token |= {"advantage": estimate.advantages.cpu(), "value": estimate.values.old_values.cpu()}
+        lengths = tokens.lengths.tolist()
+        update_stats.token_use += token_use(per_token, batch.mask.cpu(), lengths, len(groups))
+        per_token.pop("policy_gradient", None)
         update_stats.advantages += of_completions(batch).view(len(groups), -1).tolist()
-        update_stats.arrays += by_completion(per_token, tokens.lengths.tolist(), len(groups))
+        update_stats.arrays += by_completion(per_token, lengths, len(groups))
         update_stats.seconds += time.perf_counter() - started
 
     def end_step(self) -> None:
@@ -360,12 +364,13 @@ class Learner:
             return math.nan
 
         norm = self.microbatches.run(tokens.rows(rows), passes, undo)
+        if self.config.updates.rule == "adam":
+            update = self.optimizer.step(update_stats.step)
+            update_stats.lr, norm = update.lr, update.grad_norm
+        if not math.isfinite(norm):
+            added.pop("policy_gradient", None)
         add_tokens(per_token, added, tokens.mask.shape)
-        if self.config.updates.rule == "natural_gradient":
-            return norm
-        update = self.optimizer.step(update_stats.step)
-        update_stats.lr = update.lr
-        return update.grad_norm
+        return norm
 
     def _natural_update(
         self,

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Literal
 
 from backend.config.boxed import last_boxed
-from worker.rewards.flags import distinct_gram_share
+from backend.rollouts.repetition import distinct_gram_share
 from worker.rewards.formats import CLOSE, OPEN, with_opened
 from worker.rewards.language import script_share
 from worker.types import Group

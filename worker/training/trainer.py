@@ -46,6 +46,7 @@ from worker.training.online_diagnosis import OnlineDiagnosis
 from worker.training.randomness import Randomness
 from worker.training.reference import ReferenceUpdates, reference_for
 from worker.training.run_counters import RunCounters
+from worker.training.signal_budget import signal_budget
 from worker.training.step_metrics import Metrics, group_metrics
 from worker.training.step_records import step_records
 from worker.training.stop_rules import reason_to_end, request_to_end
@@ -204,6 +205,7 @@ class Trainer:
         )
         metrics |= self.scorer.take_metrics() | staleness | {"optim/update_norm": weights.moved()}
         metrics |= self.hardware.utilization(collected, seconds)
+        metrics |= signal_budget(collected, update_stats, seconds)
         groups = step_records(collected, update_stats, self.scorer)
         if self.evaluator.is_due(self.counters.step):
             evaluated, held_out = self._evaluate()

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +18,14 @@ Arrays = dict[str, np.ndarray]
 
 CONTRIBUTIONS = ("loss", "loss_policy", "loss_kl", "loss_entropy", "loss_nll", "gradient")
 """Per-token values whose sum over all tokens of a step is a number of the step: its loss, a term of it."""
+
+
+class TokenUse(NamedTuple):
+    """Tokens of a completion that trained, by what an update made of them."""
+
+    masked: int
+    clipped: int
+    useful: int
 
 
 @dataclass(slots=True)
@@ -36,6 +45,8 @@ class UpdateStats:
 
     CONTRIBUTIONS are sums over its updates, still to be divided by `loss_count`.
     """
+    token_use: list[list[TokenUse]] = field(default_factory=list)
+    """[P][G] how many tokens of each completion moved the policy."""
     norms: list[float] = field(default_factory=list)
     """Gradient norm of each update; one that is not finite was skipped."""
     critic_norms: list[float] = field(default_factory=list)
@@ -150,6 +161,24 @@ def lift_rows(groups: Sequence[Group]) -> tuple[list[int], list[int]]:
         if right and wrong:
             return right[:most], wrong[:most]
     return [], []
+
+
+def token_use(
+    per_token: Mapping[str, Tensor], mask: Tensor, lengths: Sequence[int], groups: int
+) -> list[list[TokenUse]]:
+    """[P][G] the use of each completion's tokens, from `policy_gradient` and `clipped` (B, T) if given.
+
+    A token is clipped if it was at its last update, and useful if an update that was not skipped gave it a
+    gradient of the policy term.
+    """
+    nothing = mask.new_zeros(mask.shape)
+    clipped = mask & (per_token["clipped"] != 0 if "clipped" in per_token else nothing)
+    reached = per_token["policy_gradient"] > 0 if "policy_gradient" in per_token else nothing
+    useful = mask & reached & ~clipped
+    counts = zip(lengths, clipped.sum(dim=1).tolist(), useful.sum(dim=1).tolist(), strict=True)
+    rows = [TokenUse(length - cut - used, cut, used) for length, cut, used in counts]
+    size = len(rows) // groups
+    return [rows[first : first + size] for first in range(0, len(rows), size)]
 
 
 def by_completion(per_token: dict[str, Tensor], lengths: Sequence[int], groups: int) -> list[list[Arrays]]:

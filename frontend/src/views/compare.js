@@ -30,6 +30,7 @@ import { ConfigDifferences } from '../components/compare/differences.js';
 import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Panels } from '../components/curves/panels.js';
 import { Search } from '../components/compare/search.js';
+import { SignalBudgets } from '../components/compare/signal_budget.js';
 import { Trials } from '../components/trials/trials.js';
 import { openRollouts } from '../components/curves/panel.js';
 
@@ -253,6 +254,7 @@ function Comparison({ runs, view, change, onRuns }) {
       looks=${groupLooks(groups.map(({ name }) => name))}
     />
     <${Relations} runs=${runs} view=${view} change=${change} lookOf=${lookOf} />
+    <${SignalBudgets} runs=${runs} />
     <${Suites} runs=${runs} available=${available} />
     <${ConfigDifferences} groups=${groups} />
   </div>`;

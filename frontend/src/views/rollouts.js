@@ -7,16 +7,22 @@ import { isForeign } from '../lib/runs/origin.js';
 import { address, choice, text } from '../lib/url.js';
 import { Empty, Loaded, Skeleton } from '../components/shared/states.js';
 import { Segments, Select, Status } from '../components/shared/marks.js';
+import { Causes } from '../components/rollouts/causes.js';
 import { RolloutBrowser } from '../components/rollouts/browser.js';
 import { Probes } from '../components/rollouts/probes.js';
 import { PromptAtlas } from '../components/rollouts/atlas.js';
 import { RolloutSearch } from '../components/rollouts/search.js';
 import { TryRemedy } from '../components/trials/try_remedy.js';
 
-const SPEC = { run: text(), view: choice(['read', 'search', 'probes', 'runs', 'prompts']), kind: text('train') };
+const SPEC = {
+  run: text(),
+  view: choice(['read', 'search', 'causes', 'probes', 'runs', 'prompts']),
+  kind: text('train'),
+};
 const VIEWS = [
   { value: 'read', label: 'Read' },
   { value: 'search', label: 'Search' },
+  { value: 'causes', label: 'Causes', title: 'Which completions made a metric change' },
   { value: 'probes', label: 'Evaluations', title: 'The prompts of an evaluation at all its steps' },
   { value: 'runs', label: 'Across runs', title: 'The same in every run of the experiment' },
   { value: 'prompts', label: 'Prompts', title: 'Pass rates of the training prompts over time' },
@@ -63,6 +69,7 @@ function OfRun({ id }) {
         </a>
       </div>
       ${view === 'search' && html`<${RolloutSearch} run=${data} />`}
+      ${view === 'causes' && html`<${Causes} run=${data} />`}
       ${view === 'prompts' && html`<${PromptAtlas} run=${id} name=${data.name} />`}
       ${
         (view === 'probes' || view === 'runs') &&

@@ -1,7 +1,6 @@
 """Contributions of the stored tokens add up to the loss that the step logged."""
 
 import math
-import threading
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,7 @@ from backend.config.presets import PRESETS
 from backend.config.presets.book import BOOK
 from backend.rollouts.packing import Tokens, pack_tokens, unpack_tokens
 from backend.rollouts.what_if import _padded
-from benchmarks.nothing import Nothing
 from worker.recording.records import GroupRecord, StepRecord
-from worker.training.trainer import Trainer
 from worker.training.what_if import answer
 
 AGGREGATIONS = (
@@ -26,44 +23,6 @@ AGGREGATIONS = (
     "seq_mean_token_sum_norm",
 )
 TERMS = ("policy", "kl", "entropy", "nll")
-
-
-class Kept(Nothing):
-    """A recorder that keeps the records of steps in memory."""
-
-    def __init__(self) -> None:
-        self.records: list[StepRecord] = []
-
-    def record_step(self, record: StepRecord) -> None:
-        self.records.append(record)
-
-
-@pytest.fixture
-def steps_of(settings):
-    """The records of the training steps of a config."""
-
-    def steps_of(changes: dict[str, Any]) -> list[StepRecord]:
-        config = resolve(
-            {
-                "steps": 2,
-                "sampling": {"max_new_tokens": 24, "prompts_per_step": 4, "group_size": 4},
-                "evaluation": {"every": 0},
-                "checkpointing": {"every": 0},
-            }
-            | changes
-        )
-        kept: Any = Kept()
-        Trainer(
-            config,
-            kept,
-            settings=settings,
-            checkpoints=Nothing(),  # type: ignore[arg-type]
-            device="cpu",
-            stopping=threading.Event(),
-        ).train()
-        return [record for record in kept.records if record.step]
-
-    return steps_of
 
 
 def trained_groups(record: StepRecord) -> list[GroupRecord]:

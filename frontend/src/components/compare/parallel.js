@@ -3,7 +3,7 @@ import { html } from '../../dom.js';
 import { NO_VALUE } from '../../lib/runs/axes.js';
 import { runTitle } from '../../lib/runs/fields.js';
 import { own } from '../../lib/own.js';
-import { dragged } from './dragging.js';
+import { dragged } from '../shared/dragging.js';
 
 const HEIGHT = 260;
 const TOP = 44;

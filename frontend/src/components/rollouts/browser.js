@@ -22,6 +22,7 @@ import { CURVES, StepBar } from './steps.js';
 import { CountStrip } from './strip.js';
 import { GroupList, GroupView } from './group.js';
 import { COLOURINGS } from '../../lib/text/tokens.js';
+import { MismatchOfStep } from './mismatch.js';
 import { WhatIf } from './what_if.js';
 import { ColourLegend, LossSums, Readout } from './tokens.js';
 
@@ -30,6 +31,7 @@ const COLOUR_NAMES = /** @type {import('../../lib/text/tokens.js').ColourName[]}
 export const ROLLOUT_SPEC = {
   step: number(null, { min: 0 }),
   prompt: number(1, { min: 1 }),
+  group: text(''),
   kind: text('train'),
   sort: choice(Object.keys(GROUP_ORDERS)),
   order: choice(Object.keys(CARD_ORDERS)),
@@ -101,7 +103,7 @@ function Browser({ run, items, live, onset }) {
     (signal) => getAll('/rollouts', { run, step, kind, limit: 64 }, { most: MOST_GROUPS, signal }),
     { subject: `${run} ${kind}` },
   );
-  const goTo = (/** @type {number} */ next) => change({ step: next });
+  const goTo = (/** @type {number} */ next) => change({ step: next, group: '' });
   return html`<div class="rollouts">
     <div class="card rollout-steps">
       <div class="toolbar">
@@ -158,13 +160,14 @@ function Step({ groups, steps, step, view, change }) {
     () => chosenGroups(groups, filter, view.sort),
     [groups, view.filter.join(), view.least, view.sort],
   );
-  const at = Math.min(view.prompt, chosen.length) - 1;
+  const named = view.group ? chosen.findIndex(({ id }) => id === view.group) : -1;
+  const at = named >= 0 ? named : Math.min(view.prompt, chosen.length) - 1;
   const pick = (/** @type {number} */ index) => {
-    if (index >= 0 && index < chosen.length) change({ prompt: index + 1, step, at: '' });
+    if (index >= 0 && index < chosen.length) change({ prompt: index + 1, step, group: '', at: '' });
   };
   const goStep = (/** @type {number} */ by) => {
     const next = steps[steps.indexOf(step) + by];
-    if (next !== undefined) change({ step: next, at: '' });
+    if (next !== undefined) change({ step: next, group: '', at: '' });
   };
   const { run, kind } = groups[0] ?? {};
   const sums = useGet(kind === 'train' && view.colour !== 'none' ? '/rollouts/loss' : null, { run, step });
@@ -249,7 +252,8 @@ function Step({ groups, steps, step, view, change }) {
           />
           ${
             kind === 'train' &&
-            html`<${WhatIf} run=${run} step=${step} group=${chosen[at].id} key=${`${run} ${step}`} />`
+            html`<${WhatIf} run=${run} step=${step} group=${chosen[at].id} key=${`${run} ${step}`} />
+              <${MismatchOfStep} run=${run} step=${step} key=${`mismatch ${run} ${step}`} />`
           }
           </div>
         </div>`

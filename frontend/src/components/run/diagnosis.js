@@ -4,6 +4,7 @@ import { useGet } from '../../data/resource.js';
 import { isForeign, isPushed } from '../../lib/runs/origin.js';
 import { VERDICTS, stepsText } from '../../lib/runs/verdicts.js';
 import { formatValue } from '../../lib/text/format.js';
+import { causesAddress } from '../../lib/causes.js';
 import { address } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
 import { Trials } from '../trials/trials.js';
@@ -34,6 +35,12 @@ function Shown({ run, diagnosis }) {
       html`<p>
         <a class="button button-small" href=${address('/rollouts', { run: run.id, step: diagnosis.onset.sick })}>
           First bad rollouts
+        </a>${' '}
+        <a
+          class="button button-small"
+          href=${causesAddress(run.id, diagnosis.goal, { onset: diagnosis.onset })}
+        >
+          Why did it change?
         </a>
       </p>`
     }

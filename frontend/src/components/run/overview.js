@@ -18,6 +18,7 @@ import { Panels } from '../curves/panels.js';
 import { CheckReport } from '../shared/check_report.js';
 import { Diagnosis } from './diagnosis.js';
 import { Restorations } from './restored.js';
+import { SignalBudget } from './signal_budget.js';
 import { Empty } from '../shared/states.js';
 
 /**
@@ -82,6 +83,7 @@ export function Overview({ run, view, change }) {
           ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />`
           : html`<${NothingYet} run=${run} />`
     }
+    ${!isEvaluation(run) && recorded.length > 0 && html`<${SignalBudget} run=${run.id} />`}
     <div class="run-pair section">
       ${
         isForeign(run)

@@ -1,0 +1,115 @@
+"""Categories into which the completions behind a metric's change are divided."""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+import numpy as np
+
+from backend.config.run import RunConfig
+from backend.db.models import Run
+from backend.rollouts.cause_cells import By, Cell
+from backend.runs.origin import is_ours
+
+Key = Hashable
+
+LENGTHS = 8
+"""Ranges of length with about as many completions each."""
+
+SHAPING = "gates and shaping"
+LENGTH_PENALTY = "length_penalty"
+"""Name of the term that length adds to the reward; its weight is 1."""
+
+Weights = Callable[[str], dict[str, float]]
+"""Factor of each reward term for prompts of a domain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Categories:
+    """A division of completions, or of their reward into terms."""
+
+    parts: Callable[[Cell, float], Iterable[tuple[Key, float]]]
+    """The categories of a cell, and what each of its completions adds to them."""
+    label: Callable[[Any], str]
+    prompt: Callable[[Any], str] = lambda _: ""
+    """Id of the prompt that a category stands for."""
+    marks: Callable[[Any], list[str]] = lambda _: []
+    """Marks by which its completions are filtered."""
+    is_sum: bool = False
+    """Whether the categories are addends of each completion's value."""
+    notes: list[str] = field(default_factory=list)
+
+
+def categories_of(by: By, cells: Sequence[Cell], weights: Weights | None) -> Categories:
+    """The division of the completions; `weights` of reward terms are None where they are not known."""
+    match by:
+        case "prompt":
+            return Categories(_whole(lambda cell: cell.prompt_id), str, prompt=str)
+        case "group":
+            key = _whole(lambda cell: (cell.step, cell.prompt_index, cell.prompt_id))
+            return Categories(key, lambda key: f"step {key[0]}, prompt {key[1]}", prompt=lambda key: key[2])
+        case "flag":
+            key = _whole(lambda cell: tuple(cell.flags))
+            return Categories(key, lambda key: ", ".join(key) or "no flag", marks=list)
+        case "length":
+            edges = _edges([cell.tokens for cell in cells])
+            return Categories(
+                _whole(lambda cell: int(np.searchsorted(edges, cell.tokens, side="right"))),
+                lambda at: _range(edges, at),
+            )
+        case "term":
+            return _terms(weights)
+        case _:
+            assert_never(by)
+
+
+def term_weights(run: Run) -> Weights | None:
+    """The weights of a run's reward terms; None for a run of another trainer, which does not tell."""
+    if not is_ours(run):
+        return None
+    terms = RunConfig.model_validate(run.config).rewards
+
+    def weights(domain: str) -> dict[str, float]:
+        general = {term.label: term.weight for term in terms if not term.domain}
+        own = {term.label: term.weight for term in terms if term.domain and term.domain == domain}
+        return general | own | {LENGTH_PENALTY: 1.0}
+
+    return weights
+
+
+def _whole(key: Callable[[Cell], Key]) -> Callable[[Cell, float], list[tuple[Key, float]]]:
+    return lambda cell, value: [(key(cell), value)]
+
+
+def _terms(weights: Weights | None) -> Categories:
+    """Each term times its weight, and what required terms and length did to their sum."""
+
+    def parts(cell: Cell, value: float) -> list[tuple[Key, float]]:
+        factors = {} if weights is None else weights(cell.domain)
+        found = [
+            (name, factors.get(name, 1.0) * float(term))
+            for name, term in cell.rewards.items()
+            if term is not None and not isinstance(term, str)
+        ]
+        return [*found, (SHAPING, value - sum(part for _, part in found))]
+
+    note = "The weights of this run's reward terms are not known: each counts as 1, the rest as shaping."
+    return Categories(parts, str, is_sum=True, notes=[note] if weights is None else [])
+
+
+def _edges(lengths: Sequence[int]) -> list[int]:
+    """Lengths at which a new range begins."""
+    if not lengths:
+        return []
+    quantiles = np.quantile(lengths, np.arange(1, LENGTHS) / LENGTHS, method="lower")
+    return [edge for edge in sorted({int(edge) for edge in quantiles}) if edge > min(lengths)]
+
+
+def _range(edges: Sequence[int], at: int) -> str:
+    if not edges:
+        return "all lengths"
+    if at == 0:
+        return f"below {edges[0]} tokens"
+    if at == len(edges):
+        return f"{edges[-1]} tokens and more"
+    return f"{edges[at - 1]} to {edges[at] - 1} tokens"

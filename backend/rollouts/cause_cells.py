@@ -1,0 +1,227 @@
+"""Completions behind a metric in two windows of steps: tallies where they suffice, else stored rollouts."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from backend.db.models import GroupTally, Rollout, RolloutGroup
+from backend.errors import Conflict, FieldError, InvalidRequest
+from backend.rollouts.counting import marked, valid_tallies
+from backend.rollouts.marks import BIT, FLAGS, marks_of
+from backend.rollouts.packing import unpack_text
+from backend.rollouts.reading import valid_groups
+from backend.rollouts.repetition import distinct_gram_share
+
+MOST_CELLS = 200_000
+"""Rows that are read of both windows together."""
+
+MOST_TEXTS = 20_000
+"""The same where texts are read."""
+
+By = Literal["prompt", "group", "flag", "length", "term"]
+Place = tuple[int, int]
+"""Step and prompt_index of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Completions of one group that share marks and reward: one completion where rollouts are read."""
+
+    step: int
+    prompt_index: int
+    prompt_id: str
+    domain: str
+    marks: int
+    reward: float | None
+    tokens: int
+    """Of all of them together."""
+    count: int = 1
+    rewards: dict[str, Any] = field(default_factory=dict)
+    """Each reward term; of single completions only."""
+    repetition: float | None = None
+    """Share of its end that was written before; where texts are read."""
+
+    def has(self, mark: str) -> bool:
+        """Whether the completions have a mark."""
+        return bool(self.marks & BIT[mark])
+
+    @property
+    def flags(self) -> list[str]:
+        """Right or wrong, and the trainer's flags."""
+        return [name for name in ("right", "wrong", *FLAGS) if self.has(name)]
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A metric that is a mean over the completions of a step."""
+
+    name: str
+    kind: str
+    """Of the completions: `train`, `eval` or `eval/<suite>`."""
+    of: str
+    """reward, accuracy, length, truncated, repetition, or the reward term."""
+    is_term: bool = False
+    by_prompt: bool = False
+    """Whether each prompt counts the same, however many of its completions are graded."""
+
+    def value(self, cell: Cell) -> float | None:
+        """The value of each completion of a cell; None: it does not count."""
+        if self.is_term:
+            value = cell.rewards.get(self.of)
+            return None if value is None or isinstance(value, str) else float(value)
+        match self.of:
+            case "reward":
+                return cell.reward
+            case "accuracy":
+                return float(cell.has("right")) if cell.has("right") or cell.has("wrong") else None
+            case "length":
+                return cell.tokens / cell.count
+            case "repetition":
+                return cell.repetition
+            case _:
+                return float(cell.has("truncated"))
+
+
+_TRAIN = {
+    "reward/mean": "reward",
+    "reward/accuracy": "accuracy",
+    "length/mean": "length",
+    "length/truncated_frac": "truncated",
+    "text/repetition": "repetition",
+}
+_EVAL = {"accuracy": "accuracy", "length_mean": "length", "truncated_frac": "truncated"}
+_TERM = re.compile(r"reward/([^/]+)/mean")
+_SUITE = re.compile(r"(eval(?:/[^/]+)?)/(accuracy|length_mean|truncated_frac)")
+
+
+def mean_of(metric: str) -> Mean:
+    """The mean behind a metric's name; raises InvalidRequest for a metric that is none over completions."""
+    if metric in _TRAIN:
+        return Mean(metric, "train", _TRAIN[metric])
+    if found := _TERM.fullmatch(metric):
+        return Mean(metric, "train", found[1], is_term=True)
+    if (found := _SUITE.fullmatch(metric)) and found[1] != "eval/accuracy":
+        return Mean(metric, found[1], _EVAL[found[2]], by_prompt=found[2] == "accuracy")
+    reason = (
+        f"is {metric[:64]!r}, which is no mean over completions; {', '.join(_TRAIN)}, reward/<term>/mean, "
+        "eval/accuracy, and accuracy, length_mean and truncated_frac of evaluations are"
+    )
+    raise InvalidRequest([FieldError("metric", reason)])
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The completions that can be told apart, and how many there were at each step."""
+
+    cells: Sequence[Cell]
+    sampled: dict[int, int]
+    """Completions of each step, those that are not stored included."""
+    stored: dict[Place, str]
+    """Ids of the groups whose completions can be read."""
+
+
+def cells_of(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]) -> Cells:
+    """The completions at some steps; raises Conflict for too many."""
+    carried = carried_groups(session, run_id, mean.kind, steps)
+    tallied = [cell for cell in _tallied(session, run_id, mean.kind, steps) if _is_own(cell, carried)]
+    sampled: Counter[int] = Counter()
+    for cell in tallied:
+        sampled[cell.step] += cell.count
+    cells = tallied
+    if mean.is_term or mean.of == "repetition" or by in {"length", "term"}:
+        cells = [cell for cell in _single(session, run_id, mean, by, steps) if _is_own(cell, carried)]
+    return Cells(cells, sampled, _stored(session, run_id, mean.kind, steps))
+
+
+def _is_own(cell: Cell, carried: dict[int, int]) -> bool:
+    return cell.prompt_index >= carried.get(cell.step, 0)
+
+
+def carried_groups(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[int, int]:
+    """Groups of each step that the one before sampled: they come first, and no mean counts them."""
+    before = [step - 1 for step in steps]
+    found: dict[int, int] = {}
+    for part in _parts(before):
+        query = (
+            select(GroupTally.step, func.count(GroupTally.prompt_index.distinct()))
+            .where(*valid_tallies(session, run_id, kind), GroupTally.step.in_(part), marked(BIT["waiting"]))
+            .group_by(GroupTally.step)
+        )
+        found.update((row[0] + 1, row[1]) for row in session.execute(query))
+    return found
+
+
+def _tallied(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> list[Cell]:
+    table = GroupTally
+    columns = (table.step, table.prompt_index, table.prompt_id, table.marks, table.reward, table.tokens)
+    found: list[Cell] = []
+    for part in _parts(steps):
+        query = select(*columns, table.completions).where(
+            *valid_tallies(session, run_id, kind), table.step.in_(part)
+        )
+        for step, index, prompt, marks, reward, tokens, count in _limited(session, query, len(found)):
+            found.append(Cell(step, index, prompt, "", marks, reward, tokens, count))
+    return found
+
+
+def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]) -> list[Cell]:
+    """One cell for each stored completion, with what the metric and its division need."""
+    with_terms = mean.is_term or by == "term"
+    with_marks = by == "flag" or mean.of in {"accuracy", "truncated"}
+    with_texts = mean.of == "repetition"
+    columns = [
+        *(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.prompt_id, RolloutGroup.domain),
+        *(Rollout.reward, Rollout.tokens),
+        *([Rollout.rewards] if with_terms else []),
+        *([Rollout.finish_reason, Rollout.correct, Rollout.flags] if with_marks else []),
+        *([Rollout.text] if with_texts else []),
+    ]
+    found: list[Cell] = []
+    for part in _parts(steps):
+        query = (
+            select(*columns)
+            .join(RolloutGroup, Rollout.group_id == RolloutGroup.id)
+            .where(
+                *valid_groups(session, run_id), RolloutGroup.kind == mean.kind, RolloutGroup.step.in_(part)
+            )
+        )
+        most = MOST_TEXTS if with_texts else MOST_CELLS
+        found += [
+            Cell(
+                *(row.step, row.prompt_index, row.prompt_id, row.domain),
+                marks=marks_of(row) if with_marks else 0,
+                reward=row.reward,
+                tokens=row.tokens,
+                rewards=row.rewards if with_terms else {},
+                repetition=1 - distinct_gram_share(unpack_text(row.text)) if with_texts else None,
+            )
+            for row in _limited(session, query, len(found), most=most)
+        ]
+    return found
+
+
+def _stored(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[Place, str]:
+    found: dict[Place, str] = {}
+    for part in _parts(steps):
+        query = select(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.id).where(
+            *valid_groups(session, run_id), RolloutGroup.kind == kind, RolloutGroup.step.in_(part)
+        )
+        found.update(((row[0], row[1]), row[2]) for row in session.execute(query))
+    return found
+
+
+def _limited(session: Session, query: Any, before: int, *, most: int = MOST_CELLS) -> Iterator[Any]:
+    room = most - before
+    rows = session.execute(query.limit(room + 1)).all()
+    if len(rows) > room:
+        raise Conflict(f"the two windows hold more than {most:,} completions: choose shorter ones")
+    return iter(rows)
+
+
+def _parts(steps: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (steps[start : start + 500] for start in range(0, len(steps), 500))

@@ -1,0 +1,261 @@
+"""Causes of a metric's change between two windows of steps, as an exact sum over categories of completions.
+
+    M(window) = mean over its steps of the logged metric = sum over completions of w * x + what is not stored
+    M(after) - M(before) = sum over categories c of (W2 * m2 - W1 * m1)
+
+with W the share of a category in a window and m its mean there. A category's part is split at R, the mean of
+M(before) and M(after), into its changed value, (W1 + W2) / 2 * (m2 - m1), and its changed share, all else.
+The shares of all categories add up to 1, so R cancels in the sum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from backend.db.models import Run
+from backend.errors import FieldError, InvalidRequest, NotFound
+from backend.metrics.reading import read_points
+from backend.rollouts.atlas import prompt_texts
+from backend.rollouts.cause_categories import Categories, Key, categories_of, term_weights
+from backend.rollouts.cause_cells import By, Cell, Cells, Mean, Place, cells_of, mean_of
+from backend.rollouts.packing import unpack_text
+
+MOST_ROWS = 50
+EXCERPT_CHARS = 200
+LOG_ROUNDING = 1e-12
+
+
+class Window(NamedTuple):
+    """Steps from the first to the last one."""
+
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class Side:
+    """A category in one window."""
+
+    share: float = 0.0
+    """Sum of its completions' weights."""
+    total: float = 0.0
+    """Sum of their weighted values."""
+    completions: int = 0
+    by_group: dict[Place, float] = field(default_factory=dict)
+    """Weighted distance from R of each group's completions."""
+
+
+@dataclass(slots=True)
+class Row:
+    """A category in both windows."""
+
+    before: Side = field(default_factory=Side)
+    after: Side = field(default_factory=Side)
+
+    def parts(self, reference: float) -> tuple[float, float]:
+        """Parts of the change by another value, and by another share."""
+        before, after = self.before, self.after
+        whole = (after.total - reference * after.share) - (before.total - reference * before.share)
+        if before.share <= 0 or after.share <= 0:
+            return 0.0, whole
+        change = after.total / after.share - before.total / before.share
+        value = (before.share + after.share) / 2 * change
+        return value, whole - value
+
+
+class Logged(NamedTuple):
+    """A metric within a window."""
+
+    steps: list[int]
+    value: float
+
+
+def causes_of(
+    session: Session, run: Run, metric: str, before: Window, after: Window, by: By
+) -> dict[str, Any]:
+    """The change of a metric as a ranked sum: cause_schemas.CauseAnswer.
+
+    Raises InvalidRequest for a metric that is no mean over completions, NotFound for a window without finite
+    values, Conflict for too many completions.
+    """
+    mean = mean_of(metric)
+    if by == "term" and metric != "reward/mean":
+        raise InvalidRequest([FieldError("by", f"is term, but {metric} is no sum of terms; reward/mean is")])
+    windows = [_logged(session, run.id, metric, window) for window in (before, after)]
+    steps = sorted({step for window in windows for step in window.steps})
+    cells = cells_of(session, run.id, mean, by, steps)
+    categories = categories_of(by, cells.cells, term_weights(run) if by == "term" else None)
+    reference = 0.0 if categories.is_sum else (windows[0].value + windows[1].value) / 2
+    rows: dict[Key, Row] = {}
+    rest = Row()
+    completions = 0
+    for name, window in zip(("before", "after"), windows, strict=True):
+        counted = _fill(rows, name, cells, categories, mean, window, reference)
+        found, side = [getattr(row, name) for row in rows.values()], getattr(rest, name)
+        side.total = window.value - sum(each.total for each in found)
+        side.share = 0.0 if categories.is_sum else 1 - sum(each.share for each in found)
+        side.completions = sum(cells.sampled.get(step, 0) for step in window.steps) - counted
+        completions += counted
+    shown = _ranked(session, run.id, rows, categories, cells, reference)
+    return {
+        "run": run.id,
+        "metric": metric,
+        "by": by,
+        "before": _window(before, windows[0]),
+        "after": _window(after, windows[1]),
+        "change": windows[1].value - windows[0].value,
+        "completions": completions,
+        "of": sum(cells.sampled.get(step, 0) for window in windows for step in window.steps),
+        "notes": categories.notes,
+        "rows": [*shown, _rest_row(rest, reference)],
+    }
+
+
+def _logged(session: Session, run_id: str, metric: str, window: Window) -> Logged:
+    """The steps of a window with a finite value, and the mean of these values."""
+    points = read_points(session, [run_id], [metric]).get((run_id, metric))
+    if points is None:
+        raise NotFound(f"the run has not recorded {metric}")
+    inside = (points.steps >= window.first) & (points.steps <= window.last) & np.isfinite(points.values)
+    if not inside.any():
+        raise NotFound(f"{metric} has no finite value at steps {window.first} to {window.last}")
+    return Logged(points.steps[inside].tolist(), float(points.values[inside].mean()))
+
+
+def _fill(
+    rows: dict[Key, Row],
+    side: str,
+    cells: Cells,
+    categories: Categories,
+    mean: Mean,
+    window: Logged,
+    reference: float,
+) -> int:
+    """Add the completions of a window to the rows; how many there are."""
+    inside = set(window.steps)
+    valued = [
+        (cell, value)
+        for cell in cells.cells
+        if cell.step in inside and (value := mean.value(cell)) is not None
+    ]
+    weights = _weights([cell for cell, _ in valued], cells, mean, len(window.steps))
+    for (cell, value), weight in zip(valued, weights, strict=True):
+        for key, part in categories.parts(cell, value):
+            found: Side = getattr(rows.setdefault(key, Row()), side)
+            found.share += 0.0 if categories.is_sum else weight * cell.count
+            found.total += weight * cell.count * part
+            found.completions += cell.count
+            place = (cell.step, cell.prompt_index)
+            distance = weight * cell.count * (part - reference)
+            found.by_group[place] = found.by_group.get(place, 0.0) + distance
+    return sum(cell.count for cell, _ in valued)
+
+
+def _weights(cells: Sequence[Cell], found: Cells, mean: Mean, steps: int) -> list[float]:
+    """The weight of a completion of each cell in its window's mean."""
+    counted: dict[int, int] = {}
+    groups: dict[Place, int] = {}
+    for cell in cells:
+        place = (cell.step, cell.prompt_index)
+        counted[cell.step] = counted.get(cell.step, 0) + cell.count
+        groups[place] = groups.get(place, 0) + cell.count
+    if mean.by_prompt:
+        graded: dict[int, int] = {}
+        for step, _ in groups:
+            graded[step] = graded.get(step, 0) + 1
+        return [1 / (steps * graded[cell.step] * groups[cell.step, cell.prompt_index]) for cell in cells]
+    present: dict[int, int] = {}
+    for cell in found.cells:
+        present[cell.step] = present.get(cell.step, 0) + cell.count
+    # what is not stored is taken to have a value
+    missing = {step: max(0, found.sampled.get(step, 0) - present[step]) for step in counted}
+    return [1 / (steps * (counted[cell.step] + missing[cell.step])) for cell in cells]
+
+
+def _ranked(
+    session: Session,
+    run_id: str,
+    rows: dict[Key, Row],
+    categories: Categories,
+    cells: Cells,
+    reference: float,
+) -> list[dict[str, Any]]:
+    """The rows that weigh most, and all others as one."""
+    order = sorted(rows, key=lambda key: (-abs(sum(rows[key].parts(reference))), str(key)))
+    shown, others = order[:MOST_ROWS], order[MOST_ROWS:]
+    prompts = {prompt for key in shown if (prompt := categories.prompt(key))}
+    texts = {
+        each: unpack_text(row.prompt)[:EXCERPT_CHARS]
+        for each, row in prompt_texts(session, run_id, sorted(prompts)).items()
+    }
+    found = [
+        _row("category", rows[key], reference)
+        | {
+            "label": categories.label(key),
+            "prompt": texts.get(categories.prompt(key), ""),
+            "marks": categories.marks(key),
+            "examples": _examples(rows[key], cells.stored, sum(rows[key].parts(reference))),
+        }
+        for key in shown
+    ]
+    if others:
+        parts = [rows[key].parts(reference) for key in others]
+        rest = {"label": f"{len(others):,} others", "value": sum(v for v, _ in parts)}
+        found.append(_blank("others") | rest | {"share": sum(s for _, s in parts)})
+    for row in found:
+        row["total"] = row["value"] + row["share"]
+    return found
+
+
+def _rest_row(rest: Row, reference: float) -> dict[str, Any]:
+    """What no category holds: completions that are not stored, else rounding of the log."""
+    before, after = rest.before, rest.after
+    total = (after.total - reference * after.share) - (before.total - reference * before.share)
+    missing = before.completions + after.completions
+    label = f"{missing:,} completions that are not stored or have no value" if missing else "Rounding"
+    if not missing and abs(total) > LOG_ROUNDING:
+        label = "Difference between the stored completions and the logged value"
+    row = _blank("not_stored") | {"label": label, "value": 0.0, "share": total, "total": total}
+    return row | {"before": _side(before), "after": _side(after)}
+
+
+def _blank(kind: str) -> dict[str, Any]:
+    nothing = {"share": 0.0, "mean": None, "completions": 0}
+    texts = {"kind": kind, "label": "", "prompt": ""}
+    return texts | {"marks": [], "examples": [], "before": nothing, "after": nothing}
+
+
+def _row(kind: str, row: Row, reference: float) -> dict[str, Any]:
+    value, share = row.parts(reference)
+    sides = {"before": _side(row.before), "after": _side(row.after)}
+    return _blank(kind) | sides | {"value": value, "share": share}
+
+
+def _side(side: Side) -> dict[str, Any]:
+    mean = side.total / side.share if side.share > LOG_ROUNDING else None
+    return {"share": side.share, "mean": mean, "completions": side.completions}
+
+
+def _examples(row: Row, stored: dict[Place, str], total: float) -> list[dict[str, Any]]:
+    """In each window the stored group that does most for the change; of equal ones, the nearest in time."""
+    sign = 1.0 if total >= 0 else -1.0
+    found = []
+    for name, side, way, near in (("before", row.before, -sign, 1), ("after", row.after, sign, -1)):
+        places = [place for place in side.by_group if place in stored]
+        if places:
+            ranks = {place: round(way * side.by_group[place], 12) for place in places}
+            best = max(places, key=lambda place: (ranks[place], near * place[0], -place[1]))
+            found.append({"window": name, "step": best[0], "group": stored[best]})
+    return found
+
+
+def _window(window: Window, logged: Logged) -> dict[str, Any]:
+    return {
+        "first": window.first,
+        "last": window.last,
+        "steps": len(logged.steps),
+        "value": logged.value,
+    }

@@ -1,0 +1,80 @@
+"""Routes of the signal budget, and of the causes of a metric's change."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backend.db.models import Run
+from backend.db.run_lookup import must_exist
+from backend.errors import FieldError, InvalidRequest
+from backend.http.dependencies import ReadSession
+from backend.http.paging import split_list
+from backend.http.problem_details import ERRORS
+from backend.http.shared_answers import SharedAnswersOf
+from backend.metrics.lineage import stamps_of
+from backend.rollouts.cause_cells import By
+from backend.rollouts.cause_schemas import CauseAnswer, SignalBudgets
+from backend.rollouts.causes import Window, causes_of
+from backend.rollouts.signal_budget import MOST_BINS, signal_budgets
+
+router = APIRouter(prefix="/api/v1", tags=["rollouts"], responses=ERRORS)
+
+MOST_RUNS = 100
+
+
+@router.get("/signal-budget", response_model=SignalBudgets)
+def signal_budget(
+    request: Request,
+    session: ReadSession,
+    answers: SharedAnswersOf,
+    runs: Annotated[str, Query(min_length=1, max_length=20_000, description="Ids of runs, with commas.")],
+    bins: Annotated[int, Query(ge=0, le=MOST_BINS, description="Stretches of steps at most.")] = 0,
+) -> Response:
+    """Parts of what runs sampled, by whether they moved the policy, and why not. Has an `ETag`."""
+    wanted = split_list(runs)
+    if not 0 < len(wanted) <= MOST_RUNS:
+        raise InvalidRequest([FieldError("runs", f"names {len(wanted)} runs; 1 to {MOST_RUNS} are expected")])
+    for run in wanted:
+        must_exist(session, run)
+    return answers.answer(
+        request,
+        stamps_of(session, wanted),
+        lambda: {"items": signal_budgets(session, wanted, bins), "next": None},
+    )
+
+
+Steps = Annotated[
+    str,
+    Query(pattern=r"^[0-9]{1,9}(-[0-9]{1,9})?$", description="A step, or the first and last one: `10-20`."),
+]
+
+
+@router.get("/runs/{run_id}/causes", response_model=CauseAnswer)
+def causes(
+    run_id: str,
+    request: Request,
+    session: ReadSession,
+    answers: SharedAnswersOf,
+    metric: Annotated[str, Query(min_length=1, max_length=200)],
+    before: Steps,
+    after: Steps,
+    by: By = "prompt",
+) -> Response:
+    """The change of a metric between two windows of steps, as a ranked sum. Has an `ETag`."""
+    must_exist(session, run_id)
+    windows = _window("before", before), _window("after", after)
+
+    def make() -> dict[str, Any]:
+        return causes_of(session, session.get_one(Run, run_id), metric, *windows, by)
+
+    return answers.answer(request, stamps_of(session, [run_id]), make)
+
+
+def _window(name: str, text: str) -> Window:
+    first, _, last = text.partition("-")
+    window = Window(int(first), int(last or first))
+    if window.last < window.first:
+        raise InvalidRequest([FieldError(name, f"ends at step {window.last}, before it begins")])
+    return window

@@ -1,0 +1,217 @@
+"""Mismatch of sampler and trainer at one step: the weights of its stored tokens under caps of the correction.
+
+    rho = p_trainer / p_sampler of a token, or of a completion: the product or geometric mean of its tokens'
+    truncated: w = min(rho, cap)        masked: w = rho where low <= rho <= cap, else 0
+
+As worker/objective/sampler_correction.py computes them while training.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.config.knobs import SequenceMask, SequenceTis, TokenMask, TokenTis
+from backend.config.run import RunConfig
+from backend.db.models import RolloutGroup, RolloutTokens, Run
+from backend.errors import Conflict, NotFound
+from backend.metrics.reading import read_points
+from backend.rollouts.cause_cells import carried_groups
+from backend.rollouts.packing import unpack_arrays
+from backend.rollouts.reading import valid_groups
+from backend.runs.origin import is_ours
+
+LOG_RATIO_LIMIT = 20.0
+"""Nats; as in worker/objective/ratios.py."""
+
+MOST_TOKENS = 4_000_000
+MOST_POINTS = 4_000
+CAPS = tuple(float(2 ** (eighth / 8)) for eighth in range(-8, 57))
+"""From 0.5 to 128."""
+USUAL_LOW = 0.5
+
+Kind = Literal["token_tis", "token_mask", "seq_tis", "seq_mask"]
+Level = Literal["product", "geo"]
+Values = NDArray[np.float64]
+
+
+class Rule(NamedTuple):
+    """A correction without its cap."""
+
+    kind: Kind
+    level: Level = "product"
+    low: float = USUAL_LOW
+    """Smallest rho that counts, of masks alone."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the tokens of a completion share one weight."""
+        return self.kind.startswith("seq")
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether what is beyond the cap is dropped."""
+        return self.kind.endswith("mask")
+
+
+class Tokens(NamedTuple):
+    """Tokens that the loss may use, one after another."""
+
+    sampler: Values
+    """(N,) log-probabilities."""
+    trainer: Values
+    """(N,) the same by the policy that opened the step."""
+    position: NDArray[np.int64]
+    """(N,) place within the completion, from 0."""
+    row: NDArray[np.int64]
+    """(N,) number of the completion."""
+    age: NDArray[np.int64]
+    """(N,) how many steps old the weights were that sampled the token."""
+
+    @property
+    def log_rho(self) -> Values:
+        """(N,) trainer over sampler."""
+        return np.clip(self.trainer - self.sampler, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+
+
+def mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Level) -> dict[str, Any]:
+    """A step's stored tokens and what each cap does to them: cause_schemas.Mismatch.
+
+    Without a kind the run's own correction is taken. Raises NotFound where no stored token has both
+    log-probabilities, Conflict for too many tokens.
+    """
+    own, cap = _own_rule(run)
+    rule = own if kind is None and own is not None else Rule(kind or "token_tis", level)
+    is_own = own is not None and (rule.kind, rule.level if rule.is_shared else "") == (
+        own.kind,
+        own.level if own.is_shared else "",
+    )
+    if own is not None and is_own:
+        rule = own
+    tokens, groups, total = _tokens(session, run, step)
+    caps = sorted({*CAPS, *((cap,) if is_own else ())})
+    shown = np.arange(len(tokens.row))
+    if len(shown) > MOST_POINTS:
+        shown = np.sort(np.random.default_rng(step).choice(len(shown), MOST_POINTS, replace=False))
+    return {
+        "run": run.id,
+        "step": step,
+        "kind": rule.kind,
+        "level": rule.level,
+        "low": rule.low if rule.is_mask else None,
+        "own_cap": cap if is_own else None,
+        "tokens": len(tokens.row),
+        "completions": len(np.unique(tokens.row)),
+        "groups": groups,
+        "of_groups": total,
+        "caps": _under_caps(tokens, rule, caps),
+        "sampler": tokens.sampler[shown].tolist(),
+        "trainer": tokens.trainer[shown].tolist(),
+        "position": tokens.position[shown].tolist(),
+        "age": tokens.age[shown].tolist(),
+    }
+
+
+def _own_rule(run: Run) -> tuple[Rule | None, float]:
+    """The run's correction and its cap, where it has one that a cap belongs to."""
+    if not is_ours(run):
+        return None, 0.0
+    match RunConfig.model_validate(run.config).objective.correction:
+        case TokenTis(cap=cap):
+            return Rule("token_tis"), cap
+        case TokenMask(low=low, high=high):
+            return Rule("token_mask", low=low), high
+        case SequenceTis(level=level, cap=cap):
+            return Rule("seq_tis", level), cap
+        case SequenceMask(level=level, low=low, high=high):
+            return Rule("seq_mask", level, low), high
+        case _:
+            return None, 0.0
+
+
+def _tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, int]:
+    """Tokens of the stored groups that trained; the number of these groups, and of all stored ones."""
+    query = (
+        select(RolloutGroup.prompt_index, RolloutTokens.data)
+        .outerjoin(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
+        .where(*valid_groups(session, run.id), RolloutGroup.step == step, RolloutGroup.kind == "train")
+        .order_by(RolloutGroup.prompt_index)
+    )
+    waited = carried_groups(session, run.id, "train", [step]).get(step, 0)
+    age = _staleness(session, run.id, step)
+    found: list[tuple[Values, Values, NDArray[np.int64], int]] = []
+    groups = total = size = 0
+    for index, data in session.execute(query.execution_options(yield_per=16)):
+        total += 1
+        arrays = [] if data is None else unpack_arrays(data)
+        if not arrays or not all("policy_logprob" in each and "logprob" in each for each in arrays):
+            continue
+        groups += 1
+        for each in arrays:
+            old = each.get("old_logprob", each["policy_logprob"])
+            counts = np.flatnonzero(each["mask"] > 0) if "mask" in each else np.arange(len(old))
+            size += len(counts)
+            pair = each["logprob"][counts].astype(float), old[counts].astype(float)
+            found.append((*pair, counts, age + (index < waited)))
+        if size > MOST_TOKENS:
+            raise Conflict(f"step {step} has more than {MOST_TOKENS:,} stored tokens")
+    if not size:
+        raise NotFound(f"step {step} has no stored tokens with the log-probabilities of sampler and trainer")
+    lengths = [len(each[0]) for each in found]
+    return (
+        Tokens(
+            np.concatenate([each[0] for each in found]),
+            np.concatenate([each[1] for each in found]),
+            np.concatenate([each[2] for each in found]),
+            np.repeat(np.arange(len(found)), lengths),
+            np.repeat([each[3] for each in found], lengths),
+        ),
+        groups,
+        total,
+    )
+
+
+def _staleness(session: Session, run_id: str, step: int) -> int:
+    """The age of the weights that sampled a step, in steps."""
+    points = read_points(session, [run_id], ["sampling/staleness"]).get((run_id, "sampling/staleness"))
+    at = np.flatnonzero(points.steps == step) if points is not None else np.empty(0, np.int64)
+    return int(points.values[at[-1]]) if points is not None and len(at) else 0
+
+
+def _under_caps(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[str, Any]]:
+    """The weights under each cap: cause_schemas.CapItem."""
+    rho = np.sort(np.exp(_by_token(tokens, rule)))
+    count = len(rho)
+    sums = np.concatenate([[0.0], np.cumsum(rho)])
+    squares = np.concatenate([[0.0], np.cumsum(rho**2)])
+    first = int(np.searchsorted(rho, rule.low, side="left")) if rule.is_mask else 0
+    found = []
+    for cap in caps:
+        below = max(first, int(np.searchsorted(rho, cap, side="right")))
+        over = 0 if rule.is_mask else count - below
+        total = float(sums[below] - sums[first] + over * cap)
+        square = float(squares[below] - squares[first] + over * cap**2)
+        found.append(
+            {
+                "cap": cap,
+                "limited": (count - below + first) / count,
+                "mean": total / count,
+                "ess": total * total / (count * square) if square else 0.0,
+                "lost": 1 - total / float(sums[-1]),
+            }
+        )
+    return found
+
+
+def _by_token(tokens: Tokens, rule: Rule) -> Values:
+    """(N,) log rho of each token, or of its completion."""
+    log_rho = tokens.log_rho
+    if not rule.is_shared:
+        return log_rho
+    total = np.bincount(tokens.row, weights=log_rho).astype(np.float64)
+    if rule.level == "geo":
+        total = total / np.maximum(1, np.bincount(tokens.row))
+    return np.clip(total, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)[tokens.row]

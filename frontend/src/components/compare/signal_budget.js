@@ -1,0 +1,53 @@
+/** Signal budgets of runs side by side: one stacked bar for each. */
+import { html, useState } from '../../dom.js';
+import { useGet } from '../../data/resource.js';
+import { runTitle } from '../../lib/runs/fields.js';
+import { plural } from '../../lib/text/format.js';
+import { Segments } from '../shared/marks.js';
+import { BudgetBar, BudgetLegend, UNITS } from '../shared/signal_budget.js';
+
+const MOST_RUNS = 100;
+const OF_MARKS = 'did not log it: completions that were recorded';
+
+/** @typedef {import('../shared/signal_budget.js').Unit} Unit */
+
+/** @param {{runs: Api.RunItem[]}} props */
+export function SignalBudgets({ runs }) {
+  const shown = runs.slice(0, MOST_RUNS);
+  const answer = useGet('/signal-budget', { runs: shown.map(({ id }) => id).join() });
+  const [unit, choose] = useState(/** @type {Unit} */ ('completions'));
+  const budgets = (answer.data?.items ?? []).filter(({ steps }) => steps);
+  if (answer.error && !answer.data)
+    return html`<p class="quiet" role="alert">Signal budget: ${answer.error.message}</p>`;
+  if (!budgets.length) return null;
+  const names = new Map(shown.map((run) => [run.id, runTitle(run)]));
+  const parts = [...new Set(budgets.flatMap((budget) => budget.parts))];
+  return html`<section class="card section run-part" aria-labelledby="compare-budgets">
+    <div class="toolbar">
+      <h2 id="compare-budgets">Signal budget</h2>
+      <${Segments} label="Unit" value=${unit} options=${UNITS} onChange=${choose} />
+      <span class="spacer"></span>
+      <a class="quiet" href="/help/rollouts#signal-budget">Definitions</a>
+    </div>
+    <${BudgetLegend} parts=${parts} />
+    <ul class="budget-rows">
+      ${budgets.map(
+        (budget) => html`<li key=${budget.run}>
+          <a href=${`/run/${budget.run}`}>${names.get(budget.run)}</a>
+          ${
+            budget.totals[unit]
+              ? html`<${BudgetBar} parts=${budget.parts} values=${budget.totals[unit]} />`
+              : html`<span class="faint">${unit} not known</span>`
+          }
+          <span class="faint">
+            ${plural(budget.steps, 'step')}${budget.source === 'rollouts' ? `; ${OF_MARKS}` : ''}
+          </span>
+        </li>`,
+      )}
+    </ul>
+    ${
+      budgets.length < runs.length &&
+      html`<p class="quiet">${budgets.length} of ${plural(runs.length, 'run')} have completions to count.</p>`
+    }
+  </section>`;
+}

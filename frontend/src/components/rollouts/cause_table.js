@@ -1,0 +1,123 @@
+/** The rows of a change: categories of completions, their means and shares, and what they add to it. */
+import { html } from '../../dom.js';
+import { FILTERS } from '../../lib/rollouts.js';
+import { formatCount, formatPercent, formatValue } from '../../lib/text/format.js';
+import { oneLine } from '../../lib/text/tokens.js';
+import { address } from '../../lib/url.js';
+import { Visible } from './text.js';
+
+/** Parts that are rounding of the sums. */
+const ROUNDING = 1e-12;
+
+/** @param {number} value */
+function signed(value) {
+  const shown = Math.abs(value) < ROUNDING ? 0 : value;
+  return `${shown > 0 ? '+' : ''}${formatValue(shown)}`;
+}
+
+/** @param {{answer: Api.CauseAnswer}} props */
+export function CauseTable({ answer }) {
+  const { before, after, rows, change, completions, of, notes, by } = answer;
+  const largest = Math.max(...rows.map(({ total }) => Math.abs(total)), 1e-300);
+  const isSum = by === 'term';
+  return html`<div class="card run-part">
+    <p>
+      <b>${answer.metric}</b> went from <b>${formatValue(before.value)}</b> (${stepsOf(before)}) to
+      <b>${' '}${formatValue(after.value)}</b> (${stepsOf(after)}): <b>${signed(change)}</b>.
+      <span class="quiet">${' '}${formatCount(completions)} of ${formatCount(of)} completions can be told apart.</span>
+    </p>
+    ${notes.map((note) => html`<p class="quiet" key=${note}>${note}</p>`)}
+    <div class="table-scroll" tabindex="0" role="group" aria-label="Parts of the change">
+      <table class="table cause-table">
+        <thead>
+          <tr>
+            <th scope="col">${by}</th>
+            <th scope="col">part of the change</th>
+            <th scope="col" class="number">total</th>
+            <th scope="col">read</th>
+            ${
+              !isSum &&
+              html`<th scope="col" class="number" title="By another mean of its completions">by value</th>
+                <th scope="col" class="number" title="By another share of the completions">by share</th>
+                <th scope="col" class="number">mean before</th>
+                <th scope="col" class="number">mean after</th>
+                <th scope="col" class="number">share before</th>
+                <th scope="col" class="number">share after</th>`
+            }
+          </tr>
+        </thead>
+        <tbody>
+          ${rows.map(
+            (row, i) => html`<tr key=${i} class=${`is-${row.kind}`}>
+              <th scope="row"><${Label} row=${row} /></th>
+              <td><${Bar} share=${row.total / largest} /></td>
+              <td class="number">${signed(row.total)}</td>
+              <td class="cause-read"><${Read} run=${answer.run} row=${row} kind=${kindOf(answer.metric)} /></td>
+              ${!isSum && html`<${Numbers} row=${row} />`}
+            </tr>`,
+          )}
+        </tbody>
+        <tfoot>
+          <tr>
+            <th scope="row">sum</th>
+            <td></td>
+            <td class="number">${signed(rows.reduce((sum, { total }) => sum + total, 0))}</td>
+            <td colspan=${isSum ? 1 : 7}></td>
+          </tr>
+        </tfoot>
+      </table>
+    </div>
+  </div>`;
+}
+
+/** @param {Api.CauseWindow} window */
+const stepsOf = ({ first, last }) => (first === last ? `step ${first}` : `steps ${first} to ${last}`);
+
+/** The kind of the completions behind a metric. @param {string} metric */
+const kindOf = (metric) => (metric.startsWith('eval/') ? metric.split('/').slice(0, -1).join('/') : 'train');
+
+/** @param {{row: Api.CauseRow}} props */
+const Label = ({ row }) => html`
+  ${row.prompt && html`<span class="cause-prompt"><${Visible} text=${oneLine(row.prompt)} /></span>`}
+  <span class=${row.prompt ? 'faint cause-label' : 'cause-label'}><${Visible} text=${row.label} /></span>
+`;
+
+/** @param {{row: Api.CauseRow}} props */
+const Numbers = ({ row: { value, share, before, after, kind } }) => html`
+  <td class="number">${signed(value)}</td>
+  <td class="number">${signed(share)}</td>
+  ${[before.mean, after.mean].map(
+    (mean, i) => html`<td key=${i} class="number">${mean === null ? '–' : formatValue(mean)}</td>`,
+  )}
+  ${[before, after].map(
+    (side, i) => html`<td key=${i} class="number" title=${`${formatCount(side.completions)} completions`}>
+      ${kind === 'others' ? '–' : formatPercent(Math.max(0, side.share), 1)}
+    </td>`,
+  )}
+`;
+
+/** A bar to the right for a rise, to the left for a fall. @param {{share: number}} props */
+const Bar = ({ share }) => html`<span class="cause-bar" aria-hidden="true">
+  <span
+    class=${share < 0 ? 'is-fall' : 'is-rise'}
+    style=${{ width: `${50 * Math.abs(share)}%`, [share < 0 ? 'right' : 'left']: '50%' }}
+  ></span>
+</span>`;
+
+/** Completions of the row in each window. @param {{run: string, row: Api.CauseRow, kind: string}} props */
+const Read = ({ run, row, kind }) =>
+  row.examples.map(
+    ({ window, step, group }) => html`<a
+      key=${window}
+      title=${`Completions of step ${step}, ${window} the change`}
+      href=${address('/rollouts', {
+        run,
+        step,
+        kind: kind === 'train' ? undefined : kind,
+        group,
+        filter: row.marks.filter((mark) => FILTERS.includes(mark)).join() || undefined,
+      })}
+    >
+      step ${step}
+    </a>`,
+  );

@@ -1,0 +1,84 @@
+/** A metric's curve with the two windows of steps that are compared; a dragged stretch moves the nearer one. */
+import { html, useRef, useState } from '../../dom.js';
+import { formatValue } from '../../lib/text/format.js';
+import { redrawn } from '../../lib/causes.js';
+import { dragged } from '../shared/dragging.js';
+
+const WIDTH = 1000;
+const HEIGHT = 120;
+
+/** @typedef {import('../../lib/causes.js').Window} Window */
+/** @typedef {{before: Window, after: Window}} Pair */
+
+/**
+ * @param {{series: import('../../charts/figure.js').Series, before: Window, after: Window, onset: Api.Steps | null |
+ *   undefined, onChange: (next: Pair) => void}} props
+ */
+export function Windows({ series, before, after, onset, onChange }) {
+  const [draft, setDraft] = useState(/** @type {Pair | null} */ (null));
+  const newest = useRef(/** @type {Pair | null} */ (null));
+  const shown = draft ?? { before, after };
+  const steps = series.steps;
+  const [from, to] = [Math.min(steps[0], before.first), Math.max(steps[steps.length - 1], after.last, steps[0] + 1)];
+  const finite = series.values.filter(Number.isFinite);
+  const [low, high] = [Math.min(...finite), Math.max(...finite)];
+  const x = (/** @type {number} */ step) => ((step - from) / (to - from)) * WIDTH;
+  const y = (/** @type {number} */ value) => HEIGHT - ((value - low) / (high - low || 1)) * HEIGHT;
+  const stepAt = (/** @type {number} */ pixel, /** @type {SVGElement | null} */ svg) =>
+    Math.max(from, Math.min(to, from + (pixel / (svg?.getBoundingClientRect().width || 1)) * (to - from)));
+  const svg = useRef(/** @type {SVGElement | null} */ (null));
+  const drag = dragged(
+    ([start], [end]) => {
+      newest.current = redrawn({ before, after }, stepAt(start, svg.current), stepAt(end, svg.current));
+      setDraft(newest.current);
+    },
+    () => {
+      newest.current = null;
+      setDraft(null);
+    },
+  );
+  const release = () => {
+    if (newest.current) onChange(newest.current);
+    newest.current = null;
+    setDraft(null);
+  };
+  const half = steps.length > 1 ? (steps[steps.length - 1] - steps[0]) / (steps.length - 1) / 2 : 0.5;
+  const band = (/** @type {Window} */ one, /** @type {string} */ name) => html`<rect
+    class=${`cause-window is-${name}`}
+    x=${x(one.first - half)}
+    width=${Math.max(3, x(one.last + half) - x(one.first - half))}
+    y="-8"
+    height=${HEIGHT + 16}
+  >
+    <title>${name}: steps ${one.first} to ${one.last}</title>
+  </rect>`;
+  return html`<div class="cause-windows">
+    <svg
+      ref=${svg}
+      viewBox=${`0 -8 ${WIDTH} ${HEIGHT + 16}`}
+      preserveAspectRatio="none"
+      role="img"
+      aria-label=${`Curve from ${formatValue(low)} to ${formatValue(high)}`}
+    >
+      ${band(shown.before, 'before')} ${band(shown.after, 'after')}
+      ${onset && html`<line class="cause-onset" x1=${x(onset.sick)} x2=${x(onset.sick)} y1="-8" y2=${HEIGHT + 8} />`}
+      <path
+        class="cause-curve"
+        d=${`M${steps.map((step, i) => `${x(step).toFixed(1)} ${y(series.values[i]).toFixed(1)}`).join('L')}`}
+      />
+      <rect
+        class="cause-grip"
+        x="0"
+        y="-8"
+        width=${WIDTH}
+        height=${HEIGHT + 16}
+        onPointerDown=${drag}
+        onPointerUp=${() => setTimeout(release)}
+      />
+    </svg>
+    <p class="faint">
+      Drag over the curve to move the nearer window. <span class="cause-key is-before"></span> before${'  '}
+      <span class="cause-key is-after"></span> after
+    </p>
+  </div>`;
+}

@@ -1,0 +1,101 @@
+/** Point to cause: the change of a metric between two windows of steps, as a ranked sum that leads to completions. */
+import { html, useMemo } from '../../dom.js';
+import { useQuery } from '../../app/router.js';
+import { useGet } from '../../data/resource.js';
+import { useSeries } from '../../data/series.js';
+import { choice, text } from '../../lib/url.js';
+import { isDecomposable, readWindow, usualWindows, WAYS, writeWindow } from '../../lib/causes.js';
+import { Empty, Loaded, Skeleton } from '../shared/states.js';
+import { Segments, Select } from '../shared/marks.js';
+import { CauseTable } from './cause_table.js';
+import { Windows } from './cause_windows.js';
+
+const SPEC = {
+  metric: text('reward/mean'),
+  split: choice(WAYS.map(({ value }) => value)),
+  before: text(),
+  after: text(),
+};
+/** @type {import('../../data/series.js').Shape} */
+const SHAPE = { x: 'step', smoothing: 0, groupBy: '', band: '', zoom: null, points: 1000 };
+
+/** @typedef {Event & {target: HTMLInputElement}} InputEvent */
+
+/** @param {{run: Api.RunItem}} props */
+export function Causes({ run }) {
+  const [view, change] = useQuery(SPEC);
+  const metrics = Object.keys(run.summary?.last ?? {})
+    .filter(isDecomposable)
+    .sort();
+  const metric = metrics.includes(view.metric) ? view.metric : (metrics[0] ?? '');
+  const ways = WAYS.filter(({ value }) => value !== 'term' || metric === 'reward/mean');
+  const by = ways.find(({ value }) => value === view.split)?.value ?? 'prompt';
+  const curve = useSeries(metric, [run.id], SHAPE, Boolean(metric));
+  const series = curve.series[0];
+  const usual = useMemo(() => usualWindows(series?.steps ?? [], series?.values ?? []), [series]);
+  const before = readWindow(view.before) ?? usual?.before;
+  const after = readWindow(view.after) ?? usual?.after;
+  const isReady = Boolean(metric && before && after);
+  const answer = useGet(
+    isReady ? `/runs/${encodeURIComponent(run.id)}/causes` : null,
+    before && after ? { metric, before: writeWindow(before), after: writeWindow(after), by } : undefined,
+  );
+  if (!metric) return html`<${Empty} title="No metric of this run is a mean over completions" />`;
+  const typed = (/** @type {'before' | 'after'} */ name) => (/** @type {InputEvent} */ event) => {
+    if (readWindow(event.target.value)) change({ [name]: event.target.value.trim() });
+  };
+  const field = (
+    /** @type {'before' | 'after'} */ name,
+    /** @type {import('../../lib/causes.js').Window | undefined} */ one,
+  ) =>
+    html`<label class="select">
+      ${name}: steps
+      <input
+        class="field cause-steps"
+        value=${one ? writeWindow(one) : ''}
+        placeholder="10-20"
+        onChange=${typed(name)}
+      />
+    </label>`;
+  return html`<section class="causes" aria-label="Causes of a change">
+    <div class="card run-part">
+      <div class="toolbar">
+        <${Select}
+          label="change of"
+          value=${metric}
+          options=${metrics.map((value) => ({ value, label: value }))}
+          onChange=${(/** @type {string} */ next) => change({ metric: next })}
+        />
+        ${field('before', before)} ${field('after', after)}
+        <span class="spacer"></span>
+        <a class="quiet" href="/help/rollouts#causes">How it adds up</a>
+      </div>
+      ${
+        before &&
+        after &&
+        series &&
+        html`<${Windows}
+          series=${series}
+          before=${before}
+          after=${after}
+          onset=${run.onset}
+          onChange=${(/** @type {{before: any, after: any}} */ next) =>
+            change({ before: writeWindow(next.before), after: writeWindow(next.after) })}
+        />`
+      }
+      <${Segments}
+        label="Split by"
+        value=${by}
+        options=${ways}
+        onChange=${(/** @type {string} */ split) => change({ split })}
+      />
+    </div>
+    ${
+      isReady
+        ? html`<${Loaded} resource=${answer} skeleton=${html`<${Skeleton} rows=${8} />`}>
+          ${(/** @type {Api.CauseAnswer} */ data) => html`<${CauseTable} answer=${data} />`}
+        <//>`
+        : html`<${Empty} title=${curve.loading ? 'Loading' : `${metric} was logged at fewer than two steps`} />`
+    }
+  </section>`;
+}

@@ -1,0 +1,113 @@
+/** Sampler against trainer, token by token, and what a cap of the importance weights would do to the step. */
+import { html, useState } from '../../dom.js';
+import { useGet } from '../../data/resource.js';
+import { formatCount, formatPercent, formatValue, plural } from '../../lib/text/format.js';
+import { Loaded, Skeleton } from '../shared/states.js';
+import { Select } from '../shared/marks.js';
+import { MismatchScatter } from './mismatch_scatter.js';
+
+const OWN = { value: '', label: "the run's own" };
+const KINDS = [
+  { value: 'token_tis', label: 'truncate tokens' },
+  { value: 'token_mask', label: 'mask tokens' },
+  { value: 'seq_tis', label: 'truncate completions' },
+  { value: 'seq_mask', label: 'mask completions' },
+];
+const LEVELS = [
+  { value: 'product', label: 'product of tokens' },
+  { value: 'geo', label: 'geometric mean' },
+];
+const COLOURS = [
+  { value: 'position', label: 'position' },
+  { value: 'age', label: 'staleness' },
+];
+const USUAL_CAP = 2;
+
+/** @param {{run: string, step: number}} props */
+export function MismatchOfStep({ run, step }) {
+  const [open, setOpen] = useState(false);
+  const [kind, setKind] = useState('');
+  const [level, setLevel] = useState('product');
+  const [by, setBy] = useState(/** @type {'position' | 'age'} */ ('position'));
+  const answer = useGet(open ? '/rollouts/mismatch' : null, { run, step, kind: kind || undefined, level });
+  return html`<details class="card what-if" onToggle=${(
+    /** @type {Event & {currentTarget: HTMLDetailsElement}} */ event,
+  ) => setOpen(event.currentTarget.open)}>
+    <summary>Truncation cap: sampler against trainer at step ${step}</summary>
+    <div class="toolbar mismatch-tools">
+      <${Select} label="correction" value=${kind} options=${[OWN, ...KINDS]} onChange=${setKind} />
+      ${
+        kind.startsWith('seq') &&
+        html`<${Select} label="ratio of a completion" value=${level} options=${LEVELS} onChange=${setLevel} />`
+      }
+      <${Select} label="colour by" value=${by} options=${COLOURS} onChange=${setBy} />
+    </div>
+    ${
+      open &&
+      html`<${Loaded} resource=${answer} skeleton=${html`<${Skeleton} rows=${6} />`}>
+        ${(/** @type {Api.Mismatch} */ data) =>
+          html`<${Simulator} data=${data} by=${by} key=${`${data.kind} ${step}`} />`}
+      <//>`
+    }
+  </details>`;
+}
+
+/** The place in `caps` of the run's own cap, else of a usual one. @param {Api.Mismatch} data */
+function firstCap({ caps, own_cap: own }) {
+  const at = caps.findIndex(({ cap }) => cap === (own ?? USUAL_CAP));
+  return at < 0 ? Math.floor(caps.length / 2) : at;
+}
+
+/** @param {{data: Api.Mismatch, by: 'position' | 'age'}} props */
+function Simulator({ data, by }) {
+  const [at, setAt] = useState(firstCap(data));
+  const { caps, own_cap: own } = data;
+  const now = caps[at];
+  const isMask = data.kind.endsWith('mask');
+  const rows = [
+    [isMask ? 'tokens dropped' : 'tokens truncated', formatPercent(now.limited, 2)],
+    ['mean weight', formatValue(now.mean)],
+    ['effective sample size', formatPercent(now.ess, 1)],
+    ['weight lost (bias)', formatPercent(now.lost, 2)],
+  ];
+  return html`<div class="mismatch">
+    <${MismatchScatter} data=${data} by=${by} cap=${now.cap} />
+    <div>
+      <label class="mismatch-cap">
+        ${isMask ? 'largest rho' : 'cap'} <b>${formatValue(now.cap)}</b>
+        ${own !== null && now.cap === own && html` <span class="faint">the run's own</span>`}
+        <input
+          type="range"
+          aria-label="Cap"
+          aria-valuetext=${formatValue(now.cap)}
+          min="0"
+          max=${caps.length - 1}
+          value=${at}
+          onInput=${(/** @type {Event & {target: HTMLInputElement}} */ event) => setAt(Number(event.target.value))}
+        />
+      </label>
+      ${
+        own !== null &&
+        now.cap !== own &&
+        html`<button type="button" class="button button-small" onClick=${() => setAt(firstCap(data))}>
+          Back to ${formatValue(own)}
+        </button>`
+      }
+      <dl class="mismatch-numbers">
+        ${rows.map(
+          ([name, value]) => html`<div key=${name}>
+            <dt>${name}</dt>
+            <dd>${value}</dd>
+          </div>`,
+        )}
+      </dl>
+      <p class="quiet">
+        ${own === null ? 'The run used no such correction. ' : ''}
+        ${isMask && data.low !== null ? `A rho below ${formatValue(data.low)} is dropped, too. ` : ''}
+        All ${formatCount(data.tokens)} tokens of ${plural(data.completions, 'completion')} count, from
+        ${' '}${formatCount(data.groups)} of ${formatCount(data.of_groups)} stored groups; the picture shows
+        ${' '}${formatCount(data.sampler.length)} of them.
+      </p>
+    </div>
+  </div>`;
+}

@@ -1,0 +1,108 @@
+/** A canvas of tokens: log-probability by the sampler across, by the trainer up; those beyond the cap are marked. */
+import { html, useEffect, useRef, useState } from '../../dom.js';
+import { theme } from '../../app/state.js';
+import { formatValue } from '../../lib/text/format.js';
+
+const HEIGHT = 320;
+const LEFT = 44;
+const BELOW = 34;
+const MARGIN = 8;
+const DOT = 1.6;
+const LEVELS = 8;
+
+/** @param {number[]} values @returns {[number, number]} */
+function extent(values) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return low <= high ? [low, high] : [-1, 0];
+}
+
+/** @param {number} share 0 to 1 @param {boolean} isDark */
+const heat = (share, isDark) => `hsl(${Math.round(220 - 190 * share)} 80% ${isDark ? 65 : 42}%)`;
+
+/**
+ * @param {{data: Api.Mismatch, by: 'position' | 'age', cap: number}} props
+ */
+export function MismatchScatter({ data, by, cap }) {
+  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  const [width, setWidth] = useState(0);
+  const shade = theme.value;
+  const [low, high] = extent([...data.sampler, ...data.trainer]);
+  const largest = Math.max(1, extent(data[by])[1]);
+
+  useEffect(() => {
+    const element = canvas.current;
+    if (!element) return undefined;
+    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+
+  useEffect(() => {
+    const element = canvas.current;
+    const context = element?.getContext('2d');
+    if (!element || !context || !width) return;
+    const ratio = window.devicePixelRatio || 1;
+    element.width = width * ratio;
+    element.height = HEIGHT * ratio;
+    context.scale(ratio, ratio);
+    context.clearRect(0, 0, width, HEIGHT);
+    const style = getComputedStyle(element);
+    const ink = style.getPropertyValue('color');
+    const isDark = shade === 'dark';
+    const span = high - low || 1;
+    const x = (/** @type {number} */ value) => LEFT + ((value - low) / span) * (width - LEFT - MARGIN);
+    const y = (/** @type {number} */ value) => HEIGHT - BELOW - ((value - low) / span) * (HEIGHT - BELOW - MARGIN);
+    const line = (/** @type {number} */ shift, /** @type {number[]} */ dash) => {
+      context.setLineDash(dash);
+      context.beginPath();
+      context.moveTo(x(low), y(low + shift));
+      context.lineTo(x(high), y(high + shift));
+      context.stroke();
+    };
+    context.strokeStyle = ink;
+    context.save();
+    context.beginPath();
+    context.rect(LEFT, MARGIN, width - LEFT - MARGIN, HEIGHT - BELOW - MARGIN);
+    context.clip();
+    context.globalAlpha = 0.5;
+    line(0, []);
+    line(Math.log(cap), [5, 4]);
+    if (data.low !== null && data.low > 0) line(Math.log(data.low), [5, 4]);
+    context.globalAlpha = 0.75;
+    data.sampler.forEach((sampler, i) => {
+      context.fillStyle = heat(Math.round((data[by][i] / largest) * LEVELS) / LEVELS, isDark);
+      context.beginPath();
+      context.arc(x(sampler), y(data.trainer[i]), DOT, 0, 2 * Math.PI);
+      context.fill();
+    });
+    context.restore();
+    context.setLineDash([]);
+    context.globalAlpha = 1;
+    context.fillStyle = ink;
+    context.font = '11px system-ui, sans-serif';
+    context.textAlign = 'center';
+    for (const share of [0, 0.5, 1])
+      context.fillText(formatValue(low + share * span), x(low + share * span) - 14 * share, HEIGHT - 20);
+    context.fillText('log-probability by the sampler', LEFT + (width - LEFT) / 2, HEIGHT - 5);
+    context.textAlign = 'right';
+    for (const share of [0.5, 1])
+      context.fillText(formatValue(low + share * span), LEFT - 5, y(low + share * span) + 8 * share);
+  }, [data, by, cap, width, shade]);
+
+  return html`<figure class="mismatch-figure">
+    <canvas
+      ref=${canvas}
+      style=${{ height: `${HEIGHT}px` }}
+      role="img"
+      aria-label=${`Log-probabilities of ${data.sampler.length} tokens by sampler and trainer`}
+    ></canvas>
+    <figcaption class="faint">
+      Up: log-probability by the trainer. Line: they agree; dashes: rho at the cap. Blue to orange:
+      ${by === 'age' ? ' staleness' : ' position'} 0 to ${formatValue(largest)}.
+    </figcaption>
+  </figure>`;
+}

@@ -1,0 +1,52 @@
+/** The signal budget of one run, over its steps and in all. */
+import { html, useState } from '../../dom.js';
+import { useGet } from '../../data/resource.js';
+import { plural } from '../../lib/text/format.js';
+import { openRollouts } from '../curves/panel.js';
+import { Segments } from '../shared/marks.js';
+import { BudgetOverTime, BudgetTable, UNITS } from '../shared/signal_budget.js';
+
+const BINS = 80;
+
+/** @param {{run: string}} props */
+export function SignalBudget({ run }) {
+  const answer = useGet(
+    '/signal-budget',
+    { runs: run, bins: BINS },
+    { live: ['points'], concerns: (data) => data.run === run, every: 10000 },
+  );
+  const [chosen, choose] = useState(/** @type {import('../shared/signal_budget.js').Unit} */ ('completions'));
+  if (answer.error && !answer.data) return html`<p class="quiet" role="alert">${answer.error.message}</p>`;
+  const budget = answer.data?.items[0];
+  if (!budget?.steps) return null;
+  const unit = budget.totals[chosen] ? chosen : 'completions';
+  return html`<section class="card section run-part" aria-label="Signal budget">
+    <div class="toolbar">
+      <h2>Signal budget</h2>
+      <${Segments}
+        label="Unit"
+        value=${unit}
+        options=${UNITS.filter(({ value }) => budget.totals[/** @type {'tokens'} */ (value)])}
+        onChange=${choose}
+      />
+      <span class="spacer"></span>
+      <a class="quiet" href="/help/rollouts#signal-budget">Definitions</a>
+    </div>
+    <p class="quiet">
+      ${
+        budget.source === 'trainer'
+          ? `All completions of ${plural(budget.steps, 'step')}, by what first kept them from moving the policy.`
+          : `This run did not log its budget. Counted are the completions that were recorded at ${plural(
+              budget.steps,
+              'step',
+            )}, without the time they took and without what updates made of them.`
+      }
+    </p>
+    <${BudgetOverTime}
+      budget=${budget}
+      unit=${unit}
+      onStep=${(/** @type {number} */ step) => openRollouts(run, step)}
+    />
+    <${BudgetTable} budget=${budget} />
+  </section>`;
+}

@@ -1,0 +1,95 @@
+/** Point to cause: which metrics can be decomposed into completions, and the two windows of steps to compare. */
+import { address } from './url.js';
+
+/** @typedef {{first: number, last: number}} Window */
+/** @typedef {{healthy: number, sick: number}} Onset */
+
+const MEANS = /^(reward\/([^/]+\/)?mean|reward\/accuracy|length\/(mean|truncated_frac)|text\/repetition)$/;
+const EVALUATED = /^eval\/([^/]+\/)?(accuracy|length_mean|truncated_frac)$/;
+const NOT_A_TERM = ['reward/raw/mean'];
+
+/** Whether a metric is one of backend/rollouts/cause_cells.py: a mean over completions. @param {string} metric */
+export const isDecomposable = (metric) =>
+  (MEANS.test(metric) || EVALUATED.test(metric)) && !NOT_A_TERM.includes(metric);
+
+/** @type {{value: Api.CauseAnswer['by'], label: string, title: string}[]} */
+export const WAYS = [
+  { value: 'prompt', label: 'Prompts', title: 'One row for each prompt' },
+  { value: 'flag', label: 'Flags', title: 'Right, wrong, cut off, repetitive and so on' },
+  { value: 'length', label: 'Lengths', title: 'Ranges of length' },
+  { value: 'group', label: 'Groups', title: 'One row for each group of completions' },
+  { value: 'term', label: 'Reward terms', title: 'Terms of the reward with their weights' },
+];
+
+/** Steps of a window when nobody chose. */
+const USUAL = 10;
+
+/** `10-20` or `10`; null where it is none. @param {string} text @returns {Window | null} */
+export function readWindow(text) {
+  const found = /^(\d{1,9})(?:-(\d{1,9}))?$/.exec(text.trim());
+  if (!found) return null;
+  const [first, last] = [Number(found[1]), Number(found[2] ?? found[1])];
+  return first <= last ? { first, last } : null;
+}
+
+/** @param {Window} window */
+export const writeWindow = ({ first, last }) => (first === last ? String(first) : `${first}-${last}`);
+
+/**
+ * The two neighbouring windows between which a metric changed most.
+ * @param {number[]} steps ascending @param {number[]} values
+ * @returns {{before: Window, after: Window} | null}
+ */
+export function usualWindows(steps, values) {
+  if (steps.length < 2) return null;
+  const size = Math.max(1, Math.min(USUAL, Math.floor(steps.length / 4)));
+  const sums = [0];
+  for (const value of values) sums.push(sums[sums.length - 1] + (Number.isFinite(value) ? value : 0));
+  const shift = (/** @type {number} */ at) => Math.abs(sums[at + size] - 2 * sums[at] + sums[at - size]);
+  let best = size;
+  for (let at = size; at + size <= steps.length; at += 1) if (shift(at) > shift(best) + 1e-12) best = at;
+  return {
+    before: { first: steps[best - size], last: steps[best - 1] },
+    after: { first: steps[best], last: steps[best + size - 1] },
+  };
+}
+
+/** @param {Onset} onset */
+export const aroundOnset = ({ healthy, sick }) => ({
+  before: { first: Math.max(0, healthy - USUAL + 1), last: healthy },
+  after: { first: sick, last: sick + USUAL - 1 },
+});
+
+/**
+ * Address of the causes of a metric's change; `zoom`: the steps that a panel shows, which are compared with as many
+ * before them.
+ * @param {string} run @param {string} metric
+ * @param {{zoom?: [number, number] | null, onset?: Onset | null}} [about]
+ */
+export function causesAddress(run, metric, { zoom, onset } = {}) {
+  const windows = zoom ? ofZoom(zoom) : onset ? aroundOnset(onset) : null;
+  return address('/rollouts', {
+    run,
+    view: 'causes',
+    metric: isDecomposable(metric) ? metric : undefined,
+    before: windows ? writeWindow(windows.before) : undefined,
+    after: windows ? writeWindow(windows.after) : undefined,
+  });
+}
+
+/** @param {[number, number]} zoom */
+function ofZoom([low, high]) {
+  const [first, last] = [Math.max(0, Math.ceil(low)), Math.floor(high)];
+  if (last < first || first === 0) return null;
+  return { before: { first: Math.max(0, 2 * first - last - 1), last: first - 1 }, after: { first, last } };
+}
+
+/**
+ * The windows after one of them was drawn anew: the one whose middle is nearer to where the drawing began.
+ * @param {{before: Window, after: Window}} windows @param {number} from @param {number} to steps
+ */
+export function redrawn({ before, after }, from, to) {
+  const drawn = { first: Math.round(Math.min(from, to)), last: Math.round(Math.max(from, to)) };
+  const distance = (/** @type {Window} */ { first, last }) => Math.abs((first + last) / 2 - from);
+  return distance(before) <= distance(after) ? { before: drawn, after } : { before, after: drawn };
+}

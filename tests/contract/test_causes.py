@@ -1,0 +1,221 @@
+"""Causes of a metric's change: rows that add up to it, on both databases, by hand and on real steps."""
+
+import random
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+
+from backend.metrics.store import write_points
+from backend.rollouts.store import pack_groups, write_groups
+from tests.factories import MadeCompletion, MadeGroup, make_run
+
+RIGHT = MadeCompletion(text="yes", reward=1.0, correct=True)
+WRONG = MadeCompletion(text="no", reward=0.0, correct=False, flags=("wrong",))
+
+
+@pytest.fixture
+def run(database):
+    with database.sessions.begin() as session:
+        return make_run(session)
+
+
+def log(database, run, points):
+    with database.sessions.begin() as session:
+        write_points(session, run.id, 1, [(step, values) for step, values in sorted(points.items())])
+
+
+def store(database, run, step, *groups, counted=()):
+    with database.sessions.begin() as session:
+        write_groups(session, pack_groups(run.id, step, 1, groups, counted=counted))
+
+
+def group(prompt, *completions, index=0, **fields):
+    return MadeGroup(prompt=prompt, prompt_index=index, completions=completions, **fields)
+
+
+def causes(client, run, metric="reward/mean", before="1", after="2", by="prompt"):
+    params = {"metric": metric, "before": before, "after": after, "by": by}
+    answer = client.get(f"/api/v1/runs/{run.id}/causes", params=params)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert sum(row["total"] for row in found["rows"]) == pytest.approx(found["change"], abs=1e-9)
+    assert all(row["total"] == row["value"] + row["share"] for row in found["rows"])
+    return found
+
+
+def totals(found):
+    return {row["label"]: pytest.approx(row["total"], abs=1e-12) for row in found["rows"]}
+
+
+def two_steps(database, run):
+    """Prompt a stays right, b is forgotten, c is sampled at the second step alone."""
+    store(database, run, 1, group("a", RIGHT, RIGHT), group("b", RIGHT, RIGHT, index=1))
+    store(
+        database,
+        run,
+        2,
+        group("a", RIGHT, RIGHT),
+        group("b", WRONG, WRONG, index=1),
+        group("c", RIGHT, WRONG, index=2),
+    )
+    log(
+        database,
+        run,
+        {1: {"reward/mean": 1.0, "reward/accuracy": 1.0}, 2: {"reward/mean": 0.5, "reward/accuracy": 0.5}},
+    )
+
+
+@pytest.mark.parametrize("metric", ["reward/mean", "reward/accuracy"])
+def test_a_forgotten_prompt_is_the_first_row(client, database, run, metric):
+    two_steps(database, run)
+    found = causes(client, run, metric)
+    assert found["change"] == -0.5
+    first, *rest = found["rows"]
+    # shares 1/2 and 1/3: its mean fell from 1 to 0 at (1/2 + 1/3) / 2; the rest is its share
+    assert first["label"] == "sums/b"
+    assert first["prompt"] == "b"
+    assert first["value"] == pytest.approx(-5 / 12)
+    assert first["share"] == pytest.approx((1 / 3 * 0 - 1 / 2 * 1) + 5 / 12 - 3 / 4 * (1 / 3 - 1 / 2))
+    assert [row["kind"] for row in rest] == ["category", "category", "not_stored"]
+    assert rest[-1]["total"] == pytest.approx(0, abs=1e-12)
+    assert [(each["window"], each["step"]) for each in first["examples"]] == [("before", 1), ("after", 2)]
+    shown = client.get("/api/v1/rollouts", params={"run": run.id, "step": 2}).json()["items"]
+    assert first["examples"][1]["group"] == shown[1]["id"]
+
+
+def test_groups_flags_and_lengths_add_up_too(client, database, run):
+    two_steps(database, run)
+    groups = causes(client, run, by="group")
+    assert groups["rows"][0]["label"] in {"step 2, prompt 1", "step 1, prompt 0", "step 1, prompt 1"}
+    flags = causes(client, run, by="flag")
+    assert [row["marks"] for row in flags["rows"][:2]] in ([["wrong"], ["right"]], [["right"], ["wrong"]])
+    lengths = causes(client, run, by="length")  # "no" has 2 tokens, "yes" 3
+    assert {row["label"] for row in lengths["rows"] if row["kind"] == "category"} == {
+        "below 3 tokens",
+        "3 tokens and more",
+    }
+
+
+def test_terms_add_up_to_the_reward_with_their_weights_and_what_gates_did(client, database):
+    rewards = [{"name": "correctness", "weight": 1.0}, {"name": "boxed_format", "weight": 0.2}]
+    with database.sessions.begin() as session:
+        run = make_run(session, config={"rewards": rewards})
+    both = MadeCompletion(reward=1.2, rewards={"correctness": 1.0, "boxed_format": 1.0})
+    gated = MadeCompletion(reward=0.0, rewards={"correctness": 1.0, "boxed_format": 0.0})
+    store(database, run, 1, group("a", both, both))
+    store(database, run, 2, group("a", both, gated))
+    log(database, run, {1: {"reward/mean": 1.2}, 2: {"reward/mean": 0.6}})
+    found = totals(causes(client, run, by="term"))
+    assert found["correctness"] == 0
+    assert found["boxed_format"] == -0.1
+    assert found["gates and shaping"] == -0.5
+
+
+def test_what_is_not_stored_is_a_row_of_its_own_where_tallies_cannot_tell(client, database, run):
+    seen, unseen = group("a", RIGHT, WRONG), group("b", RIGHT, RIGHT, index=1)
+    store(database, run, 1, seen, unseen)
+    store(database, run, 2, seen, counted=[group("b", WRONG, WRONG, index=1)])
+    log(database, run, {1: {"reward/mean": 0.75}, 2: {"reward/mean": 0.25}})
+    by_prompt = causes(client, run)
+    assert (by_prompt["completions"], by_prompt["of"]) == (8, 8)
+    assert totals(by_prompt)["sums/b"] == -0.5
+    assert [each["window"] for each in by_prompt["rows"][0]["examples"]] == ["before"]
+    by_length = causes(client, run, by="length")
+    assert (by_length["completions"], by_length["of"]) == (6, 8)
+    assert by_length["rows"][-1]["label"] == "2 completions that are not stored or have no value"
+    assert by_length["rows"][-1]["after"]["share"] == pytest.approx(0.5)
+
+
+def test_groups_that_waited_for_a_step_are_no_part_of_its_mean(client, database, run):
+    waiting = group("w", RIGHT, RIGHT, index=1)
+    store(database, run, 1, group("a", RIGHT, WRONG), replace(waiting, left_out="waiting"))
+    store(database, run, 2, replace(waiting, prompt_index=0), group("a", WRONG, WRONG, index=1))
+    log(database, run, {1: {"reward/mean": 0.75}, 2: {"reward/mean": 0.0}})
+    found = causes(client, run)
+    assert found["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
+    assert {row["label"]: row["after"]["completions"] for row in found["rows"][:2]} == {
+        "sums/a": 2,
+        "sums/w": 0,
+    }
+
+
+def test_prompts_of_an_evaluation_count_the_same(client, database, run):
+    many = (RIGHT, RIGHT, RIGHT, RIGHT)
+    store(database, run, 10, group("a", *many, kind="eval"), group("b", RIGHT, index=1, kind="eval"))
+    store(database, run, 20, group("a", *many, kind="eval"), group("b", WRONG, index=1, kind="eval"))
+    log(database, run, {10: {"eval/accuracy": 1.0}, 20: {"eval/accuracy": 0.5}})
+    found = causes(client, run, "eval/accuracy", "1-10", "11-20")
+    assert totals(found)["sums/b"] == -0.5
+    assert found["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
+
+
+def test_windows_of_random_steps_add_up_in_every_way(client, database, run):
+    chance = random.Random(0)
+    points = {}
+    for step in range(1, 9):
+        groups = [
+            group(
+                f"prompt {chance.randrange(90)}",
+                *(
+                    MadeCompletion(
+                        text="x" * chance.randrange(1, 200),
+                        reward=(value := chance.choice([0.0, 0.5, 1.0, None])),
+                        rewards={"correctness": value},
+                        correct=chance.choice([True, False, None]),
+                        flags=tuple(chance.sample(("repetitive", "unparsed"), chance.randrange(3))),
+                        finish_reason=chance.choice(["stop", "length"]),
+                    )
+                    for _ in range(4)
+                ),
+                index=index,
+            )
+            for index in range(chance.randrange(20, 40))
+        ]
+        store(database, run, step, *groups[::2], counted=groups[1::2])
+        everything = [each for one in groups for each in one.completions]
+        rewards = [each.reward for each in everything if each.reward is not None]
+        points[step] = {
+            "reward/mean": fmean(rewards),
+            "reward/correctness/mean": fmean(rewards),
+            "length/mean": fmean(len(each.text) for each in everything),
+            "length/truncated_frac": fmean(each.finish_reason == "length" for each in everything),
+        }
+    log(database, run, points)
+    for metric in points[1]:
+        for by in ("prompt", "group", "flag", "length"):
+            found = causes(client, run, metric, "1-4", "3-8", by)
+            if by != "length" and metric != "reward/correctness/mean":
+                assert found["rows"][-1]["total"] == pytest.approx(0, abs=1e-9), (metric, by)
+    assert [row["kind"] for row in causes(client, run, by="group", after="2-8")["rows"][-2:]] == [
+        "others",
+        "not_stored",
+    ]
+    causes(client, run, by="term", before="1-4", after="5-8")
+
+
+def test_what_cannot_be_decomposed_says_why(client, database, run):
+    two_steps(database, run)
+    log(database, run, {1: {"policy/entropy": 1.0, "kl/k3": float("nan")}})
+
+    def refused(status, **params):
+        given = {"metric": "reward/mean", "before": "1", "after": "2", "by": "prompt"} | params
+        answer = client.get(f"/api/v1/runs/{run.id}/causes", params=given)
+        assert answer.status_code == status, answer.text
+        return answer.text
+
+    assert "no mean over completions" in refused(422, metric="policy/entropy")
+    assert "no mean over completions" in refused(422, metric="<script>alert(1)</script>")
+    assert "no sum of terms" in refused(422, metric="reward/accuracy", by="term")
+    assert "before it begins" in refused(422, before="9-3")
+    assert "has not recorded length/mean" in refused(404, metric="length/mean")
+    assert "no finite value at steps 5 to 9" in refused(404, after="5-9")
+    for before in ("", "-1", "1-2-3", "a", "1" * 10, "1;2", "٣"):
+        refused(422, before=before)
+    refused(422, by="moon")
+    assert (
+        client.get(
+            "/api/v1/runs/nobody/causes", params={"metric": "a", "before": "1", "after": "2"}
+        ).status_code
+        == 404
+    )

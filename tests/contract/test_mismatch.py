@@ -1,0 +1,109 @@
+"""Caps of the sampler correction over stored tokens, on both databases, by hand."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from backend.metrics.store import write_points
+from backend.rollouts.store import pack_groups, write_groups
+from tests.factories import MadeCompletion, MadeGroup, make_run
+
+RHO = (0.6, 1.0, 1.9, 4.0)
+
+
+@dataclass(frozen=True)
+class Sampled(MadeCompletion):
+    """One token for each rho."""
+
+    text: str = "abcd"
+    rho: tuple[float, ...] = RHO
+    masked: bool = False
+
+    @property
+    def arrays(self):
+        logprob = np.full(len(self.rho), -3.0, np.float32)
+        mask = {"mask": np.zeros(len(self.rho), np.float32)} if self.masked else {}
+        return mask | {"logprob": logprob, "policy_logprob": logprob + np.log(self.rho).astype(np.float32)}
+
+
+@pytest.fixture
+def run(database):
+    correction = {"type": "token_tis", "cap": 3.0}
+    with database.sessions.begin() as session:
+        return make_run(session, config={"objective": {"correction": correction}})
+
+
+def store(database, run, *groups, step=1):
+    with database.sessions.begin() as session:
+        write_groups(session, pack_groups(run.id, step, 1, groups))
+
+
+def asked(client, run, step=1, **params):
+    answer = client.get("/api/v1/rollouts/mismatch", params={"run": run.id, "step": step, **params})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def at_cap(found, cap):
+    return next(each for each in found["caps"] if each["cap"] == pytest.approx(cap))
+
+
+def test_weights_under_a_cap_are_those_of_the_formula(client, database, run):
+    store(database, run, MadeGroup(completions=(Sampled(),)))
+    found = asked(client, run)
+    assert (found["kind"], found["own_cap"], found["tokens"], found["groups"]) == ("token_tis", 3.0, 4, 1)
+    two = at_cap(found, 2.0)  # weights 0.6, 1, 1.9, 2
+    assert two["limited"] == pytest.approx(1 / 4)
+    assert two["mean"] == pytest.approx(5.5 / 4, abs=1e-6)
+    assert two["ess"] == pytest.approx(5.5**2 / (4 * (0.36 + 1 + 1.9**2 + 4)), abs=1e-6)
+    assert two["lost"] == pytest.approx(1 - 5.5 / 7.5, abs=1e-6)
+    assert at_cap(found, 3.0)["mean"] == pytest.approx(6.5 / 4, abs=1e-6)
+    mask = at_cap(asked(client, run, kind="token_mask"), 2**0.5)  # 0.6 and 1 stay, 1.9 and 4 go
+    assert (mask["limited"], mask["mean"]) == (pytest.approx(1 / 2), pytest.approx(1.6 / 4, abs=1e-6))
+
+
+def test_completions_share_the_product_or_the_geometric_mean(client, database, run):
+    store(database, run, MadeGroup(completions=(Sampled(), Sampled(rho=(1.0, 1.0, 1.0, 1.0)))))
+    product = at_cap(asked(client, run, kind="seq_tis"), 2.0)  # 0.6 * 1 * 1.9 * 4 is over the cap
+    assert (product["limited"], product["mean"]) == (pytest.approx(1 / 2), pytest.approx(1.5))
+    geometric = at_cap(asked(client, run, kind="seq_tis", level="geo"), 2.0)
+    assert geometric["mean"] == pytest.approx((math.pow(4.56, 1 / 4) + 1) / 2, abs=1e-6)
+
+
+def test_masked_tokens_and_groups_that_did_not_train_take_no_part(client, database, run):
+    groups = [
+        MadeGroup(completions=(Sampled(), Sampled(masked=True))),
+        MadeGroup(prompt_index=1, completions=(MadeCompletion(),)),
+    ]
+    store(database, run, *groups, step=4)
+    with database.sessions.begin() as session:
+        write_points(session, run.id, 1, [(4, {"sampling/staleness": 2.0})])
+    found = asked(client, run, step=4)
+    assert (found["tokens"], found["completions"], found["groups"], found["of_groups"]) == (4, 1, 1, 2)
+    assert found["position"] == [0, 1, 2, 3]
+    assert found["age"] == [2, 2, 2, 2]
+
+
+def test_the_scatter_is_a_sample_of_many_tokens_and_the_same_each_time(client, database, run):
+    many = Sampled(text="x" * 5_000, rho=(2.0,) * 5_000)
+    store(database, run, MadeGroup(completions=(many,)))
+    found = asked(client, run)
+    assert (found["tokens"], len(found["sampler"])) == (5_000, 4_000)
+    assert found == asked(client, run)
+
+
+def test_what_is_not_there_says_so(client, database, run):
+    for params, status in (
+        ({"step": 1}, 404),
+        ({"step": -1}, 422),
+        ({"step": 1, "kind": "moon"}, 422),
+        ({"step": 1, "level": "moon"}, 422),
+    ):
+        answer = client.get("/api/v1/rollouts/mismatch", params={"run": run.id} | params)
+        assert answer.status_code == status, answer.text
+    assert (
+        "no stored tokens" in client.get("/api/v1/rollouts/mismatch", params={"run": run.id, "step": 1}).text
+    )
+    assert client.get("/api/v1/rollouts/mismatch", params={"run": "nobody", "step": 1}).status_code == 404

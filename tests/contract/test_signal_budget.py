@@ -1,0 +1,98 @@
+"""Signal budgets over steps and of whole runs, logged or from tallies, on both databases."""
+
+import pytest
+
+from backend.config.signal_budget import PARTS, UNITS, budget_metric
+from backend.metrics.store import write_points
+from backend.rollouts.store import pack_groups, write_groups
+from tests.factories import MadeCompletion, MadeGroup, make_run
+
+RIGHT = MadeCompletion(text="yes", reward=1.0, correct=True)
+WRONG = MadeCompletion(text="no", reward=0.0, correct=False, flags=("wrong",))
+CUT = MadeCompletion(text="and so", reward=0.0, correct=False, finish_reason="length")
+UNSCORED = MadeCompletion(text="no", reward=None, correct=None)
+
+
+@pytest.fixture
+def run(database):
+    with database.sessions.begin() as session:
+        return make_run(session)
+
+
+def log(database, run, values, attempt=1):
+    with database.sessions.begin() as session:
+        write_points(session, run.id, attempt, sorted(values.items()))
+
+
+def budget(client, *runs, **params):
+    answer = client.get("/api/v1/signal-budget", params={"runs": ",".join(run.id for run in runs), **params})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["items"]
+
+
+def of_step(step):
+    """Completions 1..7 in the order of the parts, ten tokens each, a tenth of a second each."""
+    return {
+        budget_metric(part, unit): factor * (at + 1) * step
+        for unit, factor in zip(UNITS, (1, 10, 0.1), strict=True)
+        for at, part in enumerate(PARTS)
+    }
+
+
+def test_a_logged_budget_is_summed_over_stretches_of_steps(client, database, run):
+    log(database, run, {step: of_step(step) for step in (1, 2, 3, 4)})
+    [found] = budget(client, run, bins=2)
+    assert (found["source"], found["steps"], found["parts"]) == ("trainer", 4, list(PARTS))
+    assert found["totals"]["completions"] == [10, 20, 30, 40, 50, 60, 70]
+    assert found["totals"]["tokens"] == [100, 200, 300, 400, 500, 600, 700]
+    assert found["totals"]["seconds"] == pytest.approx([1, 2, 3, 4, 5, 6, 7], abs=1e-12)
+    assert [(each["first"], each["last"]) for each in found["bins"]] == [(1, 2), (3, 4)]
+    assert found["bins"][0]["completions"] == [3, 6, 9, 12, 15, 18, 21]
+    assert budget(client, run)[0]["bins"] == []
+
+
+def test_a_run_that_logged_none_is_counted_by_its_marks_and_says_so(client, database, run):
+    groups = [
+        MadeGroup(completions=(RIGHT, WRONG, CUT, UNSCORED)),
+        MadeGroup(completions=(RIGHT, RIGHT), prompt_index=1),
+        MadeGroup(completions=(WRONG, WRONG), prompt_index=2, left_out="equal"),
+        MadeGroup(completions=(RIGHT, WRONG), prompt_index=3, left_out="accuracy"),
+        MadeGroup(completions=(WRONG,), prompt_index=4),  # alone: nothing it could be equal to
+        MadeGroup(completions=(WRONG, WRONG), prompt_index=0, kind="eval"),
+    ]
+    with database.sessions.begin() as session:
+        write_groups(session, pack_groups(run.id, 3, 1, groups[:2], counted=groups[2:]))
+    [found] = budget(client, run, bins=10)
+    assert found["source"] == "rollouts"
+    assert dict(zip(found["parts"], found["totals"]["completions"], strict=True)) == {
+        "truncated": 1, "equal_right": 2, "equal_wrong": 2, "left_out": 2, "untold": 4,
+    }  # fmt: skip
+    assert found["totals"]["tokens"] == [6, 6, 4, 5, 9]
+    assert "seconds" not in found["totals"]
+    assert found["bins"] == [
+        {"first": 3, "last": 3, "completions": [1, 2, 2, 2, 4], "tokens": [6, 6, 4, 5, 9]}
+    ]
+
+
+def test_a_run_without_either_has_no_numbers(client, run):
+    [found] = budget(client, run, bins=5)
+    assert (found["source"], found["steps"], found["totals"], found["bins"]) == ("", 0, {}, [])
+
+
+def test_runs_are_answered_in_their_order_and_bad_requests_are_refused(client, database, run):
+    with database.sessions.begin() as session:
+        other = make_run(session)
+    assert [each["run"] for each in budget(client, other, run)] == [other.id, run.id]
+    for params, status in (
+        ({"runs": ","}, 422),
+        ({"runs": run.id, "bins": 201}, 422),
+        ({"runs": run.id, "bins": -1}, 422),
+        ({"runs": "nobody"}, 404),
+        ({"runs": ",".join(f"r{n}" for n in range(101))}, 422),
+    ):
+        assert client.get("/api/v1/signal-budget", params=params).status_code == status, params
+
+
+def test_values_that_are_not_finite_count_as_nothing(client, database, run):
+    log(database, run, {1: of_step(1) | {"signal/useful/tokens": float("nan")}})
+    assert budget(client, run)[0]["totals"]["tokens"][-1] == 0

@@ -1,0 +1,49 @@
+"""Steps of a run whose records stay in memory."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from backend.config.merge import resolve
+from benchmarks.nothing import Nothing
+from worker.recording.records import StepRecord
+from worker.training.trainer import Trainer
+
+
+class Kept(Nothing):
+    """A recorder that keeps the records of steps in memory."""
+
+    def __init__(self) -> None:
+        self.records: list[StepRecord] = []
+
+    def record_step(self, record: StepRecord) -> None:
+        self.records.append(record)
+
+
+@pytest.fixture
+def steps_of(settings):
+    """The records of the training steps of a config."""
+
+    def steps_of(changes: dict[str, Any]) -> list[StepRecord]:
+        config = resolve(
+            {
+                "steps": 2,
+                "sampling": {"max_new_tokens": 24, "prompts_per_step": 4, "group_size": 4},
+                "evaluation": {"every": 0},
+                "checkpointing": {"every": 0},
+            }
+            | changes
+        )
+        kept: Any = Kept()
+        Trainer(
+            config,
+            kept,
+            settings=settings,
+            checkpoints=Nothing(),  # type: ignore[arg-type]
+            device="cpu",
+            stopping=threading.Event(),
+        ).train()
+        return [record for record in kept.records if record.step]
+
+    return steps_of

@@ -1,0 +1,153 @@
+"""The signal budget: parts that are disjoint and add up to a step's completions, tokens and seconds."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from backend.config.presets import PRESETS
+from backend.config.signal_budget import PARTS, UNITS, budget_metric
+from tests.worker.training.test_contributions import of_preset
+from worker.prompt import Prompt
+from worker.rollout.collector import Collected
+from worker.training.signal_budget import signal_budget
+from worker.training.update_stats import TokenUse, UpdateStats, token_use
+from worker.types import Completion, Group
+
+
+def completion(length: int, finish_reason: Any = "stop") -> Completion:
+    values = np.zeros(length, np.float32)
+    return Completion(values.astype(np.int64), "x" * length, ("x",) * length, finish_reason, values, values)
+
+
+def group(rewards: tuple[float | None, ...], *completions: Completion) -> Group:
+    prompt = Prompt(id="p", text="1+1", answer="2", problem="sums", domain="math", index=0)
+    correctness = tuple(None if reward is None else float(reward >= 1) for reward in rewards)
+    return Group(prompt, completions, rewards, correctness=correctness)
+
+
+def parts(metrics: dict[str, float], unit: Any) -> dict[str, float]:
+    return {part: metrics[budget_metric(part, unit)] for part in PARTS if metrics[budget_metric(part, unit)]}
+
+
+def test_each_completion_is_in_the_first_part_that_fits():
+    step = Collected(
+        groups=[
+            group(
+                (1.0, 0.0, 1.0, 0.0), completion(10), completion(20), completion(30), completion(5, "length")
+            ),
+            group((1.0, 1.0), completion(4), completion(6)),  # trained, although equal
+            group((0.0, 0.0), completion(7), completion(3, "length")),  # left out for it
+            group((1.0, 0.0), completion(8), completion(2)),  # left out by the accuracy filter
+        ],
+        trained=[0, 1],
+        left_out={2: "equal", 3: "accuracy"},
+        sample_seconds=3.0,
+        score_seconds=1.0,
+    )
+    stats = UpdateStats(
+        advantages=[[1.0, -1.0, 1.0, -1.0], [0.0, 0.0]],
+        token_use=[
+            [TokenUse(1, 2, 7), TokenUse(0, 20, 0), TokenUse(30, 0, 0), TokenUse(5, 0, 0)],
+            [TokenUse(4, 0, 0), TokenUse(6, 0, 0)],
+        ],
+    )
+    found = signal_budget(step, stats, seconds=10.0)
+    assert list(parts(found, "completions").values()) == [2, 2, 1, 2, 1, 1, 1]  # in the order of PARTS
+    assert list(parts(found, "tokens").values()) == [8, 10, 7, 10, 31, 22, 7]
+    # 4 s by 95 sampled tokens, 6 s by 75 tokens that trained
+    assert found["time/signal/left_out"] == pytest.approx(4 * 10 / 95)
+    assert found["time/signal/useful"] == pytest.approx(4 * 7 / 95 + 6 * 7 / 75)
+    assert found["time/signal/truncated"] == pytest.approx(4 * 8 / 95 + 6 * 5 / 75)
+    assert sum(parts(found, "seconds").values()) == pytest.approx(10, abs=1e-12)
+
+
+def test_a_group_that_waited_costs_no_sampling_and_an_unscored_completion_is_masked():
+    step = Collected(
+        groups=[
+            group((None, 1.0, 0.0), completion(10), completion(10), completion(10)),
+            group((1.0,), completion(30)),
+        ],
+        carried=[0],
+        trained=[0],
+        left_out={1: "waiting"},
+        sample_seconds=4.0,
+    )
+    use = [TokenUse(10, 0, 0), TokenUse(0, 0, 10), TokenUse(0, 0, 10)]
+    found = signal_budget(step, UpdateStats(advantages=[[0.0, 1.0, -1.0]], token_use=[use]), seconds=10.0)
+    assert parts(found, "completions") == {"masked": 1, "left_out": 1, "useful": 2}
+    assert parts(found, "seconds") == pytest.approx({"masked": 2, "left_out": 4, "useful": 4})
+
+
+def test_a_step_that_trained_nothing_shares_all_its_time_by_what_it_sampled():
+    step = Collected(
+        groups=[group((1.0, 1.0), completion(1), completion(3))], left_out={0: "equal"}, sample_seconds=1
+    )
+    assert parts(signal_budget(step, UpdateStats(), seconds=2.0), "seconds") == {"equal_right": 2.0}
+    assert signal_budget(Collected(), UpdateStats(), seconds=2.0) == {}
+    empty = Collected(groups=[group((1.0, 0.0), completion(0), completion(0))], left_out={0: "surplus"})
+    assert parts(signal_budget(empty, UpdateStats(), seconds=2.0), "seconds") == {"left_out": 2.0}
+
+
+def test_tokens_are_masked_clipped_or_useful():
+    mask = torch.tensor([[True, True, True], [False, False, False]])
+    per_token = {
+        "policy_gradient": torch.tensor([[0.5, 0.0, 0.1], [1.0, 1.0, 0.0]]),
+        "clipped": torch.tensor([[0.0, 0.0, -1.0], [1.0, 0.0, 0.0]]),
+    }
+    assert token_use(per_token, mask, [3, 2], groups=1) == [[TokenUse(1, 1, 1), TokenUse(2, 0, 0)]]
+    assert token_use({}, mask, [3, 2], groups=2) == [[TokenUse(3, 0, 0)], [TokenUse(2, 0, 0)]]
+    not_a_number = {"policy_gradient": torch.full((2, 3), float("nan"))}
+    assert token_use(not_a_number, mask, [3, 2], groups=2)[0] == [TokenUse(3, 0, 0)]
+
+
+def adds_up(metrics: Any, completions: int) -> None:
+    sums = {unit: sum(metrics[budget_metric(part, unit)] for part in PARTS) for unit in UNITS}
+    assert sums["completions"] == completions
+    assert sums["seconds"] == pytest.approx(metrics["time/step_seconds"], abs=1e-9)
+    if not metrics.get("sampling/carried_frac"):
+        assert sums["tokens"] == pytest.approx(metrics["tokens/generated"], abs=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_the_budget_of_every_preset_is_that_of_the_whole_step(steps_of, preset):
+    for record in steps_of(of_preset(preset) | {"steps": 2}):
+        assert "policy_gradient" not in record.groups[0].completions[0].arrays
+        if preset != "remax":  # greedy baselines are tokens of no completion
+            adds_up(
+                record.metrics,
+                sum(len(group.completions) for group in record.groups if group.kind == "train"),
+            )
+
+
+@pytest.mark.slow
+def test_masked_completions_and_filtered_groups_are_told_apart(steps_of):
+    changes = {
+        "length": {"truncated": {"type": "mask"}},
+        "filters": {"groups": {"type": "zero_variance"}, "refill": {"type": "dynamic", "max_batches": 3}},
+        "sampling": {"max_new_tokens": 12, "prompts_per_step": 4, "group_size": 4},
+    }
+    for record in steps_of(changes | {"steps": 3}):
+        adds_up(record.metrics, sum(len(group.completions) for group in record.groups))
+        truncated = sum(c.finish_reason == "length" for group in record.groups for c in group.completions)
+        assert record.metrics["signal/truncated/completions"] == truncated
+        trained = [group for group in record.groups if not group.left_out]
+        used = sum(record.metrics[f"signal/{part}/completions"] for part in ("useful", "clipped", "masked"))
+        assert used <= sum(len(group.completions) for group in trained)
+
+
+@pytest.mark.slow
+def test_a_skipped_update_leaves_nothing_useful(steps_of, monkeypatch):
+    from worker.policy import optimizer
+
+    real = optimizer.PolicyOptimizer.step
+    monkeypatch.setattr(
+        optimizer.PolicyOptimizer,
+        "step",
+        lambda self, step: real(self, step)._replace(grad_norm=float("nan")),
+    )
+    [record] = steps_of({"steps": 1, "sampling": {"prompts_per_step": 8, "group_size": 8}})
+    assert record.metrics["signal/useful/tokens"] == 0
+    assert record.metrics["signal/masked/tokens"] > 0
