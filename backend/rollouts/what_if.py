@@ -23,6 +23,7 @@ from backend.rollouts.contributions import UNSTORED, logged_loss
 from backend.rollouts.packing import unpack_arrays
 from backend.rollouts.reading import completions_of, valid_groups
 from backend.rollouts.schemas import WhatIfChange, WhatIfOrder
+from backend.rollouts.token_budget import why_removed
 
 MOST_VALUES = 4_000_000
 """Completions times the longest one's tokens: some gigabyte for the process that computes."""
@@ -45,7 +46,10 @@ def what_if(session: Session, order: WhatIfOrder) -> dict[str, Any]:
     changed = [_changed(run, change) for change in order.variants]
     groups, total = _groups(session, run.id, step)
     if not groups:
-        raise NotFound(f"step {step} has no stored tokens with the values that its loss is computed from")
+        reason = why_removed(session, run.id, step) or "they were not recorded, or its groups did not train"
+        raise NotFound(
+            f"step {step} has no stored tokens with the values that its loss is computed from: {reason}"
+        )
     size = len(groups[0][1])
     whole = [(group, rows, arrays) for group, rows, arrays in groups if len(rows) == size]
     rows = [row for _, completions, _ in whole for row in completions]

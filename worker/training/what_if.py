@@ -94,8 +94,10 @@ def _batch(objective: Objective, own: Objective, request: dict[str, Any], values
     if isinstance(objective.token_weight, knobs.TopEntropy):
         if is_own and "uncertain" in values:
             batch = replace(batch, uncertain=values["uncertain"] > 0)
-        else:
+        elif "entropy" in values:
             batch = with_token_choice(batch, values["entropy"], objective.token_weight)
+        else:
+            raise ValueError("needs the entropy of each token, which is not stored")
     if is_own and "covariant" in values:
         return replace(batch, covariant=values["covariant"] > 0)
     return with_covariance_choice(batch, objective.surrogate, torch.Generator().manual_seed(0))
