@@ -170,6 +170,8 @@ class TokensAnswer(BaseModel):
     advantage: Spelled
     mask: list[int]
     """1 where a token is part of the loss's sums."""
+    note: str
+    """Why tokens, or values of them, were removed since; "" where none were."""
 
 
 class CountItem(BaseModel):
@@ -304,12 +306,14 @@ class FoundPage(BaseModel):
 
     items: list[FoundItem]
     next: str | None
+    searched_to: int | None
+    """Step at which the time of a page was over before it was full: `next` goes on there."""
     waiting: int
     """Groups of these runs that are not indexed yet: their completions are missing here."""
 
 
 class StepCount(BaseModel):
-    """Completions of a step that match, of how many."""
+    """Completions of a step that match, of how many that are stored there."""
 
     step: int
     matched: int
@@ -321,6 +325,8 @@ class StepCounts(BaseModel):
 
     items: list[StepCount]
     next: None
+    every: int
+    """One of so many groups was counted, evenly chosen; 1: all."""
 
 
 class LiftSide(BaseModel):
