@@ -49,6 +49,9 @@ Kind = Annotated[
         description="`train`, `eval` for the held-out set, or `eval/<suite>`.",
     ),
 ]
+MOST_PROBED = 16
+"""Runs whose evaluations are shown side by side."""
+
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
@@ -124,15 +127,20 @@ def probes(
     session: ReadSession,
     answers: SharedAnswersOf,
     run: Annotated[
-        str, Query(min_length=1, max_length=500, description="Ids of up to 16 runs, separated by commas.")
+        str, Query(min_length=1, max_length=20_000, description="Ids of runs, with commas; 16 are shown.")
     ],
     kind: Kind = "eval",
 ) -> Response:
     """Prompts of an evaluation at all its steps, in one or more runs. Has an `ETag`."""
-    runs = list(dict.fromkeys(run.split(",")))[:16]
+    named = list(dict.fromkeys(run.split(",")))
+    runs = named[:MOST_PROBED]
     for each in runs:
         must_exist(session, each)
-    return answers.answer(request, stamps_of(session, runs), lambda: probes_of(session, runs, kind))
+    return answers.answer(
+        request,
+        stamps_of(session, runs),
+        lambda: {**probes_of(session, runs, kind), "runs_left_out": len(named) - len(runs)},
+    )
 
 
 PromptState = Annotated[State | None, Query(description="Prompts of this state alone.")]

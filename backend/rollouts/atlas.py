@@ -78,9 +78,8 @@ class Atlas:
 def atlas_of(session: Session, run_id: str, *, state: State | None, sort: Order, visits: int) -> Atlas:
     """Training prompts that were sampled in at least `visits` groups, in the wanted state and order."""
     valid = valid_tallies(session, run_id, "train")
-    steps = select(func.min(GroupTally.step), func.max(GroupTally.step)).where(*valid)
-    bounds: Sequence[int | None] = session.execute(steps).one()
-    first, last = bounds
+    # One after the other: each is then looked up in the key of the table.
+    first, last = (session.scalar(select(end(GroupTally.step)).where(*valid)) for end in (func.min, func.max))
     if first is None or last is None:
         return Atlas([], {}, 0, 0)
     found = [prompt for prompt in _histories(session, valid, first, last) if prompt.groups >= visits]

@@ -267,6 +267,8 @@ class ProbeMatrix(BaseModel):
     items: list[ProbeItem]
     prompts: int
     """Of the evaluation, those that are not shown included."""
+    runs_left_out: int
+    """Runs that were asked for beyond the 16 that are shown."""
 
 
 class Snippet(BaseModel):

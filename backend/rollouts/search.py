@@ -91,9 +91,7 @@ def matching(
         query = select(*columns).select_from(hits)
         query = query.join(RolloutGroup, RolloutGroup.search_number == hits.c.number)
         query = query.join(Rollout, and_(in_group, Rollout.position == hits.c.position))
-        if is_postgres(session):
-            return query.where(*conditions)
-        # Without an index to use, SQLite begins with the hits instead of reading all of them for each group.
+        # Without an index to use, databases begin with the hits instead of reading all of them for each group.
         return query.where(case((and_(*conditions), 1), else_=0) == 1)
     query = select(*columns).select_from(RolloutGroup).join(Rollout, in_group)
     for term in unwanted:

@@ -256,6 +256,7 @@ declare namespace Api {
   interface FoundPage {
     items: FoundItem[];
     next: string | null;
+    searched_to: number | null;
     waiting: number;
   }
   interface GroupItem {
@@ -515,6 +516,7 @@ declare namespace Api {
     runs: ProbeRun[];
     items: ProbeItem[];
     prompts: number;
+    runs_left_out: number;
   }
   interface ProbeRow {
     rates: (number | null)[];
@@ -780,6 +782,7 @@ declare namespace Api {
   interface StepCounts {
     items: StepCount[];
     next: null;
+    every: number;
   }
   interface StepItem {
     step: number;
@@ -813,6 +816,7 @@ declare namespace Api {
     arrays: Record<string, (number | string)[]>;
     advantage: number | string | null;
     mask: number[];
+    note: string;
   }
   interface TrialArm {
     name: string;

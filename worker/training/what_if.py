@@ -9,6 +9,7 @@ update.
 
 import io
 import json
+import resource
 import sys
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,9 @@ from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_pen
 from worker.objective.token_choice import updates_of, with_covariance_choice, with_token_choice
 
 Values = dict[str, Tensor]
+
+MOST_BYTES = 6_000_000_000
+"""Memory of the process; beyond it an allocation fails and the service says so."""
 
 
 def answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
@@ -168,7 +172,8 @@ def _first(values: Tensor | None) -> Tensor | None:
 
 
 def main() -> None:
-    """Answer the request of standard input."""
+    """Answer the request of standard input, in at most MOST_BYTES of memory."""
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
     torch.set_num_threads(1)
     arrays = np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False)
     request = json.loads(str(arrays["request"]))

@@ -3,6 +3,7 @@ import { html, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { oneLine } from '../../lib/text/tokens.js';
+import { plural } from '../../lib/text/format.js';
 import { wordDiff } from '../../lib/text/diff.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Select } from '../shared/marks.js';
@@ -30,7 +31,7 @@ export function Probes({ runs, names, kind }) {
     isEmpty=${({ items }) => !items.length}
     empty=${html`<${Empty} title="No evaluations of this kind yet" />`}
   >
-    ${({ items, runs: columns, prompts }) => html`
+    ${({ items, runs: columns, prompts, runs_left_out: left }) => html`
       <div class="toolbar">
         <${Select}
           label="sort prompts by"
@@ -39,6 +40,7 @@ export function Probes({ runs, names, kind }) {
           onChange=${setOrder}
         />
         <span class="quiet">
+          ${left > 0 ? `${plural(left, 'run')} of the experiment ${left > 1 ? 'are' : 'is'} not shown: at most ${columns.length} are. ` : ''}
           ${items.length < prompts ? `${items.length} of ${prompts} prompts. ` : ''}Click two cells to compare their
           completions word by word.
         </span>

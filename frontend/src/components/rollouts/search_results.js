@@ -60,10 +60,7 @@ export function SearchResults({ scope, q, open, onOpen, onLabels }) {
           />`,
         )}
       </ul>
-      ${
-        own.searched_to !== null &&
-        html`<p class="quiet" role="status">Searched as far as step ${own.searched_to}</p>`
-      }
+      ${own.searched_to !== null && html`<p class="quiet" role="status">Searched as far as step ${own.searched_to}</p>`}
       ${
         own.next &&
         html`<button type="button" class="button" onClick=${next}>

@@ -39,9 +39,12 @@ export function SearchSteps({ resource, from, to, onWindow }) {
   return html`<section class="card search-steps" aria-label="Matches over steps">
     <p class="quiet">
       ${matched} of ${plural(of, 'completion')} match; highest bar ${formatValue(highest * 100)} %
-      ${data.every > 1 && html`<span title="Common words are counted in evenly chosen groups">
+      ${
+        data.every > 1 &&
+        html`<span title="Common words are counted in evenly chosen groups">
         · counted in one of ${data.every} groups
-      </span>`}
+      </span>`
+      }
       ${
         (from !== null || to !== null) &&
         html` · <button type="button" class="button-quiet" onClick=${() => onWindow(null, null)}>all steps</button>`
