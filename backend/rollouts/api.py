@@ -12,6 +12,7 @@ from backend.http.paging import page_of
 from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, items_as_json
 from backend.http.shared_answers import SharedAnswersOf
+from backend.http.timeout import take_time
 from backend.metrics.lineage import stamps_of
 from backend.rollouts.atlas import Order, State, atlas_of, probes_of, prompt_lines, shown_prompts
 from backend.rollouts.contributions import loss_sums
@@ -37,6 +38,7 @@ from backend.rollouts.schemas import (
     WhatIf,
     WhatIfOrder,
 )
+from backend.rollouts.what_if import SECONDS as WHAT_IF_SECONDS
 from backend.rollouts.what_if import what_if
 
 router = APIRouter(prefix="/api/v1/rollouts", tags=["rollouts"], responses=ERRORS)
@@ -200,6 +202,7 @@ def loss(session: ReadSession, run: RunId, step: Annotated[int, Query(ge=0, le=2
 @router.post("/what-if", response_model=WhatIf)
 def compute_again(order: WhatIfOrder, session: ReadSession) -> Json:
     """A stored step's batch under other presets or knobs, beside the run's own; computes, changes nothing."""
+    take_time(WHAT_IF_SECONDS + 10)  # to wait for others, and to read
     must_exist(session, order.run)
     return Json(what_if(session, order))
 

@@ -115,7 +115,8 @@ function OwnKnobs({ run, written, errors, onCompute }) {
     onOpen: setGroups,
     nothing: 'No knob of the run’s objective is changed',
   };
-  const changed = Object.keys(knobs).length ? JSON.stringify(knobs) : '';
+  const spelled = (/** @type {Fields} */ fields) => (Object.keys(fields).length ? JSON.stringify(fields) : '');
+  const changed = spelled(knobs);
   return html`<form
     class="what-if-knobs"
     onSubmit=${(/** @type {Event} */ event) => {
@@ -125,7 +126,7 @@ function OwnKnobs({ run, written, errors, onCompute }) {
   >
     <${Knobs} ...${parts} />
     <${KnobPanels} ...${parts} />
-    ${changed !== written && html`<button type="submit" class="button">Compute with these knobs</button>`}
+    ${changed !== spelled(readKnobs(written)) && html`<button type="submit" class="button">Compute with these knobs</button>`}
   </form>`;
 }
 
