@@ -80,7 +80,7 @@ class ArchivedEvent(NamedTuple):
 
 
 class BesideRollouts(NamedTuple):
-    """What an archive says of completions and prompts beside the stored ones."""
+    """Counts, prompts and labels of an archive, beside its completions."""
 
     tallies: Tallies
     prompts: list[dict[str, Any]]

@@ -47,7 +47,7 @@ class Tallies(NamedTuple):
         """Rows for the database, some at a time."""
         for start in range(0, len(self.texts["kind"]), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
-            columns = {name: values[part] for name, values in self.texts.items()}
+            columns: dict[str, list[Any]] = {name: values[part] for name, values in self.texts.items()}
             columns |= {
                 name: values[part].astype(np.int64).tolist()
                 for name, values in self.numbers.items()

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -51,16 +51,17 @@ def history_of(id_: str, right: Sequence[int], graded: Sequence[int], groups: in
     """The history of a prompt from its right and graded completions in each window."""
     windows = [r / g if g else None for r, g in zip(right, graded, strict=True)]
     known = [rate for rate in windows if rate is not None]
-    total, state = sum(graded), cast("State", "ungraded")
+    total = sum(graded)
     if not known:
-        return PromptHistory(id_, 0, 0, groups, windows, None, None, None, None, state)
+        return PromptHistory(id_, 0, 0, groups, windows, None, None, None, None, "ungraded")
     rate, first, last = sum(right) / total, known[0], known[-1]
+    state: State = "mixed"
     if rate in (0, 1):
         state = "always" if rate else "never"
     elif last == 0:
         state = "lost"
-    else:
-        state = "learned" if first == 0 else "mixed"
+    elif first == 0:
+        state = "learned"
     return PromptHistory(id_, sum(right), total, groups, windows, rate, first, last, last - first, state)
 
 

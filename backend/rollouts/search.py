@@ -61,7 +61,9 @@ class Part:
 
     def of_numbers(self, number: ColumnElement[int]) -> list[ColumnElement[bool]]:
         """SQL conditions on numbers in Postgres's index."""
-        found = [] if self.numbers is None else [number.between(*self.numbers)]
+        found: list[ColumnElement[bool]] = []
+        if self.numbers is not None:
+            found.append(number.between(*self.numbers))
         if self.every > 1:  # by name: else each row of the table is looked at
             own = select(RolloutGroup.search_number).where(RolloutGroup.search_number % self.every == 0)
             found.append(number == func.any(func.array(own.scalar_subquery())))
@@ -91,7 +93,7 @@ def matching(
         query = select(*columns).select_from(hits)
         query = query.join(RolloutGroup, RolloutGroup.search_number == hits.c.number)
         query = query.join(Rollout, and_(in_group, Rollout.position == hits.c.position))
-        # Without an index to use, databases begin with the hits instead of reading all of them for each group.
+        # Without an index to use, databases begin with the hits instead of reading them all for each group.
         return query.where(case((and_(*conditions), 1), else_=0) == 1)
     query = select(*columns).select_from(RolloutGroup).join(Rollout, in_group)
     for term in unwanted:
@@ -120,11 +122,10 @@ def _exact(session: Session, term: Term) -> ColumnElement[bool]:
 def _hits(session: Session, wanted: Sequence[Term], unwanted: Sequence[Term], part: Part) -> Select[Any]:
     """Number and position of the completions in which every wanted and no unwanted term is."""
     if is_postgres(session):
-        number, position = words_table.c.number, words_table.c.position
-        found = select(number, position).where(
+        found = select(words_table.c.number, words_table.c.position).where(
             *map(_on_postgres, wanted), *(not_(_on_postgres(term)) for term in unwanted)
         )
-        return found.where(*part.of_numbers(number))
+        return found.where(*part.of_numbers(words_table.c.number))
     rowid: ColumnElement[int] = literal_column(f"{TABLE}.rowid", Integer)
     number = rowid.bitwise_rshift(SHIFT)
     found = (

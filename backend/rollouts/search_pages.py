@@ -118,9 +118,9 @@ def _parts(
         step, group = place[:2]  # the rest of this group comes, too
         query = query.where(here <= (step, group) if is_descending else here >= (step, group))
     while rows := session.execute(query.limit(size)).all():
-        ends = tuple(rows[0][:2]), tuple(rows[-1][:2])
+        ends = [(row.step, row.id) for row in (rows[0], rows[-1])]
         numbers = [row.search_number for row in rows if row.search_number is not None] or [0]
-        first, last = reversed(ends) if is_descending else ends
+        first, last = sorted(ends)
         is_last = len(rows) < size
         yield Part(first, last, (min(numbers), max(numbers))), is_last
         if is_last:
@@ -140,9 +140,10 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
     if part.every > 1:
         of_groups = (*scope.of_groups(session), *part.of_groups())
         counted = select(step, func.count()).join(Rollout, Rollout.group_id == RolloutGroup.id)
-        stored = dict(map(tuple, session.execute(counted.where(*of_groups).group_by(step))))
+        rows = session.execute(counted.where(*of_groups).group_by(step))
+        stored = {row[0]: row[1] for row in rows}
     found = matching(session, scope, terms, step, func.count(), part=part).group_by(step)
-    matched: dict[int, int] = dict(map(tuple, session.execute(found)))
+    matched: dict[int, int] = {row[0]: row[1] for row in session.execute(found)}
     items = [{"step": each, "matched": matched.get(each, 0), "of": stored[each]} for each in sorted(stored)]
     return Counts(items, part.every)
 

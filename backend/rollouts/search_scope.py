@@ -58,7 +58,7 @@ class Scope:
             found.append(table.kind == self.kind)
         return found
 
-    def _labelled(self) -> Select[tuple[str]]:
+    def _labelled(self) -> Select[str]:
         own = RolloutLabel.run_id.in_(self.runs), RolloutLabel.label == self.label
         return select(RolloutLabel.rollout_id).where(*own)
 

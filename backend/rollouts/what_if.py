@@ -143,8 +143,8 @@ def _check_size(session: Session, run_id: str, step: int) -> None:
 
 def _too_large(completions: int, longest: int) -> Conflict:
     return Conflict(
-        f"{completions:,} completions of up to {longest:,} tokens are too many to compute again here: at most "
-        f"{MOST_VALUES:,} tokens, each completion counted as the longest one"
+        f"{completions:,} completions of up to {longest:,} tokens are too many to compute again here: at "
+        f"most {MOST_VALUES:,} tokens, each completion counted as the longest one"
     )
 
 

@@ -45,7 +45,7 @@ def main() -> None:
         size = Size() if share == 1 else Size().scaled(share)
         found = {}
         for database in arguments.databases:
-            with installation(database, None) as (state, url):
+            with installation(database) as (state, url):
                 found[database] = one(state, url, size, rounds=rounds)
         _publish(table(found, size, rounds), "results.md", share)
     if "rollouts" in arguments.parts:
@@ -64,7 +64,7 @@ def _publish(text: str, name: str, share: float) -> None:
 
 
 @contextmanager
-def installation(database: str, cache: Path | None, name: str = "") -> Iterator[tuple[Path, str]]:
+def installation(database: str, cache: Path | None = None, name: str = "") -> Iterator[tuple[Path, str]]:
     """A state directory and the address of its database, new or, in a cache, as it was left."""
     with tempfile.TemporaryDirectory(prefix="grpolab-scale-") as directory:
         root = Path(directory) if cache is None else cache.resolve() / f"{database}{name}"

@@ -46,7 +46,7 @@ def stage(tmp_path_factory):
                 )
         for _ in index_groups(service.sessions):
             pass
-        service.main = run.id
+        service.trained = run.id
         yield service
 
 
@@ -65,7 +65,7 @@ def is_clean(page, within):
 
 
 def test_search_results_and_labels(page, stage):
-    page.goto(f"/rollouts?run={stage.main}&view=search&q=hostile&kind=eval")
+    page.goto(f"/rollouts?run={stage.trained}&view=search&q=hostile&kind=eval")
     for count in range(20, len(PAYLOADS), 20):
         expect(page.locator(".search-result")).to_have_count(count)
         page.get_by_role("button", name="Show more").click()
@@ -82,7 +82,7 @@ def test_search_results_and_labels(page, stage):
 
 
 def test_evaluations_and_their_difference(page, stage):
-    page.goto(f"/rollouts?run={stage.main}&view=probes")
+    page.goto(f"/rollouts?run={stage.trained}&view=probes")
     rows = page.locator(".probe-matrix tbody th[scope='row']")
     expect(rows).to_have_count(len(PAYLOADS))
     shown = texts_of(page, ".probe-matrix .group-prompt")
@@ -95,7 +95,7 @@ def test_evaluations_and_their_difference(page, stage):
 
 
 def test_the_atlas(page, stage):
-    page.goto(f"/rollouts?run={stage.main}&view=prompts")
+    page.goto(f"/rollouts?run={stage.trained}&view=prompts")
     rows = page.locator(".probe-matrix .group-prompt")
     expect(rows).to_have_count(100)
     page.get_by_role("button", name="Show more").click()
@@ -121,7 +121,7 @@ ODD_KNOBS = (
 def test_crafted_links(page, stage):
     for place in CRAFTED:
         for text in ODD_KNOBS if "knobs" in place else NAMES[3::160]:
-            page.goto(f"/rollouts?run={stage.main}&{place.replace('{}', quote(text, safe=''))}")
+            page.goto(f"/rollouts?run={stage.trained}&{place.replace('{}', quote(text, safe=''))}")
             expect(page.locator("h1")).to_be_visible()
             page.wait_for_timeout(100)
             expect(page.get_by_text("Something went wrong on this page"), place).to_have_count(0)
@@ -131,7 +131,7 @@ def test_crafted_links(page, stage):
 
 def test_what_if_says_at_the_field_what_is_wrong(page, stage):
     knobs = json.dumps({"kl": {"type": "k3", "coef": -1}})
-    page.goto(f"/rollouts?run={stage.main}&step=1&knobs={quote(knobs)}")
+    page.goto(f"/rollouts?run={stage.trained}&step=1&knobs={quote(knobs)}")
     panel = page.locator(".what-if")
     expect(panel.locator("[data-path='objective.kl.coef'], [data-path='objective.kl']").first).to_be_visible()
     expect(panel.get_by_text("must be at least 0, got -1")).to_be_visible()
@@ -151,7 +151,7 @@ def test_no_text_pushes_these_views_apart(stage, browser, scheme, width):
     wide = {}
     with watched(browser, stage.base, viewport={"width": width, "height": 900}, color_scheme=scheme) as page:
         for name, address in views.items():
-            page.goto(f"/rollouts?run={stage.main}&{address}")
+            page.goto(f"/rollouts?run={stage.trained}&{address}")
             page.locator(".search-result, .probe-matrix, .what-if form").first.wait_for()
             if directory := os.environ.get("GRPOLAB_SCREENSHOTS"):
                 if name == "what-if":

@@ -145,7 +145,9 @@ def test_common_words_are_found_on_as_many_pages_as_it_takes(client, many, monke
         "-third": lambda step: step % 3,
         "`odd `": lambda step: step % 3,
     }.get(q, lambda step: step)
-    seen, cursor, pages = [], "", 0
+    seen: list[tuple[int, int]] = []
+    cursor: str | None = ""
+    pages = 0
     while cursor is not None:
         page = search(client, many[1], q, sort=sort, limit=5, cursor=cursor)
         assert len(page["items"]) <= 5

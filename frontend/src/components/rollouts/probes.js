@@ -40,7 +40,7 @@ export function Probes({ runs, names, kind }) {
           onChange=${setOrder}
         />
         <span class="quiet">
-          ${left > 0 ? `${plural(left, 'run')} of the experiment ${left > 1 ? 'are' : 'is'} not shown: at most ${columns.length} are. ` : ''}
+          ${left > 0 ? `${columns.length} runs of the experiment, without ${left} more. ` : ''}
           ${items.length < prompts ? `${items.length} of ${prompts} prompts. ` : ''}Click two cells to compare their
           completions word by word.
         </span>

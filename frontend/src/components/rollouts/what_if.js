@@ -126,7 +126,10 @@ function OwnKnobs({ run, written, errors, onCompute }) {
   >
     <${Knobs} ...${parts} />
     <${KnobPanels} ...${parts} />
-    ${changed !== spelled(readKnobs(written)) && html`<button type="submit" class="button">Compute with these knobs</button>`}
+    ${
+      changed !== spelled(readKnobs(written)) &&
+      html`<button type="submit" class="button">Compute with these knobs</button>`
+    }
   </form>`;
 }
 
