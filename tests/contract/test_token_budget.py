@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
-from backend.db.models import Event, RolloutGroup, RolloutTokens
+from backend.db.models import Event, Rollout, RolloutGroup, RolloutTokens
 from backend.rollouts.packing import pack_tokens, unpack_arrays, unpack_tokens
 from backend.rollouts.token_budget import TokenBudget, token_bytes
 from backend.settings import Settings
-from tests.factories import make_group, make_run
+from tests.factories import MadeCompletion, make_group, make_run
 
 STEPS = 6
 
@@ -124,3 +124,16 @@ def test_a_sweep_that_was_cut_off_goes_on_and_says_it_once(database, run, monkey
     sweep(database, monkeypatch, of_run=1)
     assert list(sizes(database, run)) == [STEPS]
     assert len(messages(database, run)) == 1
+
+
+def test_a_step_that_is_too_large_to_compute_again_is_refused_before_it_is_read(client, database, run):
+    with database.sessions.begin() as session:
+        session.execute(update(Rollout).values(tokens=100_000))
+        session.execute(update(RolloutTokens).values(data=b"never read"))
+    order = {"run": run.id, "step": 3, "variants": []}
+    with database.sessions.begin() as session:
+        make_group(session, run, step=3, prompt_index=1, completions=(MadeCompletion(),) * 1_024)
+        session.execute(update(Rollout).values(tokens=100_000))
+    answer = client.post("/api/v1/rollouts/what-if", json=order)
+    assert answer.status_code == 409
+    assert "1,026 completions of up to 100,000 tokens are too many" in answer.json()["detail"]

@@ -3,7 +3,6 @@ import { html, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { oneLine } from '../../lib/text/tokens.js';
-import { plural } from '../../lib/text/format.js';
 import { wordDiff } from '../../lib/text/diff.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Select } from '../shared/marks.js';
