@@ -338,7 +338,7 @@ class LiftSide(BaseModel):
     completions: int
     """Completions of the set that were read."""
     of: int
-    """Completions of the groups from which they were drawn."""
+    """Stored completions of the set's steps, whatever the filters."""
     words: int
 
 
