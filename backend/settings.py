@@ -62,6 +62,12 @@ class Settings(BaseSettings):
     hf_online: bool = False
     """Whether policies and data sets may be downloaded from the Hugging Face hub."""
 
+    token_mb_per_run: Annotated[int, Field(ge=0, le=2**40)] = 2_000
+    """Budget of the stored token values of one run, in MB; the oldest steps give way. 0: no limit."""
+
+    token_mb: Annotated[int, Field(ge=0, le=2**40)] = 20_000
+    """Budget of the stored token values of all runs, in MB; the run with most gives way. 0: no limit."""
+
     worker_slots: Annotated[int, Field(ge=0, le=64)] = 0
     """Runs at a time on this machine; 0: one per GPU, else one per CPU core, at most four."""
 

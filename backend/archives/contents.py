@@ -5,6 +5,9 @@
     metrics.parquet       metric, step, value: the values that count, a fork's inherited ones among them
     rollouts.parquet      a completion a row, with its prompt
     tokens.parquet        a token a row: id, text, and a column for each recorded value
+    tallies.parquet       counts of the completions of groups that are not stored, by marks and reward
+    prompts.parquet       a prompt a row, also of groups that are not stored
+    labels.jsonl          a label a line, with the row of its completion
     events.jsonl          an event a line
     checkpoints/<name>/   the directories of the checkpoints, if they are wanted
 
@@ -16,8 +19,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-FORMAT = 1
-"""The only one so far; another one is refused by name."""
+FORMATS = (1, 2)
+"""Formats that are read, the last one is written; another one is refused by name."""
 MANIFEST = "grpolab.json"
 RUN, METRICS, ROLLOUTS, TOKENS, EVENTS = (
     "run.json",
@@ -26,7 +29,10 @@ RUN, METRICS, ROLLOUTS, TOKENS, EVENTS = (
     "tokens.parquet",
     "events.jsonl",
 )
-TABLES = (RUN, METRICS, ROLLOUTS, TOKENS, EVENTS)
+TALLIES, PROMPTS, LABELS = "tallies.parquet", "prompts.parquet", "labels.jsonl"
+SINCE_2 = (TALLIES, PROMPTS, LABELS)
+"""Files that an archive of format 1 does not have."""
+TABLES = (RUN, METRICS, ROLLOUTS, TOKENS, *SINCE_2, EVENTS)
 CHECKPOINTS = "checkpoints"
 
 CHECKPOINT_NAME = re.compile(r"s\d{6,10}-a\d{1,9}")
@@ -61,7 +67,7 @@ class ArchivedFile(Strict):
 class Manifest(Strict):
     """The archive's first file."""
 
-    format: Literal[1] = 1
+    format: Literal[1, 2] = 2
     program: Word
     created_at: Word
     """ISO 8601, by the clock of the machine that made it."""
@@ -102,6 +108,18 @@ class ArchivedBest(Strict):
 
     value: Number
     step: Step
+
+
+class ArchivedLabel(Strict):
+    """A line of labels.jsonl."""
+
+    rollout: Count
+    """Row of its completion in rollouts.parquet, from 0."""
+    label: Annotated[str, Field(min_length=1, max_length=40, pattern=r"\S")]
+    note: Annotated[str, Field(max_length=2_000)]
+    role: Annotated[str, Field(pattern=r"^[a-z]{1,16}$")]
+    version: Annotated[int, Field(ge=1, lt=2**31)]
+    changed_at: Moment
 
 
 class ArchivedSummary(Strict):

@@ -20,10 +20,14 @@ from backend.archives.contents import (
     CHECKPOINT_FILE,
     CHECKPOINTS,
     EVENTS,
+    LABELS,
     MANIFEST,
     METRICS,
+    PROMPTS,
     ROLLOUTS,
     RUN,
+    TABLES,
+    TALLIES,
     TOKENS,
     ArchivedAttempt,
     ArchivedCheckpoint,
@@ -31,6 +35,7 @@ from backend.archives.contents import (
     ArchivedRun,
     Manifest,
 )
+from backend.archives.prompt_tables import write_prompts, write_tallies
 from backend.archives.tables import write_metrics, write_rollouts
 from backend.archives.tar import Member, tar_stream
 from backend.db.engine import Sessions, reading
@@ -56,13 +61,13 @@ def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoi
     make_directory(scratch, mode=0o700)
     with ExitStack() as opened:
         found = _checkpoints(sessions, settings, run_id, opened) if checkpoints else {}
-        tables = {
-            name: opened.enter_context(_unnamed(scratch)) for name in (METRICS, ROLLOUTS, TOKENS, EVENTS)
-        }
+        tables = {name: opened.enter_context(_unnamed(scratch)) for name in TABLES if name != RUN}
         with reading(sessions) as session:
             run = _run_document(session, run_id, [each for each, _ in found.values()])
         write_metrics(sessions, run_id, tables[METRICS])
-        write_rollouts(sessions, run_id, tables[ROLLOUTS], tables[TOKENS])
+        write_rollouts(sessions, run_id, tables[ROLLOUTS], tables[TOKENS], tables[LABELS])
+        write_tallies(sessions, run_id, tables[TALLIES])
+        write_prompts(sessions, run_id, tables[PROMPTS])
         _write_events(sessions, run_id, tables[EVENTS])
         document = orjson.dumps(run.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
         members = [_member(RUN, BytesIO(document)), *(_member(name, file) for name, file in tables.items())]

@@ -9,7 +9,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, reading
-from backend.db.models import Metric, MetricKey, Rollout, RolloutGroup, RolloutTokens
+from backend.db.models import Metric, MetricKey, Rollout, RolloutGroup, RolloutLabel, RolloutTokens
 from backend.db.text import clean_text
 from backend.metrics.lineage import lineages
 from backend.metrics.reading import read_points
@@ -19,7 +19,7 @@ from backend.rollouts.reading import completions_of, valid_groups
 GROUPS_AT_ONCE = 100
 METRICS_AT_ONCE = 20
 
-TEXTS = ("kind", "prompt_id", "problem", "domain", "finish_reason", "rewards", "flags")
+TEXTS = ("kind", "prompt_id", "problem", "domain", "finish_reason", "rewards", "flags", "left_out")
 EXACT = ("prompt", "answer", "text")
 """Texts of models and data, which may be no UTF-8."""
 NUMBERS = ("step", "attempt", "prompt_index", "position", "tokens")
@@ -68,8 +68,10 @@ def _metric_names(session: Session, run_id: str) -> list[str]:
     return sorted(session.scalars(select(MetricKey.name).where(has_row)))
 
 
-def write_rollouts(sessions: Sessions, run_id: str, rollouts: IO[bytes], tokens: IO[bytes]) -> None:
-    """The groups that no later attempt hides, by step, kind and place, and their tokens."""
+def write_rollouts(
+    sessions: Sessions, run_id: str, rollouts: IO[bytes], tokens: IO[bytes], labels: IO[bytes]
+) -> None:
+    """The groups that no later attempt hides, by step, kind and place, with their tokens and labels."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -80,13 +82,15 @@ def write_rollouts(sessions: Sessions, run_id: str, rollouts: IO[bytes], tokens:
         pq.ParquetWriter(rollouts, of_rollouts, compression="zstd") as rows_writer,
         pq.ParquetWriter(tokens, of_tokens, compression="zstd") as tokens_writer,
     ):
-        for groups, completions, packed in _pages(sessions, run_id):
+        for groups, completions, packed, labelled in _pages(sessions, run_id):
             rows: list[dict[str, Any]] = []
             batches = []
             for group in groups:
                 own = unpack_tokens(packed[group.id]) if group.id in packed else []
                 for completion in completions.get(group.id, []):
                     rows.append(_row(group, completion))
+                    for label in labelled.get(completion.id, ()):
+                        labels.write(_label_line(row, label))
                     if own:
                         batches.append(_token_batch(row, own[completion.position], arrays, of_tokens))
                     row += 1
@@ -110,7 +114,8 @@ def _schemas(arrays: Sequence[str]) -> tuple[Any, Any]:
     return pa.schema(rollouts), pa.schema([*tokens, *((VALUE + name, pa.float32()) for name in arrays)])
 
 
-Page = tuple[list[RolloutGroup], dict[str, list[Rollout]], dict[str, bytes]]
+Page = tuple[list[RolloutGroup], dict[str, list[Rollout]], dict[str, bytes], dict[str, list[RolloutLabel]]]
+"""Groups; their completions and packed tokens by group; labels by completion."""
 
 
 def _pages(sessions: Sessions, run_id: str) -> Iterator[Page]:
@@ -124,17 +129,31 @@ def _pages(sessions: Sessions, run_id: str) -> Iterator[Page]:
             kept = select(RolloutTokens.group_id, RolloutTokens.data).where(RolloutTokens.group_id.in_(ids))
             packed = {row.group_id: row.data for row in session.execute(kept)}
             completions = completions_of(session, ids)
+            labelled = _labels(session, ids)
         if not groups:
             return
-        yield groups, completions, packed
+        yield groups, completions, packed, labelled
         last = groups[-1]
         place = (last.step, last.kind, last.prompt_index, last.id)
+
+
+def _labels(session: Session, groups: Sequence[str]) -> dict[str, list[RolloutLabel]]:
+    query = select(RolloutLabel).join(Rollout, Rollout.id == RolloutLabel.rollout_id)
+    found: dict[str, list[RolloutLabel]] = {}
+    for label in session.scalars(query.where(Rollout.group_id.in_(groups)).order_by(RolloutLabel.label)):
+        found.setdefault(label.rollout_id, []).append(label)
+    return found
+
+
+def _label_line(row: int, label: RolloutLabel) -> bytes:
+    same = {name: getattr(label, name) for name in ("label", "note", "role", "version", "changed_at")}
+    return orjson.dumps({"rollout": row, **same}) + b"\n"
 
 
 def _array_names(sessions: Sessions, run_id: str) -> list[str]:
     """Names of all values that some completion's tokens have."""
     found: set[str] = set()
-    for _, _, packed in _pages(sessions, run_id):
+    for _, _, packed, _ in _pages(sessions, run_id):
         for data in packed.values():
             found.update(name for tokens in unpack_tokens(data) for name in tokens.arrays)
     return sorted(found)
@@ -149,12 +168,12 @@ def _row(group: RolloutGroup, completion: Rollout) -> dict[str, Any]:
     values = {name: _number(completion, name) for name in ("reward", "advantage")}
     return {
         **{name: getattr(group, name) for name in ("step", "attempt", "kind", "prompt_index", "prompt_id")},
-        **{name: getattr(group, name) for name in ("problem", "domain")},
+        **{name: getattr(group, name) for name in ("problem", "domain", "left_out")},
         **{name: getattr(completion, name) for name in ("position", "tokens", "finish_reason", "correct")},
         "rewards": orjson.dumps(completion.rewards).decode(),
         "flags": orjson.dumps(completion.flags).decode(),
         **values,
-        **_with_exact(texts),
+        **with_exact(texts),
     }
 
 
@@ -163,7 +182,8 @@ def _number(completion: Rollout, name: str) -> float | None:
     return getattr(completion, name) if word is None else float(word)
 
 
-def _with_exact(texts: dict[str, str]) -> dict[str, Any]:
+def with_exact(texts: dict[str, str]) -> dict[str, Any]:
+    """Texts as columns of UTF-8, and the bytes of those that are none."""
     shown = {name: clean_text(text) for name, text in texts.items()}
     exact = {
         exact_name(name): text.encode("utf-8", "surrogatepass") if shown[name] != text else None

@@ -503,7 +503,7 @@ class Event(Base):
     at: Mapped[float] = mapped_column(default=db_now())
     kind: Mapped[str] = mapped_column(String(32))
     """"lifecycle", "checkpoint", "alert", "data", "database", "clock", "reference", "trial",
-    "diagnosis", "search", "webhook", "memory"."""
+    "diagnosis", "search", "webhook", "memory", "tokens"."""
     level: Mapped[str] = mapped_column(String(8), default="info")
     step: Mapped[int | None]
     message: Mapped[str] = mapped_column(Text)

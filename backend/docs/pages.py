@@ -72,9 +72,10 @@ def tables() -> dict[str, str]:
 
 
 def measured() -> dict[str, str]:
-    """Tables of the last benchmark runs: `benchmarks/NAME/results.md`."""
-    files = sorted((ROOT / "benchmarks").glob("*/results.md"))
-    return {f"benchmark {file.parent.name}": _from_docs(file.read_text(encoding="utf-8")) for file in files}
+    """Tables of the last benchmark runs: `benchmarks/NAME/results.md`, and further `results-PART.md`."""
+    files = sorted((ROOT / "benchmarks").glob("*/results*.md"))
+    names = {file: f"benchmark {file.parent.name}{file.stem.removeprefix('results')}" for file in files}
+    return {names[file]: _from_docs(file.read_text(encoding="utf-8")) for file in files}
 
 
 def _from_docs(text: str) -> str:

@@ -16,15 +16,17 @@ from backend.archives.contents import (
     CHECKPOINT_FILE,
     CHECKPOINTS,
     EVENTS,
-    FORMAT,
+    FORMATS,
     MANIFEST,
     METRICS,
     ROLLOUTS,
     RUN,
+    SINCE_2,
     TABLES,
     TOKENS,
     ArchivedAttempt,
     ArchivedFile,
+    ArchivedLabel,
     ArchivedRun,
     Manifest,
 )
@@ -34,6 +36,7 @@ from backend.imports.archive import Member
 from backend.imports.cells import read_cells
 from backend.imports.lines import parse, text_lines
 from backend.imports.log_file import ImportSandbox, LogFile, no_sense
+from backend.imports.run_archive_prompts import Tallies, read_labels, read_prompts, read_tallies
 from backend.imports.run_archive_rollouts import read_rollouts
 from backend.imports.table import BadLog, Floats, Ints, shown
 from backend.metrics.store import NAME
@@ -76,12 +79,23 @@ class ArchivedEvent(NamedTuple):
     data: dict[str, Any]
 
 
+class BesideRollouts(NamedTuple):
+    """Counts, prompts and labels of an archive, beside its completions."""
+
+    tallies: Tallies
+    prompts: list[dict[str, Any]]
+    """Rows of the database."""
+    labels: list[ArchivedLabel]
+
+
 class ReadArchive(NamedTuple):
     """All that an archive holds, checked; only checkpoints are still in the file."""
 
     run: ArchivedRun
     series: dict[str, Curve]
     rollouts: list[PackedGroups]
+    beside: BesideRollouts | None
+    """None: an archive of format 1."""
     events: list[ArchivedEvent]
     checkpoints: dict[str, dict[str, Place]]
     """For each checkpoint the places of its files, whose digests are right."""
@@ -109,9 +123,20 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
         series = _series(metrics)
         attempts = {each.number for each in run.attempts}
         packed = read_rollouts(run_id, rollouts, tokens, attempts)
+        beside = None
+        if manifest.format > 1:
+            tallies, prompts, labels = (
+                opened.enter_context(_copy(file, sandbox, name, places[name])) for name in SINCE_2
+            )
+            count = sum(len(each.rollouts) for each in packed)
+            beside = BesideRollouts(
+                read_tallies(tallies, attempts),
+                read_prompts(prompts, run_id),
+                read_labels(labels.content, count),
+            )
         with _copy(file, sandbox, EVENTS, places[EVENTS]) as log:
             events = _events(log.content)
-    return ReadArchive(run, series, packed, events, _checkpoints(file, places, manifest, run))
+    return ReadArchive(run, series, packed, beside, events, _checkpoints(file, places, manifest, run))
 
 
 def _places(file: LogFile) -> dict[str, Place]:
@@ -162,18 +187,19 @@ def _manifest(file: IO[bytes], places: dict[str, Place]) -> Manifest:
     if MANIFEST not in places:
         raise BadLog(f"has no {MANIFEST}")
     content = _json(file, places[MANIFEST], MANIFEST)
-    if isinstance(content, dict) and (found := content.get("format")) != FORMAT:
-        reason = f"is an archive of format {found!r:.20}, this version reads {FORMAT}"
+    if isinstance(content, dict) and (found := content.get("format")) not in FORMATS:
+        reason = f"is an archive of format {found!r:.20}, this version reads {FORMATS[0]} and {FORMATS[-1]}"
         raise BadLog(f"{reason}: import it with the version that made it, or a newer one")
     return _parsed(Manifest, content, MANIFEST)
 
 
 def _check_files(file: IO[bytes], places: dict[str, Place], manifest: Manifest) -> None:
     """Every file is there, named as an archive names it, and what was saved; and no other one."""
+    tables = [name for name in TABLES if manifest.format > 1 or name not in SINCE_2]
     for name in manifest.files:
-        if name not in TABLES and not CHECKPOINT_FILE.fullmatch(name):
+        if name not in tables and not CHECKPOINT_FILE.fullmatch(name):
             raise BadLog(f"names a file that no archive of a run has: {shown(name)}")
-    if missing := sorted({*TABLES, *manifest.files} - places.keys()):
+    if missing := sorted({*tables, *manifest.files} - places.keys()):
         raise BadLog(f"is incomplete: {shown(missing[0])} is missing")
     if strangers := sorted(places.keys() - manifest.files.keys() - {MANIFEST}):
         raise BadLog(f"holds a file that its manifest does not name: {shown(strangers[0])}")

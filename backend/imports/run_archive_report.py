@@ -63,6 +63,8 @@ def _notes(found: ReadArchive, completions: int) -> list[str]:
         )
     elif not run.origin:
         notes.append("The archive has no checkpoints: the run cannot be forked or evaluated.")
+    if found.beside is not None and (labels := len(found.beside.labels)):
+        notes.append(f"{labels:,} label{'s are' if labels > 1 else ' is'} restored.")
     if run.fork_step is not None:
         notes.append(
             f"The run is a fork: its metrics up to step {run.fork_step} are those of the run it left."

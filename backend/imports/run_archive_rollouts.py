@@ -16,6 +16,7 @@ from backend.imports.cells import Cells, column_names, read_cells
 from backend.imports.lines import parse
 from backend.imports.log_file import LogFile
 from backend.imports.table import BadLog
+from backend.rollouts.marks import REASONS
 from backend.rollouts.packing import Tokens
 from backend.rollouts.store import PackedGroups, pack_groups
 
@@ -30,6 +31,7 @@ MOST_GROUP_BYTES = 500_000_000
 TOKEN_BYTES = 64
 """Memory of a token with its id and text, about; each value that it has takes 4 more."""
 
+LEFT_OUT = "left_out"
 KIND = re.compile(r"train|eval(/[a-z0-9][a-z0-9_-]{0,31})?")
 REASON = re.compile(r"\w{0,16}")
 
@@ -121,8 +123,8 @@ def read_rollouts(
 ) -> list[PackedGroups]:
     """All rollouts as rows for the database; raises BadLog. `attempts` are those of the run."""
     packer, own_tokens = _Packer(run_id, attempts), _Tokens(tokens)
-    row = 0
-    for cells in read_cells(rollouts, (*NUMBERS, *VALUES), _TEXT_COLUMNS, most=MOST_COMPLETIONS):
+    row, texts = 0, _text_columns(column_names(rollouts))
+    for cells in read_cells(rollouts, (*NUMBERS, *VALUES), texts, most=MOST_COMPLETIONS):
         for place in range(cells.rows):
             try:
                 group, completion, at = _completion(cells, place, own_tokens.of(row))
@@ -137,16 +139,21 @@ def read_rollouts(
     return packer.packed
 
 
-_TEXT_COLUMNS = (*TEXTS, *EXACT, *map(exact_name, EXACT))
+def _text_columns(there: Sequence[str]) -> list[str]:
+    """Columns of text; archives of format 1 do not say why a group was left out."""
+    texts = [name for name in TEXTS if name != LEFT_OUT or name in there]
+    return [*texts, *EXACT, *map(exact_name, EXACT)]
 
 
 def _completion(
     cells: Cells, place: int, tokens: Tokens | None
 ) -> tuple[ArchivedGroup, ArchivedCompletion, Position]:
-    whole = {name: _whole(cells, name, place) for name in NUMBERS}
-    text = {name: _utf8(cells.texts[name][place]) for name in TEXTS} | {
-        name: _exact(cells, name, place) for name in EXACT
-    }
+    whole = {name: whole_number(cells, name, place) for name in NUMBERS}
+    text = {name: utf8(cells.texts[name][place]) for name in TEXTS if name in cells.texts}
+    text |= {name: exact_text(cells, name, place) for name in EXACT}
+    left_out = text.get(LEFT_OUT, "")
+    if left_out not in ("", *REASONS):
+        raise ValueError(f"was left out of training for an unknown reason: {left_out!r:.40}")
     if not KIND.fullmatch(text["kind"]) or not REASON.fullmatch(text["finish_reason"]):
         raise ValueError("has an unknown kind or reason to finish")
     if not 0 <= whole["position"] < MOST_OF_GROUP:
@@ -158,7 +165,10 @@ def _completion(
         raise ValueError(f"has {whole['tokens']} tokens, and {len(tokens.ids)} in {TOKENS}")
     same = ("kind", "prompt_id", "problem", "domain", "prompt", "answer")
     group = ArchivedGroup(
-        **{name: text[name] for name in same}, prompt_index=whole["prompt_index"], completions=[]
+        **{name: text[name] for name in same},
+        prompt_index=whole["prompt_index"],
+        completions=[],
+        left_out=left_out,
     )
     completion = ArchivedCompletion(
         text=text["text"],
@@ -175,9 +185,10 @@ def _completion(
     return group, completion, (whole["step"], whole["attempt"], whole["position"])
 
 
-def _whole(cells: Cells, name: str, place: int) -> int:
+def whole_number(cells: Cells, name: str, place: int, *, most: int = 2**31 - 1) -> int:
+    """A number of the table from 0 to `most`; raises ValueError."""
     value = cells.numbers[name][place]
-    if not cells.is_there[name][place] or not 0 <= value < 2**31 or value != int(value):
+    if not cells.is_there[name][place] or not 0 <= value <= most or value != int(value):
         raise ValueError(f"has no whole number as {name}")
     return int(value)
 
@@ -186,15 +197,17 @@ def _value(cells: Cells, name: str, place: int) -> float | None:
     return float(cells.numbers[name][place]) if cells.is_there[name][place] else None
 
 
-def _utf8(content: bytes | None) -> str:
+def utf8(content: bytes | None) -> str:
+    """Text of a cell; raises ValueError for none, and for bytes that are no UTF-8."""
     if content is None:
         raise ValueError("lacks a text")
     return content.decode()
 
 
-def _exact(cells: Cells, name: str, place: int) -> str:
+def exact_text(cells: Cells, name: str, place: int) -> str:
+    """Text of a cell with what UTF-8 cannot hold; raises ValueError."""
     exact = cells.texts[exact_name(name)][place]
-    return _utf8(cells.texts[name][place]) if exact is None else exact.decode("utf-8", "surrogatepass")
+    return utf8(cells.texts[name][place]) if exact is None else exact.decode("utf-8", "surrogatepass")
 
 
 class _Tokens:

@@ -14,7 +14,7 @@ from backend.config.merge import config_hash
 from backend.config.run import RunConfig
 from backend.db.engine import Sessions, insert_into, new_id, reading
 from backend.db.faults import free_bytes
-from backend.db.models import NOT_BEGUN, Attempt, Checkpoint, Event, Experiment, Run
+from backend.db.models import NOT_BEGUN, Attempt, Checkpoint, Event, Experiment, RolloutLabel, Run
 from backend.db.text import clean_text, size_text
 from backend.diagnosis.log import METRICS, Log
 from backend.diagnosis.log import Series as LogSeries
@@ -31,13 +31,14 @@ from backend.imports.run_archive import (
     is_run_archive,
     read_run_archive,
 )
+from backend.imports.run_archive_prompts import label_rows
 from backend.imports.run_archive_report import FINAL, archive_answer
 from backend.imports.schemas import ImportAnswer
 from backend.imports.store import Names, experiment_of, storable_config, variant_hash
 from backend.imports.table import BadLog
 from backend.metrics.store import write_series
 from backend.redaction import redact, redact_document
-from backend.rollouts.store import write_groups
+from backend.rollouts.store import PackedGroups, write_groups
 from backend.runs.events import add_event
 from backend.runs.origin import ARCHIVED
 from backend.sandbox.errors import Unusable
@@ -188,8 +189,7 @@ def _store(
     if made is None:
         return None
     _store_history(session, found, run_id)
-    for packed in found.rollouts:
-        write_groups(session, packed)
+    _store_rollouts(session, found, run_id)
     session.add_all(_checkpoint_rows(found, run_id))
     values = sum(len(steps) for steps, _ in found.series.values())
     what = f"{values:,} values of {len(found.series)} metrics"
@@ -197,6 +197,19 @@ def _store(
     data = {"to": _status(run)["status"], "file": names.file}
     add_event(session, "lifecycle", message, run_id=run_id, data=data)
     return made
+
+
+def _store_rollouts(session: Session, found: ReadArchive, run_id: str) -> None:
+    """Prompts before the groups, whose own ones then stay away, and labels behind their completions."""
+    if (beside := found.beside) is not None:
+        write_groups(session, PackedGroups(prompts=beside.prompts))
+        for rows in beside.tallies.rows(run_id):
+            write_groups(session, PackedGroups(tallies=rows))
+    for packed in found.rollouts:
+        write_groups(session, packed)
+    if beside is not None and beside.labels:
+        ids = [row["id"] for packed in found.rollouts for row in packed.rollouts]
+        session.execute(insert(RolloutLabel), label_rows(beside.labels, ids, run_id))
 
 
 def _config(run: ArchivedRun, experiment: str, names: Names) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The reconciler: calls workers for waiting runs, takes back runs whose worker was lost, carries out
-deletions, removes files that belong to nobody, packs points for reading, indexes completions for search,
-judges runs that have no verdict and trials whose runs have ended, goes on with searches, and mends what a
-clock that was set has disturbed.
+deletions, removes files that belong to nobody and token values beyond their budget, packs points for
+reading, indexes completions for search, judges runs that have no verdict and trials whose runs have ended,
+goes on with searches, and mends what a clock that was set has disturbed.
 
 Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
 """
@@ -23,6 +23,7 @@ from backend.diagnosis.store import judge_runs, unjudged
 from backend.maintenance.clock_jumps import ClockWatch, Look, mend, tell
 from backend.metrics.packing import pack, packable
 from backend.queue.doorbell import ring
+from backend.rollouts.token_budget import TokenBudget
 from backend.runs.deletion import carry_on
 from backend.runs.high_water_mark import raise_mark
 from backend.runs.leases import LostRuns
@@ -46,6 +47,9 @@ SWEEP_SECONDS = 0.2
 """So long a look goes through the runs' files; the next one goes on."""
 SWEEP_DELAY_SECONDS = 60.0
 SWEEP_PAUSE_SECONDS = 3600.0
+BUDGET_SECONDS = 0.2
+"""So long a look removes token values beyond their budget; the next one goes on."""
+BUDGET_PAUSE_SECONDS = 60.0
 PACK_SECONDS = 0.1
 """So long a look packs points; the next one goes on."""
 PACK_PAUSE_SECONDS = 5.0
@@ -79,6 +83,9 @@ class Reconciler:
         self._strays = Strays(settings, sessions)
         self._sweep: Iterator[None] = self._strays.sweep()
         self._sweep_after = time.monotonic() + SWEEP_DELAY_SECONDS
+        self._budget = TokenBudget(settings, sessions)
+        self._budgeting: Iterator[None] = self._budget.sweep()
+        self._budget_after = time.monotonic() + BUDGET_PAUSE_SECONDS
         self._packing: Iterator[None] | None = None
         self._pack_after = 0.0
         self._indexing: Iterator[None] | None = None
@@ -137,8 +144,9 @@ class Reconciler:
                 self._mark_after = time.monotonic() + MARK_SECONDS
         is_odd = bool(clock.jump) or clock.went_back
         is_sweeping = time.monotonic() > self._sweep_after
+        is_budgeting = time.monotonic() > self._budget_after
         is_busy = bool(self._packing or self._indexing or self._trials or self._searches or self._judging)
-        if not (rings or lost or is_deleting or is_odd or is_sweeping or is_busy):
+        if not (rings or lost or is_deleting or is_odd or is_sweeping or is_budgeting or is_busy):
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
@@ -156,6 +164,8 @@ class Reconciler:
             self._delete()
         if is_sweeping:
             self._go_on_sweeping()
+        if is_budgeting:
+            self._go_on_budgeting()
         self._go_on_with_upkeep()
         return rings
 
@@ -199,6 +209,15 @@ class Reconciler:
             logger.warning("cannot check the files of the runs: %s", error)
         self._sweep = self._strays.sweep()
         self._sweep_after = time.monotonic() + SWEEP_PAUSE_SECONDS
+
+    def _go_on_budgeting(self) -> None:
+        """A piece of the look at the bytes of token values."""
+        until = time.monotonic() + BUDGET_SECONDS
+        for _ in self._budgeting:
+            if time.monotonic() > until:
+                return
+        self._budgeting = self._budget.sweep()
+        self._budget_after = time.monotonic() + BUDGET_PAUSE_SECONDS
 
     def _look_for_points(self, session: Session) -> None:
         """Every few seconds: whether there are points to pack."""

@@ -16,6 +16,7 @@ from backend.http.paging import page_of
 from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, items_as_json
 from backend.http.shared_answers import SharedAnswersOf
+from backend.http.timeout import take_time
 from backend.http.upload import CannotStore
 from backend.metrics.lineage import stamps_of
 from backend.rollouts.atlas import Order, State, atlas_of, probes_of, prompt_lines, shown_prompts
@@ -46,6 +47,7 @@ from backend.rollouts.schemas import (
     WhatIf,
     WhatIfOrder,
 )
+from backend.rollouts.what_if import SECONDS as WHAT_IF_SECONDS
 from backend.rollouts.what_if import what_if
 
 router = APIRouter(prefix="/api/v1/rollouts", tags=["rollouts"], responses=ERRORS)
@@ -59,6 +61,9 @@ Kind = Annotated[
     ),
 ]
 SHA256 = re.compile(r"[0-9a-f]{64}")
+MOST_PROBED = 16
+"""Runs whose evaluations are shown side by side."""
+
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
@@ -153,15 +158,20 @@ def probes(
     session: ReadSession,
     answers: SharedAnswersOf,
     run: Annotated[
-        str, Query(min_length=1, max_length=500, description="Ids of up to 16 runs, separated by commas.")
+        str, Query(min_length=1, max_length=20_000, description="Ids of runs, with commas; 16 are shown.")
     ],
     kind: Kind = "eval",
 ) -> Response:
     """Prompts of an evaluation at all its steps, in one or more runs. Has an `ETag`."""
-    runs = list(dict.fromkeys(run.split(",")))[:16]
+    named = list(dict.fromkeys(run.split(",")))
+    runs = named[:MOST_PROBED]
     for each in runs:
         must_exist(session, each)
-    return answers.answer(request, stamps_of(session, runs), lambda: probes_of(session, runs, kind))
+    return answers.answer(
+        request,
+        stamps_of(session, runs),
+        lambda: {**probes_of(session, runs, kind), "runs_left_out": len(named) - len(runs)},
+    )
 
 
 PromptState = Annotated[State | None, Query(description="Prompts of this state alone.")]
@@ -244,6 +254,7 @@ def loss(session: ReadSession, run: RunId, step: Annotated[int, Query(ge=0, le=2
 @router.post("/what-if", response_model=WhatIf)
 def compute_again(order: WhatIfOrder, session: ReadSession) -> Json:
     """A stored step's batch under other presets or knobs, beside the run's own; computes, changes nothing."""
+    take_time(WHAT_IF_SECONDS + 10)  # to wait for others, and to read
     must_exist(session, order.run)
     return Json(what_if(session, order))
 

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Integer, cast, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from backend.db.models import GroupTally, RunPrompt
@@ -26,50 +26,43 @@ Order = Literal["drift", "-drift", "rate", "-rate", "visits", "-visits", "first"
 RIGHT, WRONG = marked(BIT["right"]), marked(BIT["wrong"])
 
 
-@dataclass(slots=True)
-class PromptHistory:
-    """Right and graded completions of one prompt, window by window."""
+class PromptHistory(NamedTuple):
+    """Right and graded completions of one prompt, and its pass rates."""
 
     id: str
-    right: list[int] = field(default_factory=lambda: [0] * WINDOWS)
-    graded: list[int] = field(default_factory=lambda: [0] * WINDOWS)
-    groups: int = 0
+    right: int
+    graded: int
+    groups: int
+    windows: list[float | None]
+    """Pass rate of each window; None where the prompt was not sampled or nobody could grade it."""
+    rate: float | None
+    """Pass rate of all its completions."""
+    first: float | None
+    """Pass rate of the first window that has one."""
+    last: float | None
+    """Pass rate of the last window that has one."""
+    drift: float | None
+    """Change of the pass rate from the first to the last window in which the prompt was sampled."""
+    state: State
+    """never or always solved; lost: solved before and not in its last window; learned: the reverse."""
 
-    @property
-    def windows(self) -> list[float | None]:
-        """Pass rate of each window; None where the prompt was not sampled or nobody could grade it."""
-        return [r / g if g else None for r, g in zip(self.right, self.graded, strict=True)]
 
-    @property
-    def rate(self) -> float | None:
-        """Pass rate of all its completions."""
-        return sum(self.right) / sum(self.graded) if sum(self.graded) else None
-
-    @property
-    def first(self) -> float | None:
-        """Pass rate of the first window that has one."""
-        return next((rate for rate in self.windows if rate is not None), None)
-
-    @property
-    def last(self) -> float | None:
-        """Pass rate of the last window that has one."""
-        return next((rate for rate in reversed(self.windows) if rate is not None), None)
-
-    @property
-    def drift(self) -> float | None:
-        """Change of the pass rate from the first to the last window in which the prompt was sampled."""
-        return None if self.first is None or self.last is None else self.last - self.first
-
-    @property
-    def state(self) -> State:
-        """never or always solved; lost: solved before and not in its last window; learned: the reverse."""
-        if self.rate is None or self.first is None or self.last is None:
-            return "ungraded"
-        if self.rate in (0, 1):
-            return "always" if self.rate else "never"
-        if self.last == 0:
-            return "lost"
-        return "learned" if self.first == 0 else "mixed"
+def history_of(id_: str, right: Sequence[int], graded: Sequence[int], groups: int) -> PromptHistory:
+    """The history of a prompt from its right and graded completions in each window."""
+    windows = [r / g if g else None for r, g in zip(right, graded, strict=True)]
+    known = [rate for rate in windows if rate is not None]
+    total = sum(graded)
+    if not known:
+        return PromptHistory(id_, 0, 0, groups, windows, None, None, None, None, "ungraded")
+    rate, first, last = sum(right) / total, known[0], known[-1]
+    state: State = "mixed"
+    if rate in (0, 1):
+        state = "always" if rate else "never"
+    elif last == 0:
+        state = "lost"
+    elif first == 0:
+        state = "learned"
+    return PromptHistory(id_, sum(right), total, groups, windows, rate, first, last, last - first, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +79,8 @@ class Atlas:
 def atlas_of(session: Session, run_id: str, *, state: State | None, sort: Order, visits: int) -> Atlas:
     """Training prompts that were sampled in at least `visits` groups, in the wanted state and order."""
     valid = valid_tallies(session, run_id, "train")
-    steps = select(func.min(GroupTally.step), func.max(GroupTally.step)).where(*valid)
-    bounds: Sequence[int | None] = session.execute(steps).one()
-    first, last = bounds
+    # One after the other: each is then looked up in the key of the table.
+    first, last = (session.scalar(select(end(GroupTally.step)).where(*valid)) for end in (func.min, func.max))
     if first is None or last is None:
         return Atlas([], {}, 0, 0)
     found = [prompt for prompt in _histories(session, valid, first, last) if prompt.groups >= visits]
@@ -102,20 +94,21 @@ def atlas_of(session: Session, run_id: str, *, state: State | None, sort: Order,
 def _histories(session: Session, valid: Sequence[Any], first: int, last: int) -> Iterable[PromptHistory]:
     # SQLite and Postgres both divide whole numbers downwards.
     span = last - first + 1
-    window = (cast(GroupTally.step, Integer) - first) * WINDOWS // span
+    window = (GroupTally.step - first) * WINDOWS // span
     groups = func.count().filter(GroupTally.number == 0)
     query = (
         select(GroupTally.prompt_id, window.label("window"), total(RIGHT), total(WRONG), groups)
         .where(*valid)
         .group_by(GroupTally.prompt_id, "window")
     )
-    found: dict[str, PromptHistory] = {}
+    found: dict[str, tuple[list[int], list[int], list[int]]] = {}
     for prompt_id, at, right, wrong, count in session.execute(query):
-        prompt = found.get(prompt_id) or found.setdefault(prompt_id, PromptHistory(prompt_id))
-        prompt.right[at] = right
-        prompt.graded[at] = right + wrong
-        prompt.groups += count
-    return found.values()
+        own = found.get(prompt_id)
+        if own is None:
+            own = found[prompt_id] = [0] * WINDOWS, [0] * WINDOWS, [0]
+        own[0][at], own[1][at] = right, right + wrong
+        own[2][0] += count
+    return [history_of(each, right, graded, sum(groups)) for each, (right, graded, groups) in found.items()]
 
 
 def _sorted(prompts: list[PromptHistory], sort: Order) -> list[PromptHistory]:
@@ -138,8 +131,8 @@ def shown_prompts(session: Session, run_id: str, prompts: Sequence[PromptHistory
             "id": prompt.id,
             **_excerpt(texts.get(prompt.id)),
             "groups": prompt.groups,
-            "graded": sum(prompt.graded),
-            "right": sum(prompt.right),
+            "graded": prompt.graded,
+            "right": prompt.right,
             "state": prompt.state,
             "windows": prompt.windows,
             **{name: getattr(prompt, name) for name in ("rate", "first", "last", "drift")},

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal
 
-from sqlalchemy import delete
+from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import GroupTally, RolloutGroup
+from backend.db.models import GroupTally, Rollout, RolloutGroup, RolloutLabel
 from backend.db.rollout_words import forget
+from backend.rollouts.packing import unpack_text
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.rollouts.tallies import of_groups
 
@@ -64,11 +65,35 @@ def pack_foreign(run_id: str, step: int, groups: Sequence[ForeignGroup]) -> Pack
 
 
 def replace_groups(session: Session, packed: PackedGroups) -> None:
-    """Store packed groups. Of several completions of one place the last ones count, as with metrics."""
+    """Store packed groups. Of several completions of one place the last ones count, as with metrics.
+
+    A completion whose text is the same keeps its labels.
+    """
     ids = [row["id"] for row in packed.groups]
+    texts = {row["id"]: row["text"] for row in packed.rollouts}
+    labels: list[dict[str, Any]] = []
     for start in range(0, len(ids), 500):
         replaced = RolloutGroup.id.in_(ids[start : start + 500])
+        labels += _labels_that_stay(session, ids[start : start + 500], texts)
         forget(session, replaced)
         session.execute(delete(RolloutGroup).where(replaced))
         session.execute(delete(GroupTally).where(of_groups(packed.groups[start : start + 500])))
     write_groups(session, packed)
+    if labels:
+        session.execute(insert(RolloutLabel), labels)
+
+
+def _labels_that_stay(
+    session: Session, groups: Sequence[str], texts: Mapping[str, bytes]
+) -> list[dict[str, Any]]:
+    """Rows of labels whose completions come again with the same text."""
+    in_groups = Rollout.group_id.in_(groups)
+    session.execute(select(Rollout.id).where(in_groups).with_for_update())  # nobody labels them meanwhile
+    query = select(RolloutLabel.__table__, Rollout.text).join(Rollout, Rollout.id == RolloutLabel.rollout_id)
+    rows = [dict(row._mapping) for row in session.execute(query.where(in_groups))]  # noqa: SLF001
+    found = []
+    for row in rows:
+        old, new = row.pop("text"), texts.get(row["rollout_id"])
+        if new is not None and unpack_text(old) == unpack_text(new):
+            found.append(row)
+    return found

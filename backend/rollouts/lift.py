@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Rollout, RolloutGroup
+from backend.db.models import GroupTally, Rollout, RolloutGroup
 from backend.db.rollout_words import words_of
 from backend.rollouts.search_scope import Scope
 
@@ -44,7 +44,7 @@ class Sample:
 
     texts: list[list[str]]
     total: int
-    """Completions of the set's groups, read or not."""
+    """Stored completions of the set's steps, whatever the filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,12 @@ def sample(session: Session, scope: Scope) -> Sample:
             words += len(own)
             if len(texts) >= MOST_COMPLETIONS or words >= MOST_WORDS:
                 return Sample(texts, _total(session, scope))
-    return Sample(texts, len(texts))
+    return Sample(texts, _total(session, scope))
 
 
 def _total(session: Session, scope: Scope) -> int:
-    query = select(func.count()).select_from(RolloutGroup).join(Rollout, Rollout.group_id == RolloutGroup.id)
-    return session.scalar(query.where(*scope.of_groups(session), *scope.of_completions())) or 0
+    query = select(func.sum(GroupTally.completions)).where(*scope.of_tallies(session))
+    return int(session.scalar(query) or 0)
 
 
 def phrases_of(a: Sample, b: Sample, *, most: int) -> tuple[list[Phrase], list[Phrase]]:
@@ -119,9 +119,9 @@ def _counted(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str, int,
             keys ^= keys >> np.uint64(29)
         if not len(keys):
             break
-        is_whole = owner[: len(keys)] == owner[length - 1 :]
-        for place, a, b in _of_length(keys[is_whole], owner[: len(keys)][is_whole], first):
-            start = np.flatnonzero(is_whole)[place] if length > 1 else place
+        starts = np.flatnonzero(owner[: len(keys)] == owner[length - 1 :])
+        for place, a, b in _of_length(keys[starts], owner[starts], first):
+            start = int(starts[place])
             found.append((" ".join(words[start : start + length]), a, b))
     return found
 

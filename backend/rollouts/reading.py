@@ -17,6 +17,7 @@ from backend.errors import FieldError, InvalidRequest, NotFound
 from backend.http.paging import read_cursor
 from backend.metrics.attempts import counts, limits_of
 from backend.rollouts.packing import unpack_text, unpack_tokens
+from backend.rollouts.token_budget import why_removed
 
 PAGE_TOKENS = 2_000_000
 """Of all completions of a page together: some ten megabytes of text."""
@@ -200,17 +201,22 @@ def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
     rollout = session.get(Rollout, rollout_id)
     if rollout is None:
         raise NotFound(f"there is no completion {rollout_id!r}")
+    group = session.get_one(RolloutGroup, rollout.group_id)
     packed = session.get(RolloutTokens, rollout.group_id)
+    advantage = rollout.non_finite.get("advantage", rollout.advantage)
+    shared = {"id": rollout.id, "advantage": advantage}
     if packed is None:
+        if note := why_removed(session, group.run_id, group.step):
+            return {**shared, "tokens": [], "token_ids": [], "arrays": {}, "mask": [], "note": note}
         raise NotFound(f"the tokens of completion {rollout_id!r} were not recorded (recording.tokens)")
     tokens = unpack_tokens(packed.data)[rollout.position]
     arrays: Mapping[str, Any] = {name: values for name, values in tokens.arrays.items() if name != "mask"}
     mask = tokens.arrays.get("mask")
     return {
-        "id": rollout.id,
+        **shared,
         "tokens": list(tokens.strings),
         "token_ids": tokens.ids.tolist(),
         "arrays": {name: [spell(value) for value in values.tolist()] for name, values in arrays.items()},
-        "advantage": rollout.non_finite.get("advantage", rollout.advantage),
+        "note": why_removed(session, group.run_id, group.step, "values"),
         "mask": [1] * len(tokens.strings) if mask is None else mask.astype(int).tolist(),
     }

@@ -170,6 +170,8 @@ class TokensAnswer(BaseModel):
     advantage: Spelled
     mask: list[int]
     """1 where a token is part of the loss's sums."""
+    note: str
+    """Why tokens, or values of them, were removed since; "" where none were."""
 
 
 class CountItem(BaseModel):
@@ -265,6 +267,8 @@ class ProbeMatrix(BaseModel):
     items: list[ProbeItem]
     prompts: int
     """Of the evaluation, those that are not shown included."""
+    runs_left_out: int
+    """Runs that were asked for beyond the 16 that are shown."""
 
 
 class Snippet(BaseModel):
@@ -304,12 +308,14 @@ class FoundPage(BaseModel):
 
     items: list[FoundItem]
     next: str | None
+    searched_to: int | None
+    """Step at which the time of a page was over before it was full: `next` goes on there."""
     waiting: int
     """Groups of these runs that are not indexed yet: their completions are missing here."""
 
 
 class StepCount(BaseModel):
-    """Completions of a step that match, of how many."""
+    """Completions of a step that match, of how many that are stored there."""
 
     step: int
     matched: int
@@ -321,6 +327,8 @@ class StepCounts(BaseModel):
 
     items: list[StepCount]
     next: None
+    every: int
+    """One of so many groups was counted, evenly chosen; 1: all."""
 
 
 class LiftSide(BaseModel):
@@ -330,7 +338,7 @@ class LiftSide(BaseModel):
     completions: int
     """Completions of the set that were read."""
     of: int
-    """Completions of the groups from which they were drawn."""
+    """Stored completions of the set's steps, whatever the filters."""
     words: int
 
 

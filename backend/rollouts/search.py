@@ -1,15 +1,17 @@
-"""Search in completions: which match, how many at each step, and the place in their text."""
+"""Search in completions: the query of those that match, and the place in their text."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from sqlalchemy import (
-    CTE,
     ColumnElement,
+    Integer,
     Select,
     and_,
+    case,
     cast,
     exists,
     func,
@@ -26,7 +28,6 @@ from sqlalchemy.orm import Session
 from backend.db.engine import is_postgres
 from backend.db.models import Rollout, RolloutGroup
 from backend.db.rollout_words import LONGEST_WORD, SHIFT, TABLE, words_table
-from backend.http.paging import read_cursor
 from backend.rollouts.labels import labels_of
 from backend.rollouts.search_query import Term
 from backend.rollouts.search_scope import Scope
@@ -35,35 +36,41 @@ BEFORE, BEHIND = 80, 160
 """Characters of a snippet around the first place that matches."""
 MOST_MARKS = 50
 
-ORDERS = ("step", "-step")
 
-PLACE = (RolloutGroup.step, RolloutGroup.id, Rollout.position)
-PLACE_KINDS = (int, str, int)
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some groups of a scope, which are searched at a time: by place, or one of every so many."""
+
+    first: tuple[int, str] | None = None
+    last: tuple[int, str] | None = None
+    """Step and id, both included; None: no bound."""
+    numbers: tuple[int, int] | None = None
+    """Their lowest and highest number in the index."""
+    every: int = 1
+
+    def of_groups(self) -> list[ColumnElement[bool]]:
+        """SQL conditions on groups."""
+        place = tuple_(RolloutGroup.step, RolloutGroup.id)
+        found: list[ColumnElement[bool]] = []
+        if self.first is not None and self.last is not None:
+            steps = RolloutGroup.step.between(self.first[0], self.last[0])
+            found += [steps, place >= self.first, place <= self.last]
+        if self.every > 1:
+            found.append(RolloutGroup.search_number % self.every == 0)
+        return found
+
+    def of_numbers(self, number: ColumnElement[int]) -> list[ColumnElement[bool]]:
+        """SQL conditions on numbers in Postgres's index."""
+        found: list[ColumnElement[bool]] = []
+        if self.numbers is not None:
+            found.append(number.between(*self.numbers))
+        if self.every > 1:  # by name: else each row of the table is looked at
+            own = select(RolloutGroup.search_number).where(RolloutGroup.search_number % self.every == 0)
+            found.append(number == func.any(func.array(own.scalar_subquery())))
+        return found
 
 
-def find(
-    session: Session, scope: Scope, terms: Sequence[Term], *, sort: str, limit: int, cursor: str
-) -> Sequence[Any]:
-    """One page of (RolloutGroup.id, Rollout.id, step, position) and one more."""
-    query = matching(session, scope, terms, *PLACE, Rollout.id.label("rollout_id"), needs_rollout=True)
-    is_descending = sort.startswith("-")
-    if place := read_cursor(cursor, *PLACE_KINDS, order=sort):
-        here = tuple_(*PLACE)
-        query = query.where(here < tuple(place) if is_descending else here > tuple(place))
-    ways = [each.desc() if is_descending else each.asc() for each in PLACE]
-    return session.execute(query.order_by(*ways).limit(limit + 1)).all()
-
-
-def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> list[dict[str, Any]]:
-    """Counts of completions that match at each step, of how many: schemas.StepCount."""
-    step, count = RolloutGroup.step, func.count()
-    everything = matching(session, scope, (), step, count).group_by(step)
-    total = dict(map(tuple, session.execute(everything)))
-    if not terms:
-        return [{"step": each, "matched": total[each], "of": total[each]} for each in sorted(total)]
-    found = matching(session, scope, terms, step, count).group_by(step)
-    matched = dict(map(tuple, session.execute(found)))
-    return [{"step": each, "matched": matched.get(each, 0), "of": total[each]} for each in sorted(total)]
+WHOLE = Part()
 
 
 def waiting(session: Session, scope: Scope) -> int:
@@ -73,27 +80,37 @@ def waiting(session: Session, scope: Scope) -> int:
 
 
 def matching(
-    session: Session, scope: Scope, terms: Sequence[Term], *columns: Any, needs_rollout: bool = False
+    session: Session, scope: Scope, terms: Sequence[Term], *columns: Any, part: Part = WHOLE
 ) -> Select[Any]:
     """Columns of the completions that match, with their groups."""
-    conditions = [*scope.of_groups(session), *scope.of_completions()]
+    conditions = [*scope.of_groups(session), *part.of_groups(), *scope.of_completions()]
     conditions += [_exact(session, term) for term in terms if term.is_exact]
     wanted = [term for term in terms if term.words and not term.is_not]
     unwanted = [term for term in terms if term.is_not and not term.is_exact]
     in_group = Rollout.group_id == RolloutGroup.id
     if wanted:
-        hits = _hits(session, wanted, unwanted)
+        hits = _hits(session, wanted, unwanted, part).cte(nesting=True).prefix_with("MATERIALIZED")
         query = select(*columns).select_from(hits)
         query = query.join(RolloutGroup, RolloutGroup.search_number == hits.c.number)
-        if needs_rollout or scope.of_completions() or any(term.is_exact for term in terms):
-            query = query.join(Rollout, and_(in_group, Rollout.position == hits.c.position))
-        return query.where(*conditions)
+        query = query.join(Rollout, and_(in_group, Rollout.position == hits.c.position))
+        # Without an index to use, databases begin with the hits instead of reading them all for each group.
+        return query.where(case((and_(*conditions), 1), else_=0) == 1)
     query = select(*columns).select_from(RolloutGroup).join(Rollout, in_group)
     for term in unwanted:
-        hits = _hits(session, [term], [])
+        hits = _hits(session, [term], [], part).cte(nesting=True).prefix_with("MATERIALIZED")
         place = tuple_(RolloutGroup.search_number, Rollout.position)
         conditions.append(place.not_in(select(hits.c.number, hits.c.position)))
     return query.where(*conditions)
+
+
+def is_rare(session: Session, terms: Sequence[Term], most: int) -> bool:
+    """Whether the words alone leave at most so many completions of all runs."""
+    wanted = [term for term in terms if term.words and not term.is_not]
+    if not wanted:
+        return False
+    unwanted = [term for term in terms if term.is_not and not term.is_exact]
+    some = _hits(session, wanted, unwanted, WHOLE).limit(most + 1).subquery()
+    return (session.scalar(select(func.count()).select_from(some)) or 0) <= most
 
 
 def _exact(session: Session, term: Term) -> ColumnElement[bool]:
@@ -102,23 +119,24 @@ def _exact(session: Session, term: Term) -> ColumnElement[bool]:
     return not_(is_there) if term.is_not else is_there
 
 
-def _hits(session: Session, wanted: Sequence[Term], unwanted: Sequence[Term]) -> CTE:
+def _hits(session: Session, wanted: Sequence[Term], unwanted: Sequence[Term], part: Part) -> Select[Any]:
     """Number and position of the completions in which every wanted and no unwanted term is."""
     if is_postgres(session):
         found = select(words_table.c.number, words_table.c.position).where(
             *map(_on_postgres, wanted), *(not_(_on_postgres(term)) for term in unwanted)
         )
-    else:
-        rowid = f"{TABLE}.rowid"
-        found = (
-            select(
-                literal_column(f"{rowid} >> {SHIFT}").label("number"),
-                literal_column(f"{rowid} & {(1 << SHIFT) - 1}").label("position"),
-            )
-            .select_from(words_table)
-            .where(literal_column(TABLE).op("MATCH")(_fts5(wanted, unwanted)))
-        )
-    return found.cte(nesting=True).prefix_with("MATERIALIZED")
+        return found.where(*part.of_numbers(words_table.c.number))
+    rowid: ColumnElement[int] = literal_column(f"{TABLE}.rowid", Integer)
+    number = rowid.bitwise_rshift(SHIFT)
+    found = (
+        select(number.label("number"), rowid.bitwise_and((1 << SHIFT) - 1).label("position"))
+        .select_from(words_table)
+        .where(literal_column(TABLE).op("MATCH")(_fts5(wanted, unwanted)))
+    )
+    if part.numbers is not None:  # of the row's id, which FTS5 goes to at once
+        first, last = part.numbers
+        found = found.where(rowid.between(first << SHIFT, ((last + 1) << SHIFT) - 1))
+    return found.where(number % part.every == 0) if part.every > 1 else found
 
 
 def _fts5(wanted: Sequence[Term], unwanted: Sequence[Term]) -> str:

@@ -7,7 +7,7 @@ from starlette.responses import StreamingResponse
 
 from backend.errors import FieldError, InvalidRequest
 from backend.http.dependencies import LabOf, ReadSession, WriteSession
-from backend.http.paging import page_of, split_list
+from backend.http.paging import split_list, write_cursor
 from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json
 from backend.http.timeout import take_time
@@ -16,7 +16,8 @@ from backend.rollouts.api import Kind, Number
 from backend.rollouts.judgements import MOST_BYTES, import_judgements
 from backend.rollouts.reading import RolloutFilter
 from backend.rollouts.schemas import FoundPage, ImportedJudgements, LiftAnswer, StepCounts
-from backend.rollouts.search import ORDERS, counts_by_step, find, shown, waiting
+from backend.rollouts.search import shown, waiting
+from backend.rollouts.search_pages import ORDERS, counts_by_step, find
 from backend.rollouts.search_query import parse
 from backend.rollouts.search_scope import Scope, runs_of
 from backend.rollouts.selection import FORMATS, selection_of
@@ -63,20 +64,29 @@ def search(
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
     cursor: Cursor = "",
 ) -> Json:
-    """Completions that match, with a snippet of each. Without `q`: all that pass the filters."""
+    """Completions that match, with a snippet of each. Without `q`: all that pass the filters.
+
+    A page may have fewer than `limit`, even none, and a next one: see `searched_to`.
+    """
     terms = parse(q)
     if sort not in ORDERS:
         raise InvalidRequest([FieldError("sort", f"is {sort!r}; step or -step are expected")])
-    rows = find(session, scope, terms, sort=sort, limit=limit, cursor=cursor)
-    page = page_of(rows, limit, lambda row: row, lambda row: (row.step, row.id, row.position), order=sort)
-    items = shown(session, page["items"], terms)
-    return Json({"items": items, "next": page["next"], "waiting": waiting(session, scope)})
+    page = find(session, scope, terms, sort=sort, limit=limit, cursor=cursor)
+    return Json(
+        {
+            "items": shown(session, page.rows, terms),
+            "next": page.next and write_cursor(page.next, order=sort),
+            "searched_to": page.searched_to,
+            "waiting": waiting(session, scope),
+        }
+    )
 
 
 @router.get("/search/steps", response_model=StepCounts)
 def search_steps(session: ReadSession, scope: ScopeOf, q: Search = "") -> Json:
-    """Counts of completions that match at each step, of how many that pass the filters."""
-    return Json({"items": counts_by_step(session, scope, parse(q)), "next": None})
+    """Counts of completions that match at each step, of all that are stored there."""
+    found = counts_by_step(session, scope, parse(q))
+    return Json({"items": found.items, "next": None, "every": found.every})
 
 
 @router.get("/search/export")

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, exists, or_, select
+from sqlalchemy import ColumnElement, Select, and_, or_, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Experiment, Rollout, RolloutGroup, RolloutLabel, Run
+from backend.db.models import Experiment, GroupTally, Rollout, RolloutGroup, RolloutLabel, Run
 from backend.db.run_lookup import must_exist
 from backend.errors import ExperimentNotFound, FieldError, InvalidRequest
 from backend.metrics.attempts import counts, limits_of
+from backend.rollouts.marks import BIT
 from backend.rollouts.reading import RolloutFilter, completion_conditions
 
 MOST_RUNS = 500
@@ -30,22 +32,35 @@ class Scope:
 
     def of_groups(self, session: Session) -> list[ColumnElement[bool]]:
         """SQL conditions on groups: those that no later attempt hides."""
-        found = [valid_of_runs(session, self.runs)]
-        if self.first_step is not None:
-            found.append(RolloutGroup.step >= self.first_step)
-        if self.last_step is not None:
-            found.append(RolloutGroup.step <= self.last_step)
-        if self.kind:
-            found.append(RolloutGroup.kind == self.kind)
+        found = self._of(RolloutGroup, session)
+        if self.label:
+            labelled = select(Rollout.group_id).where(Rollout.id.in_(self._labelled()))
+            found.append(RolloutGroup.id.in_(labelled))
         return found
+
+    def of_tallies(self, session: Session) -> list[ColumnElement[bool]]:
+        """SQL conditions on tallies: those of all stored groups of the runs, steps and kind."""
+        is_stored = GroupTally.marks.bitwise_and(BIT["stored"]) != 0
+        return [*self._of(GroupTally, session), is_stored]
 
     def of_completions(self) -> list[ColumnElement[bool]]:
         """SQL conditions on completions; none where every one is wanted."""
         found = completion_conditions(self.filter)
-        if self.label:
-            own = and_(RolloutLabel.rollout_id == Rollout.id, RolloutLabel.label == self.label)
-            found.append(exists(select(1).where(own)))
+        return [*found, Rollout.id.in_(self._labelled())] if self.label else found
+
+    def _of(self, table: Any, session: Session) -> list[ColumnElement[bool]]:
+        found = [valid_of_runs(session, self.runs, table)]
+        if self.first_step is not None:
+            found.append(table.step >= self.first_step)
+        if self.last_step is not None:
+            found.append(table.step <= self.last_step)
+        if self.kind:
+            found.append(table.kind == self.kind)
         return found
+
+    def _labelled(self) -> Select[str]:
+        own = RolloutLabel.run_id.in_(self.runs), RolloutLabel.label == self.label
+        return select(RolloutLabel.rollout_id).where(*own)
 
     def of_run(self, run: str) -> "Scope":
         """The part of one run."""
@@ -61,14 +76,14 @@ class Scope:
         )
 
 
-def valid_of_runs(session: Session, runs: Sequence[str]) -> ColumnElement[bool]:
-    """SQL condition: groups of these runs that no later attempt hides."""
+def valid_of_runs(session: Session, runs: Sequence[str], table: Any = RolloutGroup) -> ColumnElement[bool]:
+    """SQL condition: groups of these runs, or their tallies, that no later attempt hides."""
     limits = limits_of(session, runs)
+    if len(runs) == 1:  # no OR, which keeps databases from their indexes
+        return and_(table.run_id == runs[0], counts(table, limits.get(runs[0], ())))
     plain = [run for run in runs if not limits.get(run)]
-    continued = [
-        and_(RolloutGroup.run_id == run, counts(RolloutGroup, limits[run])) for run in runs if limits.get(run)
-    ]
-    return or_(RolloutGroup.run_id.in_(plain), *continued)
+    continued = [and_(table.run_id == run, counts(table, limits[run])) for run in runs if limits.get(run)]
+    return or_(table.run_id.in_(plain), *continued) if continued else table.run_id.in_(plain)
 
 
 def runs_of(session: Session, runs: Sequence[str], experiment: str) -> Sequence[str]:

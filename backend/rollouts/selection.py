@@ -13,7 +13,7 @@ from backend.errors import FieldError, InvalidRequest
 from backend.http.paging import write_cursor
 from backend.rollouts.labels import labels_of
 from backend.rollouts.packing import unpack_text
-from backend.rollouts.search import counts_by_step, find
+from backend.rollouts.search_pages import find, is_more_than
 from backend.rollouts.search_query import Term
 from backend.rollouts.search_scope import Scope
 
@@ -30,9 +30,11 @@ def selection_of(
 ) -> Iterator[bytes]:
     """The bytes of the file, read while it is sent; raises InvalidRequest for more rows than it may have."""
     with reading(sessions) as session:
-        count = sum(each["matched"] for each in counts_by_step(session, scope, terms))
-    if count > MOST_EXPORTED:
-        reason = f"finds {count:,} completions; at most {MOST_EXPORTED:,} are exported: narrow it"
+        is_too_much = is_more_than(session, scope, terms, MOST_EXPORTED)
+    if is_too_much:
+        reason = (
+            f"finds more than {MOST_EXPORTED:,} completions, which is the most that is exported: narrow it"
+        )
         raise InvalidRequest([FieldError("q", reason)])
     pages = _pages(sessions, scope, terms)
     return _parquet(pages) if file == "parquet" else _jsonl(pages)
@@ -42,18 +44,17 @@ def _pages(sessions: Sessions, scope: Scope, terms: Sequence[Term]) -> Iterator[
     cursor, count = "", 0
     while count < MOST_EXPORTED:
         with reading(sessions) as session:
-            rows = find(session, scope, terms, sort="step", limit=ROWS_AT_ONCE, cursor=cursor)
-            some = rows[:ROWS_AT_ONCE]
-            ids = [row.rollout_id for row in some]
+            page = find(session, scope, terms, sort="step", limit=ROWS_AT_ONCE, cursor=cursor)
+            ids = [row.rollout_id for row in page.rows]
             query = select(Rollout, RolloutGroup).join(RolloutGroup, Rollout.group_id == RolloutGroup.id)
             found = {row[0].id: row for row in session.execute(query.where(Rollout.id.in_(ids)))}
             labels = labels_of(session, ids)
-            page = [_row(*found[each], labels.get(each, [])) for each in ids if each in found]
-        yield page
-        count += len(some)
-        if len(rows) <= ROWS_AT_ONCE:
+            rows = [_row(*found[each], labels.get(each, [])) for each in ids if each in found]
+        yield rows
+        count += len(ids)
+        if page.next is None:
             return
-        cursor = write_cursor((some[-1].step, some[-1].id, some[-1].position), order="step")
+        cursor = write_cursor(page.next, order="step")
 
 
 def _row(rollout: Rollout, group: RolloutGroup, labels: list[dict[str, Any]]) -> Row:

@@ -13,6 +13,11 @@ EXACT = frozenset(
 )
 """Values that the loss is computed again from."""
 
+COMPUTED_FROM = EXACT | {
+    "covariant", "entropy_coef", "kl_coef", "loss", "mask", "router_shift", "uncertain",
+}  # fmt: skip
+"""Values that the loss is computed again from, and what it was: kept longest."""
+
 FLAGS = frozenset({"clipped", "covariant", "mask", "uncertain"})
 """Small whole numbers."""
 

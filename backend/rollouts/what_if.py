@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from backend.config.filters import NoRefill
@@ -23,11 +23,15 @@ from backend.rollouts.contributions import UNSTORED, logged_loss
 from backend.rollouts.packing import unpack_arrays
 from backend.rollouts.reading import completions_of, valid_groups
 from backend.rollouts.schemas import WhatIfChange, WhatIfOrder
+from backend.rollouts.token_budget import why_removed
 
 MOST_VALUES = 4_000_000
 """Completions times the longest one's tokens: some gigabyte for the process that computes."""
 
 SECONDS = 60.0
+
+OUT_OF_MEMORY = ("MemoryError", "memory", "ENOMEM")
+"""Parts of the last line of a process that got no more memory."""
 
 _busy = threading.Semaphore(2)
 
@@ -43,18 +47,20 @@ def what_if(session: Session, order: WhatIfOrder) -> dict[str, Any]:
     run = session.get_one(Run, order.run)
     config, step = RunConfig.model_validate(run.config), order.step
     changed = [_changed(run, change) for change in order.variants]
+    _check_size(session, run.id, step)
     groups, total = _groups(session, run.id, step)
     if not groups:
-        raise NotFound(f"step {step} has no stored tokens with the values that its loss is computed from")
+        reason = why_removed(session, run.id, step) or "they were not recorded, or its groups did not train"
+        raise NotFound(
+            f"step {step} has no stored tokens with the values that its loss is computed from: {reason}"
+        )
     size = len(groups[0][1])
     whole = [(group, rows, arrays) for group, rows, arrays in groups if len(rows) == size]
     rows = [row for _, completions, _ in whole for row in completions]
     arrays = [each for _, _, values in whole for each in values]
     longest = max(len(each["policy_logprob"]) for each in arrays)
     if len(rows) * longest > MOST_VALUES:
-        raise Conflict(
-            f"{len(rows)} completions of up to {longest} tokens are too many to compute again here"
-        )
+        raise _too_large(len(rows), longest)
     request = {
         "own": config.objective.model_dump(mode="json"),
         "objectives": [
@@ -122,6 +128,26 @@ def _groups(
     return found, len(stored)
 
 
+def _check_size(session: Session, run_id: str, step: int) -> None:
+    """Raise Conflict for a step that is too large before any of its values is read."""
+    query = (
+        select(func.count(), func.sum(Rollout.tokens), func.max(Rollout.tokens))
+        .join(RolloutGroup, Rollout.group_id == RolloutGroup.id)
+        .where(*valid_groups(session, run_id), RolloutGroup.step == step, RolloutGroup.kind == "train")
+        .where(RolloutGroup.left_out == "")
+    )
+    count, tokens, longest = session.execute(query).one()
+    if (tokens or 0) > MOST_VALUES:
+        raise _too_large(count, longest)
+
+
+def _too_large(completions: int, longest: int) -> Conflict:
+    return Conflict(
+        f"{completions:,} completions of up to {longest:,} tokens are too many to compute again here: at "
+        f"most {MOST_VALUES:,} tokens, each completion counted as the longest one"
+    )
+
+
 def _loss_share(config: RunConfig, *, trained: int, total: int) -> float:
     """As worker.objective.filters.loss_share for the groups that are stored."""
     if not isinstance(config.filters.refill, NoRefill) or config.filters.upweight or not total:
@@ -183,5 +209,7 @@ def _computed(request: dict[str, Any], values: dict[str, NDArray[np.float32]]) -
         last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         if "No module named 'torch'" in last:
             last = "the packages of the trainer are not installed beside the service"
+        if any(word in last for word in OUT_OF_MEMORY):
+            last = "the step needs more memory than the process that computes may have"
         raise Unavailable(f"the step was not computed: {last[:300]}")
     return [json.loads(line) for line in done.stdout.splitlines()]

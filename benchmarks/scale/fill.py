@@ -76,8 +76,6 @@ class Filled:
     """How fast the points were packed for reading, which the service does in the background."""
     rollouts: int
     rollouts_per_second: float
-    indexed_per_second: float
-    """How fast completions were indexed for search, which the service does in the background."""
 
 
 def fill(sessions: Sessions, size: Size) -> Filled:
@@ -98,11 +96,9 @@ def fill(sessions: Sessions, size: Size) -> Filled:
     rollouts = _rollouts(sessions, rollout_run, groups)
     rollouts += sum(_rollouts(sessions, run, groups // 10) for run in others[:10])
     seconds_of_rollouts = time.perf_counter() - started
-    started = time.perf_counter()
     for _ in index_groups(sessions):
         pass
     return Filled(
-        indexed_per_second=rollouts / (time.perf_counter() - started),
         long_run=long_run,
         chart_runs=chart_runs,
         rollout_run=rollout_run,

@@ -41,7 +41,7 @@ def measure(service: Service, sessions: Sessions, size: Size, filled: Filled, *,
     """Everything, the requests of each kind in random places."""
     figures = Figures()
     for name, request in _requests(size, filled).items():
-        figures.seconds[name] = [_timed(service, *request()) for _ in range(rounds)]
+        figures.seconds[name] = [timed(service, *request()) for _ in range(rounds)]
     _walk(service, sessions, figures)
     _pages(service, filled, figures)
     return figures
@@ -67,10 +67,6 @@ def _requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
     def rollouts(**params: str | float) -> Request:
         return "/rollouts", {"run": filled.rollout_run, "limit": 20, **params}
 
-    def search(path: str, q: str, **params: str) -> Request:
-        wanted: Params = {"runs": filled.rollout_run, **params}
-        return f"/rollouts{path}", wanted | ({"q": q} if q else {})
-
     return {
         "list of runs, first page": lambda: ("/runs", {"limit": 50}),
         "list of runs, part of a name, sorted by a metric": lambda: (
@@ -89,17 +85,11 @@ def _requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
         "rollouts of a step": lambda: rollouts(step=chance.randint(1, size.rollouts // 256)),
         "rollouts, lowest reward first": lambda: rollouts(sort="reward"),
         f"rollouts with a rare word, of {size.rollouts // 2:,}": lambda: rollouts(q=RARE),
-        "search for a rare word": lambda: search("/search", RARE),
-        "search for a word of every completion": lambda: search("/search", "think"),
-        "search for a phrase with a prefix": lambda: search("/search", '"think 1*"'),
-        "search for an exact string": lambda: search("/search", "`42}`"),
-        "counts over steps of a rare word": lambda: search("/search/steps", RARE),
-        "counts over steps of a word of every completion": lambda: search("/search/steps", "think"),
-        "lift between right and wrong": lambda: search("/lift", "", by="correct"),
     }
 
 
-def _timed(service: Service, path: str, params: Params) -> float:
+def timed(service: Service, path: str, params: Params) -> float:
+    """Seconds of a request, which has to succeed."""
     started = time.perf_counter()
     answer = service.http.get(f"/api/v1{path}", params=params)
     seconds = time.perf_counter() - started

@@ -24,7 +24,7 @@ from benchmarks.nothing import Nothing
 from worker.objective import diagnostics
 from worker.policy.weight_sample import WeightSample
 from worker.recording.records import StepRecord
-from worker.training import step_metrics
+from worker.training import learner, step_metrics, step_records
 from worker.training.learner import Learner
 from worker.training.online_diagnosis import OnlineDiagnosis
 from worker.training.trainer import Trainer
@@ -39,6 +39,12 @@ TIMED: dict[str, list[tuple[Any, str]]] = {
     "`optim/update_norm`": [(WeightSample, "__init__"), (WeightSample, "moved")],
     "`reward/unearned_share`": [(step_metrics, "_unearned_metrics")],
     "`groups/expected_useful`": [(step_metrics, "expected_useful")],
+    "tokens' parts of the loss, recorded": [
+        (diagnostics, "gradients"),
+        (diagnostics, "contributions"),
+        (learner, "keep_tokens"),
+        (step_records, "_shared_out"),
+    ],
     "the diagnosis, every 10 steps": [(OnlineDiagnosis, "take")],
 }
 

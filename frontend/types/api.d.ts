@@ -323,6 +323,7 @@ declare namespace Api {
   interface FoundPage {
     items: FoundItem[];
     next: string | null;
+    searched_to: number | null;
     waiting: number;
   }
   interface GroupItem {
@@ -605,6 +606,7 @@ declare namespace Api {
     runs: ProbeRun[];
     items: ProbeItem[];
     prompts: number;
+    runs_left_out: number;
   }
   interface ProbeRow {
     rates: (number | null)[];
@@ -896,6 +898,7 @@ declare namespace Api {
   interface StepCounts {
     items: StepCount[];
     next: null;
+    every: number;
   }
   interface StepItem {
     step: number;
@@ -936,6 +939,7 @@ declare namespace Api {
     arrays: Record<string, (number | string)[]>;
     advantage: number | string | null;
     mask: number[];
+    note: string;
   }
   interface TrialArm {
     name: string;

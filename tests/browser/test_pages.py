@@ -382,6 +382,21 @@ def test_another_objective_stands_beside_the_runs_own(page, service):
     expect(table).to_contain_text("completion 0")
 
 
+def test_a_changed_knob_stands_beside_the_runs_own_objective_and_in_the_address(page, service):
+    page.goto(f"/rollouts?run={service.trained}&step=3")
+    page.get_by_text("What if: step 3").click()
+    panel = page.locator(".what-if")
+    panel.get_by_role("button", name="Aggregation").click()
+    panel.locator("[data-path='objective.aggregation'] select").first.select_option("seq_mean_token_sum")
+    panel.get_by_role("button", name="Compute with these knobs").click()
+    expect(page.locator(".what-if-table thead")).to_contain_text("changed")
+    assert "knobs=" in page.url
+    page.reload()
+    expect(page.locator(".what-if-table thead")).to_contain_text("changed")
+    page.get_by_role("button", name="Clear").click()
+    expect(page.locator(".what-if-table")).to_have_count(0)
+
+
 def test_keys_move_through_prompts_and_steps(page, service):
     page.goto(f"/rollouts?run={service.trained}&step=2")
     expect(page.get_by_text("prompt 1 of 3")).to_be_visible()

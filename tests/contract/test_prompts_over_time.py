@@ -199,6 +199,14 @@ def test_probes_are_solved_lost_and_forgotten_at_their_steps(client, database, r
     assert not b["forgotten"]
 
 
+def test_probes_say_how_many_runs_are_left_out(client, database):
+    with database.sessions.begin() as session:
+        runs = [make_run(session) for _ in range(18)]
+    found = got(client, "probes", run=",".join(run.id for run in runs))
+    assert [each["id"] for each in found["runs"]] == [run.id for run in runs[:16]]
+    assert found["runs_left_out"] == 2
+
+
 def test_probes_of_several_runs_stand_side_by_side(client, database, run):
     with database.sessions.begin() as session:
         other = make_run(session)

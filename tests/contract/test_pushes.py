@@ -107,6 +107,22 @@ def test_records_that_are_missing_are_asked_for(client, send):
     assert count(client, Metric) == 1
 
 
+def test_a_step_that_comes_again_keeps_the_labels_of_completions_whose_text_is_the_same(client, send):
+    send([completions(3, "a\ud83d", "b", "c")])
+    run = only_run(client)
+    (group,) = client.get("/api/v1/rollouts", params={"run": run["id"]}).json()["items"]
+    for each in group["completions"]:
+        url = f"/api/v1/rollouts/{each['id']}/labels"
+        assert client.post(url, json={"label": "good", "note": "why"}).status_code == 200
+    first = client.get("/api/v1/rollouts/labels", params={"runs": run["id"]}).json()["items"]
+    assert first == [{"label": "good", "completions": 3}]
+    send([completions(3, "a\ud83d", "B")], session=OTHER)
+    found = client.get("/api/v1/rollouts/search", params={"runs": run["id"], "label": "good"}).json()["items"]
+    assert [
+        (each["position"], each["labels"][0]["note"], each["labels"][0]["version"]) for each in found
+    ] == [(0, "why", 1)]
+
+
 def test_a_step_that_comes_again_replaces_values_and_completions_as_in_an_import(client, send):
     send([metrics(1, reward=1, kl=1), metrics(3, reward=3), completions(3, "a", "b", "c")])
     answer = send([metrics(1, reward=7), completions(3, "z")], session=OTHER)

@@ -7,6 +7,7 @@ from sqlalchemy import select, text
 
 from backend.db.models import Rollout, RolloutGroup, RolloutLabel
 from backend.db.rollout_words import LAST_POSITION, index_groups, reset, tsvector_of
+from backend.rollouts import search_pages
 from backend.rollouts.lift import scored_phrase
 from backend.rollouts.search_query import SearchError, parse
 from backend.rollouts.store import pack_groups, write_groups
@@ -103,12 +104,88 @@ def test_pages_follow_each_other_without_a_gap(client, run):
     assert seen == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
 
 
+def counted(client, run, q="", **params):
+    answer = client.get("/api/v1/rollouts/search/steps", params={"runs": run.id, "q": q, **params}).json()
+    return [(each["step"], each["matched"], each["of"]) for each in answer["items"]], answer["every"]
+
+
 def test_counts_over_steps_say_of_how_many(client, run):
-    answer = client.get("/api/v1/rollouts/search/steps", params={"runs": run.id, "q": "wait*"})
-    assert answer.json()["items"] == [
-        {"step": 1, "matched": 2, "of": 2},
-        {"step": 2, "matched": 3, "of": 4},
-    ]
+    assert counted(client, run, "wait*") == ([(1, 2, 2), (2, 3, 4)], 1)
+    assert counted(client, run, "wait*", flag="odd") == ([(1, 0, 2), (2, 0, 4)], 1)
+    assert counted(client, run, correct=True) == ([(1, 1, 2), (2, 2, 4)], 1)
+    assert counted(client, run, "wait", kind="eval") == ([], 1)
+
+
+@pytest.fixture
+def many(database, monkeypatch):
+    """Eighteen groups of two runs by turns, with bounds so small that their words are common."""
+    monkeypatch.setattr(search_pages, "RARE", 3)
+    monkeypatch.setattr(search_pages, "FIRST_PART", 3)
+    monkeypatch.setattr(search_pages, "LARGEST_PART", 8)
+    with database.sessions.begin() as session:
+        runs = [make_run(session) for _ in range(2)]
+        for step in range(1, 10):
+            for run in runs:
+                texts = [MadeCompletion(text=f"common {step} {'odd' if step % 3 else 'third'} `x{step}`")] * 2
+                write_groups(session, pack_groups(run.id, step, 1, [MadeGroup(completions=tuple(texts))]))
+    index(database)
+    return runs
+
+
+@pytest.mark.parametrize("sort", ["step", "-step"])
+@pytest.mark.parametrize(
+    "q", ["common", "third", '"common 7"', "comm*", "-third", "`odd `", "common -odd", ""]
+)
+def test_common_words_are_found_on_as_many_pages_as_it_takes(client, many, monkeypatch, q, sort):
+    monkeypatch.setattr(search_pages, "SECONDS", 0.0)
+    wanted = {
+        '"common 7"': lambda step: step == 7,
+        "third": lambda step: step % 3 == 0,
+        "common -odd": lambda step: step % 3 == 0,
+        "-third": lambda step: step % 3,
+        "`odd `": lambda step: step % 3,
+    }.get(q, lambda step: step)
+    seen: list[tuple[int, int]] = []
+    cursor: str | None = ""
+    pages = 0
+    while cursor is not None:
+        page = search(client, many[1], q, sort=sort, limit=5, cursor=cursor)
+        assert len(page["items"]) <= 5
+        assert page["searched_to"] is None or page["next"] is not None
+        seen += places(page)
+        cursor, pages = page["next"], pages + 1
+    expected = [(step, at) for step in range(1, 10) if wanted(step) for at in (0, 1)]
+    assert seen == sorted(expected, reverse=sort == "-step")
+    assert pages >= len(expected) // 5
+
+
+def test_a_page_that_runs_out_of_time_says_how_far_it_came(client, many, monkeypatch):
+    monkeypatch.setattr(search_pages, "SECONDS", 0.0)
+    page = search(client, many[0], "common", min_reward=99)
+    assert (page["items"], page["searched_to"]) == ([], 3)
+    assert page["next"]
+
+
+def test_counts_of_common_words_are_those_of_evenly_chosen_groups(client, many, monkeypatch):
+    exact, every = counted(client, many[0], "third")
+    assert every == 1
+    assert exact == [(step, 0 if step % 3 else 2, 2) for step in range(1, 10)]
+    monkeypatch.setattr(search_pages, "MOST_COUNTED", 4)
+    sampled, every = counted(client, many[0], "third")
+    assert every == 5
+    assert 1 <= len(sampled) < 9
+    assert set(sampled) <= set(exact)
+    assert counted(client, many[0], '"common 7" x7')[1] == 5
+    monkeypatch.setattr(search_pages, "RARE", 100)
+    assert counted(client, many[0], "third") == (exact, 1)
+
+
+def test_a_label_narrows_common_words_to_the_groups_that_have_it(client, many):
+    item = search(client, many[0], "common", first_step=5)["items"][0]
+    client.post(f"/api/v1/rollouts/{item['id']}/labels", json={"label": "good"})
+    found = search(client, many[0], "common", label="good")
+    assert [each["id"] for each in found["items"]] == [item["id"]]
+    assert (found["next"], found["searched_to"]) == (None, None)
 
 
 def test_a_snippet_marks_its_places_by_offsets_and_leaves_hostile_text_as_it_is(client, run):

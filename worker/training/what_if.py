@@ -9,6 +9,7 @@ update.
 
 import io
 import json
+import resource
 import sys
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,9 @@ from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_pen
 from worker.objective.token_choice import updates_of, with_covariance_choice, with_token_choice
 
 Values = dict[str, Tensor]
+
+MOST_BYTES = 6_000_000_000
+"""Memory of the process; beyond it an allocation fails and the service says so."""
 
 
 def answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
@@ -94,8 +98,10 @@ def _batch(objective: Objective, own: Objective, request: dict[str, Any], values
     if isinstance(objective.token_weight, knobs.TopEntropy):
         if is_own and "uncertain" in values:
             batch = replace(batch, uncertain=values["uncertain"] > 0)
-        else:
+        elif "entropy" in values:
             batch = with_token_choice(batch, values["entropy"], objective.token_weight)
+        else:
+            raise ValueError("needs the entropy of each token, which is not stored")
     if is_own and "covariant" in values:
         return replace(batch, covariant=values["covariant"] > 0)
     return with_covariance_choice(batch, objective.surrogate, torch.Generator().manual_seed(0))
@@ -166,7 +172,8 @@ def _first(values: Tensor | None) -> Tensor | None:
 
 
 def main() -> None:
-    """Answer the request of standard input."""
+    """Answer the request of standard input, in at most MOST_BYTES of memory."""
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
     torch.set_num_threads(1)
     arrays = np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False)
     request = json.loads(str(arrays["request"]))

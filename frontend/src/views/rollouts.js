@@ -27,8 +27,8 @@ const VIEWS = [
   { value: 'runs', label: 'Across runs', title: 'The same in every run of the experiment' },
   { value: 'prompts', label: 'Prompts', title: 'Pass rates of the training prompts over time' },
 ];
-/** Runs of an experiment whose evaluations are shown side by side. */
-const MOST_RUNS = 16;
+/** Runs of an experiment that are asked for; the service shows some of them and says how many are left out. */
+const MOST_RUNS = 200;
 
 export function View() {
   const [{ run }] = useQuery(SPEC);
@@ -93,7 +93,7 @@ function OfRun({ id }) {
  * @param {{run: Api.RunItem, siblings: Api.RunItem[], kind: string}} props
  */
 function Evaluations({ run, siblings, kind }) {
-  const runs = [run, ...siblings.filter(({ id }) => id !== run.id)].slice(0, MOST_RUNS);
+  const runs = [run, ...siblings.filter(({ id }) => id !== run.id)];
   return html`<${Probes}
     runs=${runs.map(({ id }) => id)}
     names=${Object.fromEntries(runs.map(({ id, name }) => [id, name]))}

@@ -13,14 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import func, select
 
-from backend.archives.contents import MANIFEST, TABLES
+from backend.archives.contents import LABELS, MANIFEST, PROMPTS, SINCE_2, TABLES, TALLIES
 from backend.cli import main
 from backend.config.run import RunConfig
-from backend.db.models import Checkpoint, Event, Metric, Run
+from backend.db.models import Checkpoint, Event, Metric, Rollout, Run
 from backend.imports import run_archive_rollouts
+from backend.rollouts.labels import LabelRequest, put_label
+from backend.rollouts.store import pack_groups, write_groups
 from backend.runs.events import add_event
 from tests.factories import (
     MadeCompletion,
+    MadeGroup,
     make_attempt,
     make_checkpoint,
     make_experiment,
@@ -55,6 +58,14 @@ def make_full_run(client, settings, **fields):
         make_group(session, run, step=2, attempt=1, prompt=ODD, completions=(MadeCompletion(), strange))
         make_group(session, run, step=5, attempt=2, kind="eval", tokens=False)
         make_group(session, run, step=5, attempt=1)  # hidden
+        unstored = MadeGroup(prompt=ODD + "?", prompt_index=7, left_out="equal", completions=(strange,) * 3)
+        left_out = MadeGroup(prompt_index=8, left_out="surplus")
+        write_groups(session, pack_groups(run.id, 6, 2, [left_out], counted=[unstored]))
+        probe = MadeGroup(prompt="probe", kind="eval", prompt_index=1)
+        write_groups(session, pack_groups(run.id, 9, 2, [], counted=[probe]))
+        write_groups(session, pack_groups(run.id, 8, 1, [], counted=[MadeGroup(prompt_index=3)]))  # hidden
+        marked = session.scalar(select(Rollout.id).where(Rollout.reward.is_(None)).limit(1))
+        put_label(session, marked, LabelRequest(label="weird", note="答え\n<b>"), "operator")
         add_event(session, "checkpoint", "continued", run_id=run.id, step=3, attempt=2, data={"n": 0.5})
         make_checkpoint(session, run, settings.state, step=9, attempt=2, content=b"\0\1weights")
         return run.id
@@ -134,13 +145,121 @@ def test_an_imported_run_shows_what_the_first_one_shows(client, settings):
     groups = [client.get("/api/v1/rollouts", params={"run": each}).json()["items"] for each in (run, copy)]
     texts = [[c["text"] for group in some for c in group["completions"]] for some in groups]
     assert texts[0] == texts[1]
-    assert len(texts[0]) == 4
+    assert len(texts[0]) == 6
     tokens = [
         [client.get(f"/api/v1/rollouts/{c['id']}/tokens").json() for c in some[0]["completions"]]
         for some in groups
     ]
     for mine, theirs in zip(*tokens, strict=True):
         assert {k: v for k, v in mine.items() if k != "id"} == {k: v for k, v in theirs.items() if k != "id"}
+
+
+def test_counts_prompts_and_labels_are_those_of_the_first_run(client, settings):
+    run = make_full_run(client, settings)
+    copy = imported(client, archive_of(client, run))
+    for path, params in (
+        ("counts", {"mark": "left_out"}),
+        ("counts", {"mark": "equal"}),
+        ("counts", {"kind": "eval"}),
+        ("prompts", {}),
+        ("probes", {}),
+    ):
+        each = [
+            client.get(f"/api/v1/rollouts/{path}", params={"run": run_id, **params}).json()
+            for run_id in (run, copy)
+        ]
+        shown = [{key: value for key, value in one.items() if key != "runs"} for one in each]
+        assert shown[0] == shown[1], path
+        assert shown[0]["items"], path
+    found = [
+        client.get("/api/v1/rollouts/search", params={"runs": run_id, "label": "weird"}).json()["items"]
+        for run_id in (run, copy)
+    ]
+    assert found[0][0]["labels"] == found[1][0]["labels"]
+    assert found[1][0]["labels"][0]["note"] == "答え\n<b>"
+    assert found[0][0]["id"] != found[1][0]["id"]
+    left_out = client.get("/api/v1/rollouts", params={"run": copy, "step": 6}).json()["items"]
+    assert [group["left_out"] for group in left_out] == ["surplus"]
+
+
+def table_of(files, name):
+    return pq.read_table(io.BytesIO(files[name]))
+
+
+def parquet(table):
+    made = io.BytesIO()
+    pq.write_table(table, made)
+    return made.getvalue()
+
+
+def as_format_1(content):
+    """The archive as versions before format 2 wrote it."""
+    files = {name: each for name, each in files_of(content).items() if name not in SINCE_2}
+    files["rollouts.parquet"] = parquet(table_of(files, "rollouts.parquet").drop_columns(["left_out"]))
+    manifest = json.loads(files[MANIFEST]) | {"format": 1}
+    return signed(files | {MANIFEST: json.dumps(manifest).encode()})
+
+
+def test_an_archive_of_format_1_is_still_imported(client, settings):
+    run = make_full_run(client, settings)
+    copy = imported(client, as_format_1(archive_of(client, run)))
+    groups = client.get("/api/v1/rollouts", params={"run": copy}).json()["items"]
+    assert len(groups) == 3
+    assert {group["left_out"] for group in groups} == {""}
+    assert client.get("/api/v1/rollouts/labels", params={"runs": copy}).json()["items"] == []
+    counted = client.get("/api/v1/rollouts/counts", params={"run": copy}).json()["items"]
+    assert [(item["step"], item["completions"]) for item in counted] == [(2, 2), (6, 2)]
+
+
+LABEL = {"rollout": 0, "label": "good", "note": "", "role": "operator", "version": 1, "changed_at": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        ([LABEL | {"rollout": 99}], "names row 99 of rollouts.parquet"),
+        ([LABEL, LABEL], "has a label twice"),
+        ([LABEL | {"label": "x" * 41}], "is no label (label"),
+        ([LABEL | {"note": "\0"}], "is no label"),
+        ([LABEL | {"role": "<b>"}], "is no label (role"),
+        ([LABEL | {"version": 0}], "is no label (version"),
+        ([LABEL | {"more": 1}], "is no label (more"),
+        (["no object"], "is no label"),
+    ],
+)
+def test_labels_that_no_archive_writes_are_refused_and_nothing_is_stored(client, settings, labels, reason):
+    files = files_of(archive_of(client, make_full_run(client, settings)))
+    lines = "".join(json.dumps(label) + "\n" for label in labels)
+    answer = send(client, signed(files | {LABELS: lines.encode()}))
+    assert answer.status_code == 422
+    assert reason in answer.text
+    with client.app.state.lab.sessions() as session:
+        assert session.scalar(select(func.count()).select_from(Run)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value", "reason"),
+    [
+        (TALLIES, "marks", 1 << 16, "has marks that"),
+        (TALLIES, "marks", 1 << 40, "marks"),
+        (TALLIES, "completions", -1, "completions"),
+        (TALLIES, "attempt", 7, "has attempt 7"),
+        (TALLIES, "kind", "evil", "unknown kind"),
+        (TALLIES, "prompt_id", None, "without a text"),
+        (PROMPTS, "prompt", None, "lacks a text"),
+        ("rollouts.parquet", "left_out", "because", "unknown reason"),
+    ],
+)
+def test_cells_that_no_archive_has_are_refused_by_name(client, settings, name, column, value, reason):
+    files = files_of(archive_of(client, make_full_run(client, settings)))
+    table = table_of(files, name)
+    place = table.column_names.index(column)
+    changed = table.set_column(
+        place, table.schema.field(column), pa.array([value] * len(table), table.schema.field(column).type)
+    )
+    answer = send(client, signed(files | {name: parquet(changed)}))
+    assert answer.status_code == 422
+    assert reason in answer.text
 
 
 def test_a_restored_checkpoint_lies_where_a_fork_looks_for_it(client, settings):

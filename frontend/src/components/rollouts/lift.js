@@ -1,7 +1,7 @@
 /** Lift: the phrases that two sets of completions use differently often; a click searches for one. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { formatValue } from '../../lib/text/format.js';
+import { formatCount, formatValue, plural } from '../../lib/text/format.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Segments, Select } from '../shared/marks.js';
 import { Visible } from './text.js';
@@ -82,7 +82,7 @@ export function Lift({ run, scope, view, change, steps }) {
 /** @param {{data: Api.LiftAnswer, change: (changes: object) => void}} props */
 function Tables({ data, change }) {
   const side = (/** @type {Api.LiftSide} */ { label, completions, of }) =>
-    `${label}: ${completions} of ${of} completions read`;
+    `${label}: ${plural(completions, 'completion')} read, ${formatCount(of)} are stored in these steps`;
   return html`
     <p class="quiet">
       A, ${side(data.a)}; B, ${side(data.b)}. Counted are completions that contain a phrase of one to four words.

@@ -30,7 +30,7 @@ export function Probes({ runs, names, kind }) {
     isEmpty=${({ items }) => !items.length}
     empty=${html`<${Empty} title="No evaluations of this kind yet" />`}
   >
-    ${({ items, runs: columns, prompts }) => html`
+    ${({ items, runs: columns, prompts, runs_left_out: left }) => html`
       <div class="toolbar">
         <${Select}
           label="sort prompts by"
@@ -39,6 +39,7 @@ export function Probes({ runs, names, kind }) {
           onChange=${setOrder}
         />
         <span class="quiet">
+          ${left > 0 ? `${columns.length} runs of the experiment, without ${left} more. ` : ''}
           ${items.length < prompts ? `${items.length} of ${prompts} prompts. ` : ''}Click two cells to compare their
           completions word by word.
         </span>

@@ -23,13 +23,15 @@ export function SearchResults({ scope, q, open, onOpen, onLabels }) {
   const page = useGet('/rollouts/search', params);
   const key = JSON.stringify(params);
   const [more, setMore] = useState(
-    /** @type {{key: string, items: Api.FoundItem[], next: string | null}} */ ({ key: '', items: [], next: null }),
+    /** @type {{key: string, items: Api.FoundItem[], next: string | null, searched_to: number | null}} */
+    ({ key: '', items: [], next: null, searched_to: null }),
   );
-  const own = more.key === key ? more : { key, items: [], next: page.data?.next ?? null };
+  const { next: cursor = null, searched_to = null } = page.data ?? {};
+  const own = more.key === key ? more : { key, items: [], next: cursor, searched_to };
   const next = async () => {
     try {
       const found = await get('/rollouts/search', { ...params, cursor: own.next ?? '' });
-      setMore({ key, items: [...own.items, ...found.items], next: found.next });
+      setMore({ ...found, key, items: [...own.items, ...found.items] });
     } catch (error) {
       sayError(error);
     }
@@ -37,7 +39,7 @@ export function SearchResults({ scope, q, open, onOpen, onLabels }) {
   return html`<${Loaded}
     resource=${page}
     skeleton=${html`<${Skeleton} rows=${8} />`}
-    isEmpty=${(/** @type {Api.FoundPage} */ data) => !data.items.length && !data.waiting}
+    isEmpty=${(/** @type {Api.FoundPage} */ data) => !data.items.length && !data.waiting && !data.next}
     empty=${html`<${Empty} title="No completion matches" />`}
   >
     ${(/** @type {Api.FoundPage} */ data) => html`
@@ -58,7 +60,13 @@ export function SearchResults({ scope, q, open, onOpen, onLabels }) {
           />`,
         )}
       </ul>
-      ${own.next && html`<button type="button" class="button" onClick=${next}>Show more</button>`}
+      ${own.searched_to !== null && html`<p class="quiet" role="status">Searched as far as step ${own.searched_to}</p>`}
+      ${
+        own.next &&
+        html`<button type="button" class="button" onClick=${next}>
+          ${own.searched_to === null ? 'Show more' : 'Search on'}
+        </button>`
+      }
     `}
   <//>`;
 }

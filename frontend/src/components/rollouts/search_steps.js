@@ -1,6 +1,6 @@
 /** Counts of a search over steps, as a strip that is clicked to narrow the search to some steps. */
 import { html } from '../../dom.js';
-import { formatValue, plural } from '../../lib/text/format.js';
+import { formatCount, formatValue, plural } from '../../lib/text/format.js';
 import { Failure, Skeleton } from '../shared/states.js';
 
 const MOST_BARS = 120;
@@ -38,7 +38,13 @@ export function SearchSteps({ resource, from, to, onWindow }) {
     from === bar.first && to === bar.last ? onWindow(null, null) : onWindow(bar.first, bar.last);
   return html`<section class="card search-steps" aria-label="Matches over steps">
     <p class="quiet">
-      ${matched} of ${plural(of, 'completion')} match; highest bar ${formatValue(highest * 100)} %
+      ${formatCount(matched)} of ${plural(of, 'completion')} match; highest bar ${formatValue(highest * 100)} %
+      ${
+        data.every > 1 &&
+        html`<span title="Common words are counted in evenly chosen groups">
+        · counted in one of ${data.every} groups
+      </span>`
+      }
       ${
         (from !== null || to !== null) &&
         html` · <button type="button" class="button-quiet" onClick=${() => onWindow(null, null)}>all steps</button>`

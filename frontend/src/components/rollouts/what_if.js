@@ -1,50 +1,136 @@
-/** What if: the stored batch of a step under other presets, beside the run's own objective. */
-import { html, useState } from '../../dom.js';
-import { post } from '../../data/api.js';
-import { useGet } from '../../data/resource.js';
+/** What if: the stored batch of a step under other presets and knobs, beside the run's own objective. */
+import { html, useEffect, useState } from '../../dom.js';
+import { get, post } from '../../data/api.js';
+import { useGet, useLoad } from '../../data/resource.js';
+import { useQuery } from '../../app/router.js';
+import { laidOver } from '../../lib/launch/merge.js';
 import { formatValue } from '../../lib/text/format.js';
+import { list, text } from '../../lib/url.js';
+import { Knobs, KnobPanels } from '../launch/knobs.js';
 import { Formula } from '../shared/formula.js';
 import { Select } from '../shared/marks.js';
 
-const MOST = 8;
+const MOST = 7;
+
+export const WHAT_IF_SPEC = { what: list([]), knobs: text() };
+/** @typedef {import('../../lib/launch/layers.js').Fields} Fields */
+
+/** Changes of knobs as the address holds them; none where it holds something else. @param {string} written */
+function readKnobs(written) {
+  try {
+    const found = JSON.parse(written || '{}');
+    return typeof found === 'object' && found && !Array.isArray(found) ? /** @type {Fields} */ (found) : {};
+  } catch {
+    return {};
+  }
+}
 
 /** @param {{run: string, step: number, group: string}} props */
 export function WhatIf({ run, step, group }) {
-  const [open, setOpen] = useState(false);
+  const [view, change] = useQuery(WHAT_IF_SPEC);
+  const chosen = view.what ?? [];
+  const isAsked = chosen.length > 0 || Boolean(view.knobs);
+  const [open, setOpen] = useState(isAsked);
   const presets = useGet(open ? '/presets' : null);
-  const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
-  const [state, setState] = useState(/** @type {{answer?: Api.WhatIf, error?: Error, busy?: boolean}} */ ({}));
+  const [state, setState] = useState(
+    /** @type {{answer?: Api.WhatIf, error?: import('../../data/api.js').ApiError, busy?: boolean}} */ ({}),
+  );
+  const asked = JSON.stringify([chosen, view.knobs]);
+  useEffect(() => {
+    if (!open || !isAsked) return undefined;
+    let current = true;
+    setState((old) => ({ answer: old.answer, busy: true }));
+    const variants = [
+      ...(view.knobs ? [{ preset: '', objective: readKnobs(view.knobs) }] : []),
+      ...chosen.slice(0, MOST).map((preset) => ({ preset, objective: {} })),
+    ];
+    post('/rollouts/what-if', { run, step, variants }).then(
+      (answer) => current && setState({ answer }),
+      (error) => current && setState({ error }),
+    );
+    return () => {
+      current = false;
+    };
+  }, [open, run, step, asked]);
   const names = (presets.data?.items ?? []).map(({ name }) => name).filter((name) => !chosen.includes(name));
-  const compute = async (/** @type {string[]} */ wanted) => {
-    setState({ ...state, busy: true });
-    try {
-      const variants = wanted.map((preset) => ({ preset, objective: {} }));
-      setState({ answer: await post('/rollouts/what-if', { run, step, variants }) });
-    } catch (error) {
-      setState({ error: /** @type {Error} */ (error) });
-    }
-  };
-  const add = (/** @type {string} */ name) => {
-    const wanted = [...chosen, name].slice(-MOST);
-    setChosen(wanted);
-    compute(wanted);
-  };
-  return html`<details class="card what-if" onToggle=${(
-    /** @type {Event & {currentTarget: HTMLDetailsElement}} */ event,
-  ) => setOpen(event.currentTarget.open)}>
+  const errors = state.error?.errors ?? [];
+  return html`<details
+    class="card what-if"
+    open=${open}
+    onToggle=${(/** @type {Event & {currentTarget: HTMLDetailsElement}} */ event) => setOpen(event.currentTarget.open)}
+  >
     <summary>What if: step ${step} under another objective</summary>
     <div class="toolbar">
       <${Select}
         label="add preset"
         value=""
         options=${[{ value: '', label: 'choose' }, ...names]}
-        onChange=${(/** @type {string} */ name) => name && add(name)}
+        onChange=${(/** @type {string} */ name) => name && change({ what: [...chosen, name].slice(-MOST) })}
       />
+      ${
+        isAsked &&
+        html`<button type="button" class="button-quiet" onClick=${() => change({ what: [], knobs: '' })}>Clear</button>`
+      }
       ${state.busy && html`<span class="quiet" role="status">Computing…</span>`}
-      ${state.error && html`<span class="is-warning" role="alert">${state.error.message}</span>`}
+      ${state.error && !errors.length && html`<span class="is-warning" role="alert">${state.error.message}</span>`}
     </div>
-    ${state.answer && html`<${Answer} answer=${state.answer} group=${group} />`}
+    ${
+      open &&
+      html`<${OwnKnobs}
+        run=${run}
+        written=${view.knobs}
+        errors=${errors}
+        onCompute=${(/** @type {string} */ knobs) => change({ knobs })}
+        key=${view.knobs}
+      />`
+    }
+    ${state.answer && isAsked && html`<${Answer} answer=${state.answer} group=${group} />`}
   </details>`;
+}
+
+/**
+ * Knobs of the run's own objective to change, with what is wrong at their fields.
+ * @param {{run: string, written: string, errors: {path: string, message: string}[], onCompute: (knobs: string) =>
+ *   void}} props
+ */
+function OwnKnobs({ run, written, errors, onCompute }) {
+  const config = useGet('/config-schema');
+  const own = useLoad(`run ${run}`, (signal) => get(`/runs/${encodeURIComponent(run)}`, undefined, signal));
+  const [knobs, setKnobs] = useState(() => readKnobs(written));
+  const [groups, setGroups] = useState(/** @type {string[]} */ ([]));
+  if (!config.data || !own.data) return null;
+  const catalog = { schema: config.data.schema, defaults: config.data.defaults, profiles: [], presets: [] };
+  const below = own.data.config ?? {};
+  const variant = Object.keys(knobs).length ? { objective: knobs } : {};
+  const parts = {
+    root: catalog.schema,
+    groups: config.data.groups.filter(({ fields }) => fields.every((path) => path.startsWith('objective.'))),
+    secondary: config.data.secondary,
+    own: variant,
+    below,
+    full: laidOver(catalog, below, variant),
+    errors,
+    onOwn: (/** @type {Fields} */ { objective = {} }) => setKnobs(objective),
+    open: groups,
+    onOpen: setGroups,
+    nothing: 'No knob of the run’s objective is changed',
+  };
+  const spelled = (/** @type {Fields} */ fields) => (Object.keys(fields).length ? JSON.stringify(fields) : '');
+  const changed = spelled(knobs);
+  return html`<form
+    class="what-if-knobs"
+    onSubmit=${(/** @type {Event} */ event) => {
+      event.preventDefault();
+      onCompute(changed);
+    }}
+  >
+    <${Knobs} ...${parts} />
+    <${KnobPanels} ...${parts} />
+    ${
+      changed !== spelled(readKnobs(written)) &&
+      html`<button type="submit" class="button">Compute with these knobs</button>`
+    }
+  </form>`;
 }
 
 /** @param {{answer: Api.WhatIf, group: string}} props */

@@ -1,0 +1,154 @@
+"""Pages of a search and its counts over steps, in bounded time however often the words occur.
+
+Rare words: the index names the completions, which are few. Common ones, and searches without words: groups
+are gone through in the order of the page, part by part, until the page is full or the time is over; the next
+page goes on there. Counts are then those of evenly chosen groups.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from sqlalchemy import func, select, tuple_
+from sqlalchemy.orm import Session
+
+from backend.db.models import GroupTally, Rollout, RolloutGroup
+from backend.http.paging import read_cursor
+from backend.rollouts.search import WHOLE, Part, is_rare, matching
+from backend.rollouts.search_query import Term
+from backend.rollouts.search_scope import Scope
+
+RARE = 5_000
+"""Completions of all runs that the index is asked for at once."""
+MOST_COUNTED = 20_000
+"""Completions that are counted of a search whose words are common."""
+FIRST_PART, LARGEST_PART = 256, 4_096
+"""Groups that are gone through at a time."""
+SECONDS = 0.5
+"""After so long no further part is begun."""
+
+ORDERS = ("step", "-step")
+
+PLACE = (RolloutGroup.step, RolloutGroup.id, Rollout.position)
+PLACE_KINDS = (int, str, int)
+LAST_POSITION = 2**15 - 1
+
+Place = tuple[int, str, int]
+"""Step, group and position of a completion."""
+
+
+class Found(NamedTuple):
+    """A page of (step, RolloutGroup.id, position, rollout_id)."""
+
+    rows: Sequence[Any]
+    next: Place | None
+    """Behind which the next page begins; None: there is none."""
+    searched_to: int | None
+    """Step at which the time was over; None where it was not."""
+
+
+class Counts(NamedTuple):
+    """Counts of completions over steps."""
+
+    items: list[dict[str, int]]
+    """schemas.StepCount"""
+    every: int
+    """One of so many groups was counted; 1: all."""
+
+
+def find(
+    session: Session, scope: Scope, terms: Sequence[Term], *, sort: str, limit: int, cursor: str
+) -> Found:
+    """One page of completions, in the order of step, group and position."""
+    is_descending = sort.startswith("-")
+    place = _place(read_cursor(cursor, *PLACE_KINDS, order=sort))
+    rows: list[Any] = []
+    if is_rare(session, terms, RARE):
+        rows += _page(session, scope, terms, WHOLE, place, is_descending, limit + 1)
+    else:
+        until = time.monotonic() + SECONDS
+        for part, is_last in _parts(session, scope, place, is_descending):
+            rows += _page(session, scope, terms, part, place, is_descending, limit + 1 - len(rows))
+            if len(rows) > limit:
+                break
+            if not is_last and time.monotonic() > until:
+                step, group = part.first if is_descending else part.last  # type: ignore[misc]
+                return Found(rows, (step, group, -1 if is_descending else LAST_POSITION), step)
+    if len(rows) <= limit:
+        return Found(rows, None, None)
+    last = rows[limit - 1]
+    return Found(rows[:limit], (last.step, last.id, last.position), None)
+
+
+def _place(cursor: Sequence[Any] | None) -> Place | None:
+    return None if cursor is None else (cursor[0], cursor[1], cursor[2])
+
+
+def _page(
+    session: Session,
+    scope: Scope,
+    terms: Sequence[Term],
+    part: Part,
+    place: Place | None,
+    is_descending: bool,  # noqa: FBT001
+    limit: int,
+) -> Sequence[Any]:
+    query = matching(session, scope, terms, *PLACE, Rollout.id.label("rollout_id"), part=part)
+    if place is not None:
+        here = tuple_(*PLACE)
+        query = query.where(here < place if is_descending else here > place)
+    ways = [each.desc() if is_descending else each.asc() for each in PLACE]
+    return session.execute(query.order_by(*ways).limit(limit)).all()
+
+
+def _parts(
+    session: Session,
+    scope: Scope,
+    place: Place | None,
+    is_descending: bool,  # noqa: FBT001
+) -> Iterator[tuple[Part, bool]]:
+    """The groups of a scope from a place on, in order, and whether these are the last ones."""
+    columns = (RolloutGroup.step, RolloutGroup.id)
+    ways = [each.desc() if is_descending else each.asc() for each in columns]
+    query = select(*columns, RolloutGroup.search_number).where(*scope.of_groups(session)).order_by(*ways)
+    size, here = FIRST_PART, tuple_(*columns)
+    if place is not None:
+        step, group = place[:2]  # the rest of this group comes, too
+        query = query.where(here <= (step, group) if is_descending else here >= (step, group))
+    while rows := session.execute(query.limit(size)).all():
+        ends = [(row.step, row.id) for row in (rows[0], rows[-1])]
+        numbers = [row.search_number for row in rows if row.search_number is not None] or [0]
+        first, last = sorted(ends)
+        is_last = len(rows) < size
+        yield Part(first, last, (min(numbers), max(numbers))), is_last
+        if is_last:
+            return
+        query = query.where(here < ends[1] if is_descending else here > ends[1])
+        size = min(4 * size, LARGEST_PART)
+
+
+def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Counts:
+    """Counts of completions that match at each step, of all that are stored there."""
+    step, count = RolloutGroup.step, func.sum(GroupTally.completions)
+    query = select(GroupTally.step, count).where(*scope.of_tallies(session)).group_by(GroupTally.step)
+    stored: dict[int, int] = {row[0]: int(row[1]) for row in session.execute(query)}
+    part = WHOLE
+    if not is_rare(session, terms, RARE):
+        part = replace(WHOLE, every=math.ceil(sum(stored.values()) / MOST_COUNTED) or 1)
+    if part.every > 1:
+        of_groups = (*scope.of_groups(session), *part.of_groups())
+        counted = select(step, func.count()).join(Rollout, Rollout.group_id == RolloutGroup.id)
+        rows = session.execute(counted.where(*of_groups).group_by(step))
+        stored = {row[0]: row[1] for row in rows}
+    found = matching(session, scope, terms, step, func.count(), part=part).group_by(step)
+    matched: dict[int, int] = {row[0]: row[1] for row in session.execute(found)}
+    items = [{"step": each, "matched": matched.get(each, 0), "of": stored[each]} for each in sorted(stored)]
+    return Counts(items, part.every)
+
+
+def is_more_than(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> bool:
+    """Whether more completions match than so many."""
+    some = matching(session, scope, terms, Rollout.id).limit(most + 1).subquery()
+    return (session.scalar(select(func.count()).select_from(some)) or 0) > most

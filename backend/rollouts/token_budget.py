@@ -1,0 +1,158 @@
+"""Budgets of token values: of each run and of the installation; the oldest steps give way.
+
+First go the values that only colour tokens (`token_values.COMPUTED_FROM` stay), from the oldest step on;
+where that is not enough, the tokens themselves, again from the oldest step on. The newest step of a run
+stays as it is. Completions, rewards and tallies are not touched. Over the installation's budget, the run
+with most bytes gives way. Each step is a transaction of its own, and repeating one does no harm.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy.orm import Session
+
+from backend.db.engine import Sessions, reading
+from backend.db.models import Event, RolloutGroup, RolloutTokens, Run
+from backend.rollouts.packing import Tokens, pack_tokens, unpack_tokens
+from backend.rollouts.token_values import COMPUTED_FROM
+from backend.runs.events import add_event
+from backend.settings import Settings
+
+KIND = "tokens"
+"""Of the event that says what was removed."""
+MEGABYTE = 1_000_000
+GROUPS_AT_ONCE = 64
+
+Stamp = tuple[int, int]
+"""Attempt and last step of a run: while they are the same, so are its bytes."""
+
+
+class TokenBudget:
+    """Looks through the runs; knows the bytes of those that have not changed since."""
+
+    def __init__(self, settings: Settings, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._of_run = settings.token_mb_per_run * MEGABYTE
+        self._of_all = settings.token_mb * MEGABYTE
+        self._known: dict[str, tuple[Stamp, int]] = {}
+
+    def sweep(self) -> Iterator[None]:
+        """One look at all runs, a piece at a time."""
+        if not self._of_run and not self._of_all:
+            return
+        with reading(self._sessions) as session:
+            query = select(Run.id, Run.attempt, Run.last_step).where(Run.deleting_at.is_(None))
+            runs: dict[str, Stamp] = {row[0]: (row[1], row[2]) for row in session.execute(query)}
+        self._known = {run: known for run, known in self._known.items() if run in runs}
+        for run, stamp in runs.items():
+            known = self._known.get(run)
+            if known is None or known[0] != stamp:
+                with reading(self._sessions) as session:
+                    self._known[run] = stamp, sum(token_bytes(session, run).values())
+                yield
+            if self._of_run and self._known[run][1] > self._of_run:
+                yield from self._shrink(run, self._of_run, "the run")
+        while self._of_all and (over := sum(size for _, size in self._known.values()) - self._of_all) > 0:
+            largest = max(self._known, key=lambda run: self._known[run][1])
+            before = self._known[largest][1]
+            yield from self._shrink(largest, max(0, before - over), "the installation")
+            if self._known[largest][1] >= before:  # the newest steps alone are too much
+                return
+
+    def _shrink(self, run: str, most: int, whose: str) -> Iterator[None]:
+        stamp, size = self._known[run]
+        megabytes = (self._of_run if whose == "the run" else self._of_all) / MEGABYTE
+        left = size
+        removed = {}
+        for name, piece in (("values", _strip), ("tokens", _remove)):
+            with reading(self._sessions) as session:
+                steps = sorted(token_bytes(session, run))
+                first = removed_up_to(session, run).get(name, -1) + 1 if name == "values" else 0
+            for step in steps[:-1]:
+                if left <= most:
+                    break
+                if step >= first:
+                    with self._sessions.begin() as session:
+                        left -= piece(session, run, step)
+                    removed[name] = step
+                    yield
+        if removed:
+            with self._sessions.begin() as session:
+                add_event(session, KIND, _words(removed, megabytes, whose), run_id=run, data=removed)
+        self._known[run] = stamp, left
+
+
+def _words(removed: dict[str, int], megabytes: float, whose: str) -> str:
+    values = f"values that colour tokens up to step {removed['values']}" if "values" in removed else ""
+    tokens = f"all tokens up to step {removed['tokens']}" if "tokens" in removed else ""
+    what = " and ".join(filter(None, (values, tokens)))
+    return f"removed {what} to keep the token values of {whose} within {megabytes:,g} MB"
+
+
+def token_bytes(session: Session, run_id: str) -> dict[int, int]:
+    """Bytes of the token values at each step of a run that has any."""
+    size = func.sum(func.length(RolloutTokens.data))
+    query = (
+        select(RolloutGroup.step, size)
+        .join(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
+        .where(RolloutGroup.run_id == run_id)
+        .group_by(RolloutGroup.step)
+    )
+    return {row[0]: int(row[1]) for row in session.execute(query)}
+
+
+def removed_up_to(session: Session, run_id: str) -> dict[str, int]:
+    """The last step whose `values`, and whose `tokens`, were removed to keep within a budget."""
+    found: dict[str, int] = {}
+    query = select(Event.data).where(Event.run_id == run_id, Event.kind == KIND)
+    for data in session.scalars(query):
+        for name in ("values", "tokens"):
+            if isinstance(step := data.get(name), int):
+                found[name] = max(step, found.get(name, -1))
+    return found
+
+
+def why_removed(session: Session, run_id: str, step: int, name: str = "tokens") -> str:
+    """The sentence that says why the `values` or `tokens` of a step are not there; "" where none does."""
+    query = select(Event.message, Event.data).where(Event.run_id == run_id, Event.kind == KIND)
+    for message, data in session.execute(query.order_by(Event.id.desc())):
+        if isinstance(last := data.get(name), int) and step <= last:
+            return str(message)
+    return ""
+
+
+def _strip(session: Session, run_id: str, step: int) -> int:
+    """Remove the values that only colour tokens; how many bytes that freed."""
+    freed = 0
+    ids = session.scalars(_of_step(run_id, step)).all()
+    for start in range(0, len(ids), GROUPS_AT_ONCE):
+        part = RolloutTokens.group_id.in_(ids[start : start + GROUPS_AT_ONCE])
+        changed = []
+        for group, data in session.execute(select(RolloutTokens.group_id, RolloutTokens.data).where(part)):
+            packed = pack_tokens([_stripped(tokens) for tokens in unpack_tokens(data)])
+            if len(packed) < len(data):
+                changed.append({"group": group, "packed": packed})
+                freed += len(data) - len(packed)
+        if changed:
+            table: Any = RolloutTokens.__table__
+            statement = update(table).where(table.c.group_id == bindparam("group"))
+            session.connection().execute(statement.values(data=bindparam("packed")), changed)
+    return freed
+
+
+def _stripped(tokens: Tokens) -> Tokens:
+    kept = {name: values for name, values in tokens.arrays.items() if name in COMPUTED_FROM}
+    return Tokens(tokens.strings, tokens.ids, kept)
+
+
+def _remove(session: Session, run_id: str, step: int) -> int:
+    """Remove the tokens of a step; how many bytes that freed."""
+    own = RolloutTokens.group_id.in_(_of_step(run_id, step))
+    freed = session.scalar(select(func.sum(func.length(RolloutTokens.data))).where(own)) or 0
+    session.execute(delete(RolloutTokens).where(own), execution_options={"synchronize_session": False})
+    return int(freed)
+
+
+def _of_step(run_id: str, step: int) -> Any:
+    return select(RolloutGroup.id).where(RolloutGroup.run_id == run_id, RolloutGroup.step == step)

@@ -1,0 +1,92 @@
+"""Waiting times of a person who inspects a run of a million completions, over HTTP."""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchmarks.scale.measure import Params, Request, timed
+from benchmarks.scale.texts import RARE, SPREADING, TOKENS_EVERY, FilledRollouts, Rollouts
+from benchmarks.service import Service
+
+SEARCHES = {
+    "a rare word": RARE,
+    "a word of every completion": "think",
+    "three common words": "think boxed the",
+    "a phrase": f'"{SPREADING}"',
+    "a prefix": "ba*",
+    "a phrase with a prefix": '"so th*"',
+    "an exact string": "`{42}`",
+    "an exact string that is nowhere": "`, QQQ`",
+    "a word that is not there": "think -the",
+}
+
+FILTERS: dict[str, Params] = {
+    "by reward": {"min_reward": 0.9},
+    "by a reward that none has": {"min_reward": 5},
+    "by flag": {"flag": "truncated"},
+    "by correctness": {"correct": "false"},
+    "by steps": {"first_step": 400, "last_step": 500},
+}
+
+
+def measure_rollouts(
+    service: Service, filled: FilledRollouts, size: Rollouts, *, rounds: int
+) -> dict[str, list[float]]:
+    """Seconds of each kind of request; one of each before goes uncounted."""
+    found: dict[str, list[float]] = {}
+    for name, request in _requests(service, filled, size):
+        timed(service, *request())
+        found[name] = [timed(service, *request()) for _ in range(rounds)]
+    return found
+
+
+def _requests(
+    service: Service, filled: FilledRollouts, size: Rollouts
+) -> Iterator[tuple[str, Callable[[], Request]]]:
+    chance = random.Random(1)
+    run: Params = {"run": filled.run}
+
+    def search(path: str, q: str, **params: Any) -> Callable[[], Request]:
+        return lambda: (f"/rollouts{path}", {"runs": filled.run, "q": q, **params})
+
+    for name, q in SEARCHES.items():
+        yield f"search: {name}", search("/search", q)
+        yield f"counts over steps: {name}", search("/search/steps", q)
+    for name, params in FILTERS.items():
+        yield f"search: a word of every completion, {name}", search("/search", "think", **params)
+        yield (
+            f"counts over steps: a word of every completion, {name}",
+            search("/search/steps", "think", **params),
+        )
+    yield "search: the newest first", search("/search", "think", sort="-step")
+    yield (
+        "lift: two windows of steps",
+        lambda: (
+            "/rollouts/lift",
+            {"runs": filled.run, "by": "steps", "a_last": size.steps // 4, "b_first": size.steps * 3 // 4},
+        ),
+    )
+    yield "lift: wrong and right", lambda: ("/rollouts/lift", {"runs": filled.run, "by": "correct"})
+    yield "the groups of a step", lambda: ("/rollouts", run | {"step": chance.randint(1, size.steps)})
+    yield (
+        "a prompt's groups",
+        lambda: (
+            "/rollouts",
+            run | {"prompt": f"train-{chance.randrange(size.prompts)}"},
+        ),
+    )
+    step = max(1, size.steps // TOKENS_EVERY // 2) * TOKENS_EVERY
+    page = service.get("/rollouts", run=filled.run, kind="train", step=str(min(step, size.steps)))
+    completions = [each["id"] for group in page["items"] for each in group["completions"]]
+    if step <= size.steps:
+        yield "tokens of a completion", lambda: (f"/rollouts/{chance.choice(completions)}/tokens", {})
+    sorts = ("drift", "-drift", "rate", "visits")
+    yield (
+        f"atlas of {size.prompts:,} prompts",
+        lambda: (
+            "/rollouts/prompts",
+            run | {"sort": chance.choice(sorts), "visits": chance.randint(1, 10**6) % 3 + 1},
+        ),
+    )
+    yield "marks over steps", lambda: ("/rollouts/counts", run | {"mark": "wrong,rewarded"})
+    yield "probes of evaluations", lambda: ("/rollouts/probes", run)

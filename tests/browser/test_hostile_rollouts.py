@@ -1,0 +1,162 @@
+"""Five hundred hostile texts in search results, labels, evaluations, the atlas and what-if, in a browser."""
+
+import json
+import os
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import expect
+
+from backend.db.rollout_words import index_groups
+from backend.db.text import clean_text
+from backend.rollouts.labels import LabelRequest, put_label
+from backend.rollouts.store import pack_groups, write_groups
+from tests.browser.payloads import PAYLOADS, seen
+from tests.browser.service import running
+from tests.browser.watched import watched
+from tests.factories import MadeCompletion, MadeGroup, make_experiment, make_run
+
+NAMES = [text for text in PAYLOADS if text == clean_text(text)]
+FROM_TEXT = "script, img, iframe, object, embed, base, form[action], a[href^='javascript'], style"
+"""Elements that payloads would make and these views do not have."""
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("lab")) as service:
+        with service.sessions.begin() as session:
+            experiment = make_experiment(session)
+            run = make_run(session, last_step=2, experiment_id=experiment.id)
+            for step, kind in ((1, "train"), (2, "eval")):
+                groups = [
+                    MadeGroup(
+                        kind=kind,
+                        prompt=f"{number} {text}",
+                        prompt_index=number,
+                        completions=(MadeCompletion(text=f"hostile {text}"),),
+                    )
+                    for number, text in enumerate(PAYLOADS)
+                ]
+                packed = pack_groups(run.id, step, 1, groups)
+                write_groups(session, packed)
+            for row, text in zip(packed.rollouts, PAYLOADS, strict=True):
+                label = clean_text(text)[:40].strip() or "blank"
+                put_label(
+                    session, row["id"], LabelRequest(label=label, note=clean_text(text)[:2000]), "operator"
+                )
+        for _ in index_groups(service.sessions):
+            pass
+        service.trained = run.id
+        yield service
+
+
+@pytest.fixture
+def page(stage, browser):
+    with watched(browser, stage.base, viewport={"width": 1400, "height": 2000}) as page:
+        yield page
+
+
+def texts_of(page, selector):
+    return page.locator(selector).evaluate_all("(found) => found.map((element) => element.textContent)")
+
+
+def is_clean(page, within):
+    return page.locator(within).locator(FROM_TEXT).count() == 0
+
+
+def test_search_results_and_labels(page, stage):
+    page.goto(f"/rollouts?run={stage.trained}&view=search&q=hostile&kind=eval")
+    for count in range(20, len(PAYLOADS), 20):
+        expect(page.locator(".search-result")).to_have_count(count)
+        page.get_by_role("button", name="Show more").click()
+    expect(page.locator(".search-result")).to_have_count(len(PAYLOADS))
+    shown = texts_of(page, ".search-snippet")
+    for text in (text for text in PAYLOADS if text.isprintable() and 0 < len(text) < 100):
+        assert any(seen(text, "U+{:04X}") in each for each in shown), text
+    assert is_clean(page, ".search-results")
+    for name in page.locator(".label-name").all()[:200:40]:
+        name.click()
+    expect(page.locator(".label-note").first).to_be_visible()
+    assert is_clean(page, ".search-results")
+    print(f"\n{len(shown)} texts in results, {page.locator('.label-name').count()} labels")
+
+
+def test_evaluations_and_their_difference(page, stage):
+    page.goto(f"/rollouts?run={stage.trained}&view=probes")
+    rows = page.locator(".probe-matrix tbody th[scope='row']")
+    expect(rows).to_have_count(len(PAYLOADS))
+    shown = texts_of(page, ".probe-matrix .group-prompt")
+    assert {text.split(" ", 1)[0] for text in shown} == {str(number) for number in range(len(PAYLOADS))}
+    cells = page.locator("button.probe")
+    for number in range(0, len(PAYLOADS), 60):
+        cells.nth(number).click()
+    expect(page.locator(".probe-diff .model-text")).to_be_visible()
+    assert is_clean(page, "#main")
+
+
+def test_the_atlas(page, stage):
+    page.goto(f"/rollouts?run={stage.trained}&view=prompts")
+    rows = page.locator(".probe-matrix .group-prompt")
+    expect(rows).to_have_count(100)
+    page.get_by_role("button", name="Show more").click()
+    expect(rows).to_have_count(len(PAYLOADS))
+    assert is_clean(page, ".probe-matrix")
+
+
+CRAFTED = (
+    "view=search&q={}", "view=search&flag={}&label={}", "view=search&part=lift&by={}", "view={}",
+    "step=1&what={}", "step=1&knobs={}", "view=probes&kind=eval/{}",
+)  # fmt: skip
+ODD_KNOBS = (
+    '{"__proto__": {"polluted": 1}}',
+    '{"constructor": {"prototype": {"polluted": 1}}}',
+    '{"surrogate": 5}',
+    '{"surrogate": {"type": "<img src=x onerror=__hit(1)>"}}',
+    "[]",
+    "null",
+    "{",
+)
+
+
+def test_crafted_links(page, stage):
+    for place in CRAFTED:
+        for text in ODD_KNOBS if "knobs" in place else NAMES[3::160]:
+            page.goto(f"/rollouts?run={stage.trained}&{place.replace('{}', quote(text, safe=''))}")
+            expect(page.locator("h1")).to_be_visible()
+            page.wait_for_timeout(100)
+            expect(page.get_by_text("Something went wrong on this page"), place).to_have_count(0)
+            assert page.evaluate("({}).polluted") is None, place
+            assert is_clean(page, "#main"), place
+
+
+def test_what_if_says_at_the_field_what_is_wrong(page, stage):
+    knobs = json.dumps({"kl": {"type": "k3", "coef": -1}})
+    page.goto(f"/rollouts?run={stage.trained}&step=1&knobs={quote(knobs)}")
+    panel = page.locator(".what-if")
+    expect(panel.locator("[data-path='objective.kl.coef'], [data-path='objective.kl']").first).to_be_visible()
+    expect(panel.get_by_text("must be at least 0, got -1")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1024, 1600, 2560])
+def test_no_text_pushes_these_views_apart(stage, browser, scheme, width):
+    knobs = quote(json.dumps({"kl": {"type": "k3", "coef": -1}}))
+    views = {
+        "search": "view=search&q=hostile",
+        "probes": "view=probes",
+        "runs": "view=runs",
+        "prompts": "view=prompts",
+        "what-if": f"step=1&colour=none&knobs={knobs}",
+    }
+    wide = {}
+    with watched(browser, stage.base, viewport={"width": width, "height": 900}, color_scheme=scheme) as page:
+        for name, address in views.items():
+            page.goto(f"/rollouts?run={stage.trained}&{address}")
+            page.locator(".search-result, .probe-matrix, .what-if form").first.wait_for()
+            if directory := os.environ.get("GRPOLAB_SCREENSHOTS"):
+                if name == "what-if":
+                    page.locator(".what-if").scroll_into_view_if_needed()
+                page.screenshot(path=f"{directory}/{name}-{scheme}-{width}.png")
+            if (found := page.evaluate("document.documentElement.scrollWidth")) > width:
+                wide[name] = found
+    assert wide == {}

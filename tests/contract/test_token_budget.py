@@ -1,0 +1,139 @@
+"""Budgets of token values: what gives way, in which order, and what is said about it, on both databases."""
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select, update
+
+from backend.db.models import Event, Rollout, RolloutGroup, RolloutTokens
+from backend.rollouts.packing import pack_tokens, unpack_arrays, unpack_tokens
+from backend.rollouts.token_budget import TokenBudget, token_bytes
+from backend.settings import Settings
+from tests.factories import MadeCompletion, make_group, make_run
+
+STEPS = 6
+
+
+@pytest.fixture
+def run(database):
+    with database.sessions.begin() as session:
+        run = make_run(session, last_step=STEPS)
+        for step in range(1, STEPS + 1):
+            make_group(session, run, step=step)
+        make_group(session, run, step=3, kind="eval")
+    return run
+
+
+def sizes(database, run):
+    with database.sessions() as session:
+        return token_bytes(session, run.id)
+
+
+def sweep(database, monkeypatch, *, of_run=0, of_all=0):
+    """A look with budgets in bytes."""
+    budget = TokenBudget(Settings(), database.sessions)
+    monkeypatch.setattr(budget, "_of_run", of_run)
+    monkeypatch.setattr(budget, "_of_all", of_all)
+    for _ in budget.sweep():
+        pass
+    return budget
+
+
+def values_of(database, run):
+    """Names of the values at each step that has tokens."""
+    query = select(RolloutGroup.step, RolloutTokens.data).join(
+        RolloutTokens, RolloutTokens.group_id == RolloutGroup.id
+    )
+    with database.sessions() as session:
+        rows = session.execute(query.where(RolloutGroup.run_id == run.id))
+        return {step: sorted(unpack_arrays(data)[0]) for step, data in rows}
+
+
+def messages(database, run):
+    with database.sessions() as session:
+        query = select(Event.message).where(Event.run_id == run.id, Event.kind == "tokens")
+        return list(session.scalars(query.order_by(Event.id)))
+
+
+def stripped_size(database, run):
+    """Bytes of a step once the values that only colour tokens are gone."""
+    with database.sessions() as session:
+        data = session.scalar(select(RolloutTokens.data).limit(1))
+    found = [replace(each, arrays={"logprob": each.arrays["logprob"]}) for each in unpack_tokens(data)]
+    return len(pack_tokens(found))
+
+
+def test_within_its_budget_a_run_keeps_everything_and_nothing_is_said(database, run, monkeypatch):
+    before = sizes(database, run)
+    sweep(database, monkeypatch, of_run=sum(before.values()))
+    assert (sizes(database, run), messages(database, run)) == (before, [])
+
+
+def test_values_that_only_colour_tokens_go_first_from_the_oldest_step_on(database, run, monkeypatch):
+    before = sizes(database, run)
+    freed = before[1] - stripped_size(database, run)
+    sweep(database, monkeypatch, of_run=sum(before.values()) - freed - 1)
+    found = values_of(database, run)
+    assert found == {1: ["logprob"], 2: ["logprob"]} | {step: ["entropy", "logprob"] for step in (3, 4, 5, 6)}
+    assert len(messages(database, run)) == 1
+    assert "removed values that colour tokens up to step 2 to keep" in messages(database, run)[0]
+    after = sizes(database, run)
+    sweep(database, monkeypatch, of_run=sum(after.values()))
+    assert (sizes(database, run), len(messages(database, run))) == (after, 1)
+
+
+def test_then_the_tokens_go_but_for_the_newest_step(client, database, run, monkeypatch):
+    sweep(database, monkeypatch, of_run=1)
+    assert list(sizes(database, run)) == [STEPS]
+    assert values_of(database, run)[STEPS] == ["entropy", "logprob"]
+    (group,) = client.get("/api/v1/rollouts", params={"run": run.id, "step": 2}).json()["items"]
+    answer = client.get(f"/api/v1/rollouts/{group['completions'][0]['id']}/tokens").json()
+    assert answer["tokens"] == []
+    assert answer["note"].startswith(
+        "removed values that colour tokens up to step 5 and all tokens up to step 5"
+    )
+    assert len(group["completions"]) == 2
+    order = {"run": run.id, "step": 2, "variants": []}
+    assert "removed values" in client.post("/api/v1/rollouts/what-if", json=order).json()["detail"]
+
+
+def test_over_the_budget_of_the_installation_the_run_with_most_gives_way(database, run, monkeypatch):
+    with database.sessions.begin() as session:
+        small = make_run(session, name="small", last_step=1)
+        make_group(session, small, step=1)
+        make_group(session, small, step=2)
+    before = sizes(database, small)
+    total = sum(before.values()) + sum(sizes(database, run).values())
+    sweep(database, monkeypatch, of_all=total - 1)
+    assert sizes(database, small) == before
+    assert values_of(database, run)[1] == ["logprob"]
+    assert "of the installation within" in messages(database, run)[0]
+    sweep(database, monkeypatch, of_all=1)
+    assert list(sizes(database, run)) == [STEPS]
+    assert list(sizes(database, small)) == [2]
+
+
+def test_a_sweep_that_was_cut_off_goes_on_and_says_it_once(database, run, monkeypatch):
+    budget = TokenBudget(Settings(token_mb_per_run=1, token_mb=0), database.sessions)
+    monkeypatch.setattr(budget, "_of_run", 1)
+    pieces = budget.sweep()
+    for _ in range(4):
+        next(pieces)
+    del pieces
+    assert messages(database, run) == []
+    sweep(database, monkeypatch, of_run=1)
+    assert list(sizes(database, run)) == [STEPS]
+    assert len(messages(database, run)) == 1
+
+
+def test_a_step_that_is_too_large_to_compute_again_is_refused_before_it_is_read(client, database, run):
+    with database.sessions.begin() as session:
+        session.execute(update(Rollout).values(tokens=100_000))
+        session.execute(update(RolloutTokens).values(data=b"never read"))
+    order = {"run": run.id, "step": 3, "variants": []}
+    with database.sessions.begin() as session:
+        make_group(session, run, step=3, prompt_index=1, completions=(MadeCompletion(),) * 1_024)
+        session.execute(update(Rollout).values(tokens=100_000))
+    answer = client.post("/api/v1/rollouts/what-if", json=order)
+    assert answer.status_code == 409
+    assert "1,026 completions of up to 100,000 tokens are too many" in answer.json()["detail"]
