@@ -19,7 +19,13 @@ from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch, given
 from worker.objective.estimation import estimate_advantages, estimate_against_tokens, whiten
 from worker.objective.metric_sums import Mean, MetricSums
-from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_penalty, policy_loss
+from worker.objective.policy_loss import (
+    PolicyLoss,
+    denominators,
+    has_gradient,
+    kl_reward_penalty,
+    policy_loss,
+)
 from worker.objective.router import router_metrics, with_router_shift
 from worker.objective.token_choice import updates_of, with_covariance_choice
 from worker.policy.logprobs import TokenLogprobs
@@ -88,6 +94,21 @@ class Seen(NamedTuple):
     added: dict[str, Tensor]
     """(B, T) contributions to this update's loss; dropped when it is repeated with less memory."""
     update_stats: UpdateStats
+
+
+class Part(NamedTuple):
+    """A micro-batch."""
+
+    rows: Tensor
+    """Its rows in the optimizer batch."""
+    learns: bool = True
+    """Whether its loss has a gradient; without one only its figures are taken down."""
+
+
+def apart(parts: Sequence[Tensor], learning: Tensor) -> list[Part]:
+    """Micro-batches in each of which every row learns, or none; `learning` is (B,)."""
+    split = [Part(part[learning[part] == learns], learns) for part in parts for learns in (True, False)]
+    return [part for part in split if len(part.rows)]
 
 
 class Learner:
@@ -353,7 +374,11 @@ class Learner:
                     tokens, batch, rows, parts, weights, Seen(per_token, added, update_stats)
                 )
             seen = Seen(per_token, added, update_stats)
-            for found in self._passes(tokens, batch, rows, parts, weights, seen):
+            for found in self._passes(
+                tokens, batch, rows, apart(parts, self._learning(batch)), weights, seen
+            ):
+                if not found.loss.requires_grad:
+                    continue
                 with self.lull():
                     found.loss.backward()
                 self.optimizer.take_gradients()
@@ -366,6 +391,13 @@ class Learner:
         update = self.optimizer.step(update_stats.step)
         update_stats.lr = update.lr
         return update.grad_norm
+
+    def _learning(self, batch: PolicyBatch) -> Tensor:
+        """(B,) rows that a backward pass is for: the groups in which any row has a gradient, or all if none."""
+        learning = has_gradient(batch, self.config.objective)
+        if not bool(learning.any()):
+            return torch.ones(len(learning), dtype=torch.bool)
+        return torch.isin(batch.group_index, batch.group_index[learning]).cpu()
 
     def _natural_update(
         self,
@@ -381,7 +413,7 @@ class Learner:
 
         def surrogate() -> Iterator[Tensor]:
             taker = record.pop() if record else None
-            for found in self._passes(tokens, batch, rows, parts, weights, taker):
+            for found in self._passes(tokens, batch, rows, [Part(part) for part in parts], weights, taker):
                 yield -found.loss
 
         step = trust_region_step(
@@ -413,28 +445,31 @@ class Learner:
         tokens: TokenBatch,
         batch: PolicyBatch,
         rows: Tensor,
-        parts: Sequence[Tensor],
+        parts: Sequence[Part],
         weights: Denominators,
         seen: Seen | None,
     ) -> Iterator[PolicyLoss]:
         """The loss of each micro-batch under the present weights; `seen` takes it down, if given."""
         objective = self.config.objective
-        for part in parts:
+        for part, learns in parts:
             chosen = part.to(batch.mask.device)
-            scored, router_logprobs, experts = routed_logprobs(
-                self.policy.model,
-                tokens.rows(rows[part]),
-                temperature=self.temperature,
-                entropy_gradient=objective.needs_entropy_gradient,
-            )
-            inputs = with_router_shift(batch.rows(chosen).columns(scored.logprobs.shape[1]), router_logprobs)
-            found = policy_loss(
-                scored.logprobs,
-                inputs,
-                objective,
-                weights.rows(chosen),
-                entropy=scored.entropy,
-            )
+            with torch.set_grad_enabled(learns):
+                scored, router_logprobs, experts = routed_logprobs(
+                    self.policy.model,
+                    tokens.rows(rows[part]),
+                    temperature=self.temperature,
+                    entropy_gradient=objective.needs_entropy_gradient,
+                )
+                inputs = with_router_shift(
+                    batch.rows(chosen).columns(scored.logprobs.shape[1]), router_logprobs
+                )
+                found = policy_loss(
+                    scored.logprobs,
+                    inputs,
+                    objective,
+                    weights.rows(chosen),
+                    entropy=scored.entropy,
+                )
             yield found
             if seen is not None:
                 seen.update_stats.sums += found.metrics
