@@ -109,7 +109,7 @@ def build(policy, monkeypatch):
             tape.listen(tokens, found.scored)
             return found
 
-        monkeypatch.setattr("worker.training.learner.routed_logprobs", routed)
+        monkeypatch.setattr("worker.training.passes.routed_logprobs", routed)
         return Learner(config, policy, tape, reference)
 
     return build
@@ -208,7 +208,7 @@ def test_groups_of_equal_rewards_take_no_backward_pass_and_leave_the_same_figure
         (2, False),
     ]
     monkeypatch.setattr(
-        "worker.training.learner.has_gradient", lambda batch, _: torch.ones(len(batch.mask), dtype=torch.bool)
+        "worker.training.passes.has_gradient", lambda batch, _: torch.ones(len(batch.mask), dtype=torch.bool)
     )
     learner = build()
     expected, whole = learn(learner, made())
