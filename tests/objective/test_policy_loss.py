@@ -1,5 +1,7 @@
 """The loss as a whole: what it reports, how it splits, what garbage it survives."""
 
+from typing import get_args
+
 import pytest
 import torch
 
@@ -10,7 +12,7 @@ from backend.config.objective import Objective
 from backend.config.presets import PRESETS
 from tests.objective import fixture_f as f
 from worker.objective.metric_sums import MetricSums
-from worker.objective.policy_loss import denominators, policy_loss
+from worker.objective.policy_loss import denominators, has_gradient, policy_loss
 
 WIDE_GSPO = Objective(
     ratio=knobs.SequenceGeometricRatio(), surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.28)
@@ -135,6 +137,36 @@ def test_contributions_and_gradients_of_tokens_are_those_of_the_loss(preset):
     assert parts["loss"].sum().item() == pytest.approx(result.metrics.values()["loss/total"], abs=1e-12)
     assert (-parts["gradient"])[f.MASK].tolist() == pytest.approx(slope.tolist(), abs=1e-12)
     assert (parts["loss"][~f.MASK] == 0).all()
+
+
+@pytest.mark.parametrize("surrogate", get_args(get_args(knobs.Surrogate)[0]))
+@pytest.mark.parametrize("preset", PRESETS)
+def test_rows_without_a_gradient_have_none(preset, surrogate):
+    config = resolve({"preset": preset}).objective
+    for objective in (config, config.model_copy(update={"surrogate": surrogate()})):
+        advantages = f.advantages().clone()
+        advantages[[1, 2]] = 0
+        try:
+            _, slope = f.run(objective, entropy=f.ENTROPY, advantages=advantages)
+        except (TypeError, ValueError):
+            continue  # this ratio and this surrogate do not go together
+        learns = has_gradient(f.batch(objective, advantages=advantages), objective)
+        rows = f.MASK.nonzero()[:, 0]
+        assert (slope[~learns[rows]] == 0).all()
+
+
+def test_only_rows_with_advantages_have_a_gradient_unless_another_term_has():
+    advantages = torch.tensor([0.5, 0.0, 0.0, -0.5], dtype=torch.float64)
+    plain = Objective(kl=knobs.NoKl())
+    pulled = [
+        plain.model_copy(update={"kl": knobs.KlK3()}),
+        plain.model_copy(update={"entropy": knobs.EntropyBonus()}),
+    ]
+    for objective, learns in (
+        (plain, [True, False, False, True]),
+        *((other, [True] * 4) for other in pulled),
+    ):
+        assert has_gradient(f.batch(objective, advantages=advantages), objective).tolist() == learns
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -91,6 +91,21 @@ def denominators(
     return Denominators(weights, loss_share / len(lengths), len(lengths), imitated)
 
 
+def has_gradient(batch: PolicyBatch, objective: Objective) -> Bool[Tensor, "B"]:
+    """Rows whose log-probabilities the loss depends on; those without need no backward pass.
+
+    Only the surrogate can leave a row out, and only where all advantages of its tokens are 0.
+    """
+    other_terms = (objective.kl.type != "none" and not objective.kl_in_reward) or any(
+        knob.type != "none" for knob in (objective.entropy, objective.nll)
+    )
+    if other_terms or isinstance(objective.surrogate, knobs.KlCov):
+        return torch.ones(len(batch.mask), dtype=torch.bool, device=batch.mask.device)
+    advantages = batch.advantages
+    per_token = advantages.unsqueeze(1) if advantages.ndim == 1 else advantages
+    return ((per_token != 0) & batch.mask).any(dim=1)
+
+
 def policy_loss(
     policy_logprobs: Float[Tensor, "B T"],
     batch: PolicyBatch,

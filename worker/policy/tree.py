@@ -13,24 +13,37 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from worker.policy.lean import LeanLayer, LeanModel
+from worker.policy.lean import Heads, LeanLayer, LeanModel
 from worker.policy.recompute import layer_by_layer
 from worker.policy.token_batch import TokenBatch
 
 
+class PathBlock(NamedTuple):
+    """Paths of similar length, the first part of which other paths have computed already."""
+
+    paths: Tensor
+    """(R, S) the nodes along each path; padded with node 0."""
+    first: int
+    """The first column that any of these paths is needed for."""
+
+
 class PrefixTree(NamedTuple):
-    """The distinct prefixes of a batch: N nodes, of which R rows are the longest paths."""
+    """The distinct prefixes of a batch: N nodes, all of which lie on the paths of the blocks."""
 
     tokens: Tensor
     """(N,) the last token of each prefix."""
     positions: Tensor
     """(N,) its position."""
-    paths: Tensor
-    """(R, S) the nodes along each row that is needed; padded with node 0."""
+    blocks: tuple[PathBlock, ...]
+    """The longest paths; each ends with the nodes that it is needed for."""
     seats: Tensor
-    """(N,) where each node stands in `paths`, flattened."""
+    """(N,) where each node stands in `paths[:, first:]` of all blocks, flattened one after the other."""
     nodes: Tensor
     """(B, S) the node after each input token of the batch; -1 on padding."""
+
+
+FEWEST_SAVED = 2**13
+"""Scores of a query head that a further block must save; its operations cost about half as much."""
 
 
 def prefix_tree(batch: TokenBatch) -> PrefixTree:
@@ -39,15 +52,62 @@ def prefix_tree(batch: TokenBatch) -> PrefixTree:
     lengths = (batch.prompt_lengths + batch.lengths - 1).numpy()
     nodes = numbered(ids, lengths)
     real = np.flatnonzero(nodes.ravel() >= 0)
-    _, first = np.unique(nodes.ravel()[real], return_index=True)
-    seats = real[first]  # (N,) the first place of each node in the batch
-    rows, columns = np.divmod(seats, ids.shape[1])
-    needed, row_of_seat = np.unique(rows, return_inverse=True)
-    places = row_of_seat * ids.shape[1] + columns
+    _, place = np.unique(nodes.ravel()[real], return_index=True)
+    rows, columns = np.divmod(real[place], ids.shape[1])  # (N,) the first place of each node in the batch
+    needed, opening = np.unique(rows, return_index=True)
+    blocks, seats, taken = [], np.zeros(len(rows), dtype=np.int64), 0
+    # in the order of nodes, the columns of a row ascend: the first is where the row parts from earlier ones
+    for some in alike(columns[opening], lengths[needed]):
+        first, width = int(columns[opening][some].min()), int(lengths[needed][some].max())
+        number = np.full(len(ids), -1)
+        number[needed[some]] = np.arange(len(some))
+        here = number[rows] >= 0
+        seats[here] = taken + number[rows[here]] * (width - first) + columns[here] - first
+        taken += len(some) * (width - first)
+        blocks.append((np.maximum(nodes[needed[some], :width], 0), first))
     device = batch.ids.device
-    tokens, paths = ids.ravel()[seats], np.maximum(nodes[needed], 0)
-    on_device = (torch.from_numpy(part).to(device) for part in (tokens, columns, paths, places, nodes))
-    return PrefixTree(*on_device)
+
+    def on_device(part: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(part).to(device)
+
+    return PrefixTree(
+        tokens=on_device(ids[rows, columns]),
+        positions=on_device(columns),
+        blocks=tuple(PathBlock(on_device(paths), first) for paths, first in blocks),
+        seats=on_device(seats),
+        nodes=on_device(nodes),
+    )
+
+
+def alike(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Indices of R paths in blocks, so that few scores are computed in vain.
+
+    Of each path the columns from `first` (R,) to its length are needed. A block computes a rectangle: all
+    columns between the first and the last that any of its paths needs, against all columns before.
+    """
+    return _split(np.arange(len(first)), first, lengths)
+
+
+def _split(
+    rows: NDArray[np.int64], first: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> list[NDArray[np.int64]]:
+    saved, halves = FEWEST_SAVED, None
+    for order in (rows[np.argsort(values[rows], kind="stable")] for values in (first, lengths)):
+        before = _scores(first[order], lengths[order])
+        after = _scores(first[order][::-1], lengths[order][::-1])[::-1]
+        whole, parts = before[-1], before[:-1] + after[1:]
+        if len(parts) and whole - parts.min() > saved:
+            at = int(parts.argmin()) + 1
+            saved, halves = whole - parts.min(), (order[:at], order[at:])
+    if halves is None:
+        return [np.sort(rows)]
+    return [block for half in halves for block in _split(half, first, lengths)]
+
+
+def _scores(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(R,) scores that a block of the first 1, 2, ... R paths computes."""
+    widest = np.maximum.accumulate(lengths)
+    return np.arange(1, len(first) + 1) * (widest - np.minimum.accumulate(first)) * widest
 
 
 def numbered(ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -66,45 +126,43 @@ def tree_hidden(model: PreTrainedModel, tree: PrefixTree) -> Tensor:
     """The model's last hidden state (N, H), after the final norm, of every node."""
     lean = LeanModel(model)
     rotations = lean.rotations(tree.positions)
-    mask = causal(tree.paths.shape[1], groups=lean.heads // lean.kv_heads, like=lean.head.weight)
+    groups, like = lean.heads // lean.kv_heads, lean.head.weight
+    masks = [causal(block.paths.shape[1], block.first, groups=groups, like=like) for block in tree.blocks]
     hidden = lean.embed(tree.tokens)
     computed = layer_by_layer(model)
 
     def output(layer: LeanLayer, hidden: Tensor) -> Tensor:
-        return layer.finish(hidden, attend(layer, hidden, rotations, tree, mask))
+        heads = layer.project(hidden, *rotations)
+        mixed = [attend(layer, heads, *block) for block in zip(tree.blocks, masks, strict=True)]
+        together = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+        return layer.finish(hidden, together.index_select(0, tree.seats))
 
     for layer in lean.layers:
         hidden = computed(output, layer, hidden)
     return lean.normed(hidden)
 
 
-def attend(
-    layer: LeanLayer, hidden: Tensor, rotations: tuple[Tensor, Tensor], tree: PrefixTree, mask: Tensor
-) -> Tensor:
-    """Mixed values (N, heads * D): each node attends to the prefixes of itself."""
-    rows, length = tree.paths.shape
-    heads = layer.project(hidden, *rotations)
+def attend(layer: LeanLayer, heads: Heads, block: PathBlock, mask: Tensor) -> Tensor:
+    """Mixed values (R * (S - first), heads * D): each node of a block attends to the prefixes of itself."""
+    rows, length = block.paths.shape
+    wanted = length - block.first
     spread = [
-        part.flatten(1)
-        .index_select(0, tree.paths.view(-1))
-        .view(rows, length, layer.kv_heads, -1, layer.width)
-        for part in heads
-    ]  # (R, S, KV heads, heads per KV head or 1, D)
+        part.flatten(1).index_select(0, paths.reshape(-1)).view(*paths.shape, layer.kv_heads, -1, layer.width)
+        for part, paths in zip(heads, (block.paths[:, block.first :], block.paths, block.paths), strict=True)
+    ]  # (R, S - first or S, KV heads, heads per KV head or 1, D)
     queries, keys, values = (part.permute(0, 2, 3, 1, 4).flatten(2, 3).flatten(0, 1) for part in spread)
     scores = torch.baddbmm(
         mask, queries, keys.transpose(1, 2), alpha=layer.scaling
-    )  # (R * KV, heads/KV * S, S)
+    )  # (R * KV, heads/KV * (S - first), S)
     mixed = torch.bmm(torch.softmax(scores, dim=-1), values)
-    mixed = mixed.view(rows, layer.kv_heads, -1, length, layer.width).permute(0, 3, 1, 2, 4)
-    return mixed.reshape(rows * length, -1).index_select(0, tree.seats)
+    mixed = mixed.view(rows, layer.kv_heads, -1, wanted, layer.width).permute(0, 3, 1, 2, 4)
+    return mixed.reshape(rows * wanted, -1)
 
 
-def causal(length: int, *, groups: int, like: Tensor) -> Tensor:
-    """The causal mask added to the scores of `groups` stacked query heads, (groups * S, S): -inf on later
-    tokens.
+def causal(length: int, first: int, *, groups: int, like: Tensor) -> Tensor:
+    """The causal mask added to the scores of `groups` stacked query heads, (groups * (S - first), S).
+
+    -inf on later tokens; queries begin at column `first`.
     """
-    return (
-        torch.full((length, length), -torch.inf, dtype=like.dtype, device=like.device)
-        .triu_(1)
-        .repeat(groups, 1)
-    )
+    mask = torch.full((length, length), -torch.inf, dtype=like.dtype, device=like.device).triu_(1)
+    return mask[first:].repeat(groups, 1)

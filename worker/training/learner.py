@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,30 +19,26 @@ from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch, given
 from worker.objective.estimation import estimate_advantages, estimate_against_tokens, whiten
 from worker.objective.metric_sums import Mean, MetricSums
-from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_penalty, policy_loss
-from worker.objective.router import router_metrics, with_router_shift
+from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_penalty
 from worker.objective.token_choice import updates_of, with_covariance_choice
-from worker.policy.logprobs import TokenLogprobs
 from worker.policy.microbatches import Microbatches
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.packing import is_packed
-from worker.policy.routing import routed_logprobs
 from worker.policy.token_batch import TokenBatch
 from worker.rollout.collector import Collected, greedy_rewards, reward_terms, tensors
 from worker.state import Stateful
 from worker.training.batch_builder import BatchBuilder, domains_of, entropies
 from worker.training.controllers import EntropyControl, KlControl
 from worker.training.critic_step import CriticEstimate, CriticStep
+from worker.training.passes import OptimizerBatch, Part, Seen, apart, loss_passes
 from worker.training.prompt_history import PromptHistory, repeats
 from worker.training.trust_region import metrics_of, trust_region_step
 from worker.training.update_stats import (
     UpdateStats,
     add_tokens,
     by_completion,
-    choices_of,
     constants_of,
-    keep_tokens,
     lift_rows,
     of_completions,
     token_use,
@@ -79,16 +75,6 @@ class Baseline:
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
         """See Stateful."""
         self.average = values["average"]
-
-
-class Seen(NamedTuple):
-    """The values that the passes of an update leave behind."""
-
-    per_token: dict[str, Tensor]
-    """(B, T) values of the step, at the last update of each token."""
-    added: dict[str, Tensor]
-    """(B, T) contributions to this update's loss; dropped when it is repeated with less memory."""
-    update_stats: UpdateStats
 
 
 class Learner:
@@ -342,9 +328,10 @@ class Learner:
 
         Returns the gradient norm; where it is not finite the step was skipped.
         """
-        weights = self._denominators(batch, loss_share=loss_share)
+        chosen = OptimizerBatch(tokens, rows, batch, self._denominators(batch, loss_share=loss_share))
         before = update_stats.sums
         added: dict[str, Tensor] = {}
+        seen = Seen(per_token, added, update_stats)
 
         def undo() -> None:
             self.optimizer.forget_gradients()
@@ -353,11 +340,10 @@ class Learner:
 
         def passes(parts: Sequence[Tensor]) -> float:
             if self.config.updates.rule == "natural_gradient":
-                return self._natural_update(
-                    tokens, batch, rows, parts, weights, Seen(per_token, added, update_stats)
-                )
-            seen = Seen(per_token, added, update_stats)
-            for found in self._passes(tokens, batch, rows, parts, weights, seen):
+                return self._natural_update(chosen, parts, seen)
+            for found in self._passes(chosen, apart(parts, batch, self.config.objective), seen):
+                if not found.loss.requires_grad:
+                    continue
                 with self.lull():
                     found.loss.backward()
                 self.optimizer.take_gradients()
@@ -372,27 +358,31 @@ class Learner:
         add_tokens(per_token, added, tokens.mask.shape)
         return norm
 
-    def _natural_update(
-        self,
-        tokens: TokenBatch,
-        batch: PolicyBatch,
-        rows: Tensor,
-        parts: Sequence[Tensor],
-        weights: Denominators,
-        seen: Seen,
-    ) -> float:
+    def _passes(
+        self, chosen: OptimizerBatch, parts: Sequence[Part], seen: Seen | None
+    ) -> Iterator[PolicyLoss]:
+        return loss_passes(
+            self.policy.model,
+            chosen,
+            parts,
+            self.config.objective,
+            temperature=self.temperature,
+            seen=seen,
+        )
+
+    def _natural_update(self, chosen: OptimizerBatch, parts: Sequence[Tensor], seen: Seen) -> float:
         """One step inside the trust region; only its first pass over the tokens is taken down."""
         record = [seen]
 
         def surrogate() -> Iterator[Tensor]:
             taker = record.pop() if record else None
-            for found in self._passes(tokens, batch, rows, parts, weights, taker):
+            for found in self._passes(chosen, [Part(part) for part in parts], taker):
                 yield -found.loss
 
         step = trust_region_step(
             self.policy.model,
-            tokens.rows(rows),
-            batch.mask,
+            chosen.tokens.rows(chosen.rows),
+            chosen.batch.mask,
             surrogate,
             temperature=self.temperature,
             trust=self.config.updates.trust,
@@ -412,48 +402,3 @@ class Learner:
             loss_share=loss_share,
             correct=batch.correct,
         )
-
-    def _passes(
-        self,
-        tokens: TokenBatch,
-        batch: PolicyBatch,
-        rows: Tensor,
-        parts: Sequence[Tensor],
-        weights: Denominators,
-        seen: Seen | None,
-    ) -> Iterator[PolicyLoss]:
-        """The loss of each micro-batch under the present weights; `seen` takes it down, if given."""
-        objective = self.config.objective
-        for part in parts:
-            chosen = part.to(batch.mask.device)
-            scored, router_logprobs, experts = routed_logprobs(
-                self.policy.model,
-                tokens.rows(rows[part]),
-                temperature=self.temperature,
-                entropy_gradient=objective.needs_entropy_gradient,
-            )
-            inputs = with_router_shift(batch.rows(chosen).columns(scored.logprobs.shape[1]), router_logprobs)
-            found = policy_loss(
-                scored.logprobs,
-                inputs,
-                objective,
-                weights.rows(chosen),
-                entropy=scored.entropy,
-            )
-            yield found
-            if seen is not None:
-                seen.update_stats.sums += found.metrics
-                seen.update_stats.sums += router_metrics(inputs, experts)
-                if tokens.sampling_masks:
-                    seen.update_stats.sums += _kept_mass(scored, batch.mask[chosen])
-                values = found.per_token | choices_of(inputs) | {"policy_logprob": scored.logprobs.detach()}
-                if objective.entropy.type != "none":
-                    values["policy_entropy"] = scored.entropy.detach()
-                keep_tokens(seen.per_token, values, rows[part], tokens.mask.shape)
-                keep_tokens(seen.added, found.contributions, rows[part], tokens.mask.shape)
-
-
-def _kept_mass(scored: TokenLogprobs, mask: Tensor) -> MetricSums:
-    """sampling/kept_mass: mean probability of what the sampler kept, under the present weights."""
-    mass = scored.kept_mass * mask[:, : scored.kept_mass.shape[1]]
-    return MetricSums({"sampling/kept_mass": Mean(mass.sum(), mask.sum())})

@@ -72,9 +72,11 @@ class Tape(PolicyOptimizer):
     def __init__(self, policy, config, *, moves):
         super().__init__(policy.model, config.optimizer, steps=config.steps)
         self.moves, self.passes, self.updates = moves, [], []
+        self.heard = []  # all passes of the last update
 
     def listen(self, tokens, scored):
-        scored.logprobs.retain_grad()
+        if scored.logprobs.requires_grad:
+            scored.logprobs.retain_grad()
         self.passes.append((tokens, scored.logprobs))
 
     def step(self, step):
@@ -82,8 +84,9 @@ class Tape(PolicyOptimizer):
         for tokens, logprobs in self.passes:
             for row, length in enumerate(tokens.lengths.tolist()):
                 number = int(tokens.ids[row, tokens.prompt_lengths[row]]) - 10
-                update[number] = logprobs.grad[row, :length].tolist()
-        self.passes.clear()
+                slope = torch.zeros_like(logprobs) if logprobs.grad is None else logprobs.grad
+                update[number] = slope[row, :length].tolist()
+        self.heard, self.passes = self.passes, []
         self.updates.append(update)
         if self.moves:
             return super().step(step)
@@ -103,11 +106,10 @@ def build(policy, monkeypatch):
 
         def routed(model, tokens, **rest):
             found = routed_logprobs(model, tokens, **rest)
-            if found.scored.logprobs.requires_grad:
-                tape.listen(tokens, found.scored)
+            tape.listen(tokens, found.scored)
             return found
 
-        monkeypatch.setattr("worker.training.learner.routed_logprobs", routed)
+        monkeypatch.setattr("worker.training.passes.routed_logprobs", routed)
         return Learner(config, policy, tape, reference)
 
     return build
@@ -194,6 +196,38 @@ def test_microbatches_divide_by_the_whole_optimizer_batch(build, rows, minibatch
     assert len(updates) == minibatches
     joined = {number: values for update in updates for number, values in update.items()}
     matches(joined, slopes(divisor=B // minibatches))
+
+
+def test_groups_of_equal_rewards_take_no_backward_pass_and_leave_the_same_figures(build, monkeypatch):
+    learner = build()
+    found, updates = learn(learner, made())
+    assert [
+        (tokens.ids.shape[0], logprobs.requires_grad) for tokens, logprobs in learner.optimizer.heard
+    ] == [
+        (4, True),
+        (2, False),
+    ]
+    monkeypatch.setattr(
+        "worker.training.passes.has_gradient", lambda batch, _: torch.ones(len(batch.mask), dtype=torch.bool)
+    )
+    learner = build()
+    expected, whole = learn(learner, made())
+    assert len(learner.optimizer.heard) == 1
+    for number, slope in whole[0].items():
+        assert updates[0][number] == pytest.approx(slope, abs=1e-7)
+    assert found.sums.values() == pytest.approx(expected.sums.values(), rel=1e-5, abs=1e-6)
+    for group, others in zip(found.arrays, expected.arrays, strict=True):
+        for completion, other in zip(group, others, strict=True):
+            assert completion.keys() == other.keys()
+            for name, values in other.items():
+                np.testing.assert_allclose(completion[name], values, rtol=1e-6, atol=1e-6)
+
+
+def test_a_step_of_equal_rewards_alone_still_steps_with_a_gradient_of_zero(build):
+    learner = build()
+    _, (update,) = learn(learner, made([[1.0, 1.0]] * 3))
+    assert [logprobs.requires_grad for _, logprobs in learner.optimizer.heard] == [True]
+    matches(update, dict.fromkeys(range(B), 0.0))
 
 
 ZERO_VARIANCE = {"groups": {"type": "zero_variance"}}

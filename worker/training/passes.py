@@ -1,0 +1,111 @@
+"""Loss passes: forward pass and loss of each micro-batch of an update, and the figures that they leave."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from backend.config.objective import Objective
+from worker.objective.aggregation import Denominators
+from worker.objective.batch import PolicyBatch
+from worker.objective.metric_sums import Mean, MetricSums
+from worker.objective.policy_loss import PolicyLoss, has_gradient, policy_loss
+from worker.objective.router import router_metrics, with_router_shift
+from worker.policy.logprobs import TokenLogprobs
+from worker.policy.routing import routed_logprobs
+from worker.policy.token_batch import TokenBatch
+from worker.training.update_stats import UpdateStats, choices_of, keep_tokens
+
+
+class Seen(NamedTuple):
+    """The values that the passes of an update leave behind."""
+
+    per_token: dict[str, Tensor]
+    """(B, T) values of the step, at the last update of each token."""
+    added: dict[str, Tensor]
+    """(B, T) contributions to this update's loss; dropped when it is repeated with less memory."""
+    update_stats: UpdateStats
+
+
+class Part(NamedTuple):
+    """A micro-batch."""
+
+    rows: Tensor
+    """Its rows in the optimizer batch."""
+    learns: bool = True
+    """Whether its loss has a gradient; without one only its figures are taken down."""
+
+
+def apart(parts: Sequence[Tensor], batch: PolicyBatch, objective: Objective) -> list[Part]:
+    """Micro-batches in which no row learns apart from those in which all do.
+
+    A group learns as one, because its rows share prefixes; where no group does, all of them go through a
+    backward pass, so that the optimizer still steps.
+    """
+    learning = has_gradient(batch, objective)
+    groups = batch.group_index[learning] if bool(learning.any()) else batch.group_index
+    learning = torch.isin(batch.group_index, groups).cpu()
+    split = [Part(part[learning[part] == learns], learns) for part in parts for learns in (True, False)]
+    return [part for part in split if len(part.rows)]
+
+
+class OptimizerBatch(NamedTuple):
+    """The rows of a step that one optimizer step is for."""
+
+    tokens: TokenBatch
+    """The whole step."""
+    rows: Tensor
+    """(B,) which of its rows."""
+    batch: PolicyBatch
+    """What the loss needs of them."""
+    weights: Denominators
+
+
+def loss_passes(
+    model: PreTrainedModel,
+    of: OptimizerBatch,
+    parts: Sequence[Part],
+    objective: Objective,
+    *,
+    temperature: float,
+    seen: Seen | None = None,
+) -> Iterator[PolicyLoss]:
+    """The loss of each micro-batch under the present weights; `seen` takes it down, if given."""
+    for part, learns in parts:
+        chosen = part.to(of.batch.mask.device)
+        with torch.set_grad_enabled(learns):
+            scored, router_logprobs, experts = routed_logprobs(
+                model,
+                of.tokens.rows(of.rows[part]),
+                temperature=temperature,
+                entropy_gradient=objective.needs_entropy_gradient,
+            )
+            inputs = with_router_shift(
+                of.batch.rows(chosen).columns(scored.logprobs.shape[1]), router_logprobs
+            )
+            found = policy_loss(
+                scored.logprobs,
+                inputs,
+                objective,
+                of.weights.rows(chosen),
+                entropy=scored.entropy,
+            )
+        yield found
+        if seen is not None:
+            seen.update_stats.sums += found.metrics
+            seen.update_stats.sums += router_metrics(inputs, experts)
+            if of.tokens.sampling_masks:
+                seen.update_stats.sums += _kept_mass(scored, of.batch.mask[chosen])
+            values = found.per_token | choices_of(inputs) | {"policy_logprob": scored.logprobs.detach()}
+            if objective.entropy.type != "none":
+                values["policy_entropy"] = scored.entropy.detach()
+            keep_tokens(seen.per_token, values, of.rows[part], of.tokens.mask.shape)
+            keep_tokens(seen.added, found.contributions, of.rows[part], of.tokens.mask.shape)
+
+
+def _kept_mass(scored: TokenLogprobs, mask: Tensor) -> MetricSums:
+    """sampling/kept_mass: mean probability of what the sampler kept, under the present weights."""
+    mass = scored.kept_mass * mask[:, : scored.kept_mass.shape[1]]
+    return MetricSums({"sampling/kept_mass": Mean(mass.sum(), mask.sum())})
