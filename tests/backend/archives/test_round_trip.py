@@ -416,7 +416,7 @@ HOSTILE = {
         config_of_a_checkpoint(b'{"model_type": "llama", "auto_map": {"AutoModel": "evil.Model"}}'),
         "requires custom code",
     ),
-    "another version": (changed(MANIFEST, document(format=2)), "format 2, this version reads 1"),
+    "another version": (changed(MANIFEST, document(format=3)), "format 3, this version reads 1 and 2"),
     "a path that leads out": (renamed, "names a file that no archive of a run has"),
     "a file too many": (lambda files: files | {"evil.py": b""}, "names a file that no archive of a run has"),
     "no metrics": (lambda files: {n: c for n, c in files.items() if n != "metrics.parquet"}, "is missing"),

@@ -37,6 +37,7 @@ ORIGINS = (
 )
 LET_IN = 299
 TAKEN_FOR_AN_ID = {
+    "/api/v1/datasets/preview": filled_in("/api/v1/datasets/{sha256}"),
     "/api/v1/experiments/check": filled_in("/api/v1/experiments/{experiment_id}"),
     "/api/v1/experiments/plan": filled_in("/api/v1/experiments/{experiment_id}"),
     "/api/v1/runs/actions": filled_in("/api/v1/runs/{run_id}"),

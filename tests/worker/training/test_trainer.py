@@ -30,7 +30,7 @@ from worker.policy.model import BUILT_IN
 from worker.policy.routing import routed_logprobs
 from worker.recording.recorder import Recorder
 from worker.rollout import sampler
-from worker.training import learner
+from worker.training import passes
 from worker.training.learner import Learner
 from worker.training.reference import ReferenceChanged
 from worker.training.stop_rules import EMPTY_STEPS
@@ -634,7 +634,7 @@ def break_the_loss(monkeypatch, *, step, value):
         return found._replace(loss=found.loss * value) if step in (None, now[-1]) else found
 
     monkeypatch.setattr(Learner, "learn", learning)
-    monkeypatch.setattr(learner, "policy_loss", broken)
+    monkeypatch.setattr(passes, "policy_loss", broken)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
