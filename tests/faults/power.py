@@ -94,7 +94,7 @@ class Ground:
 
 
 def cut_power(database: str, act: str, *, every: int, first: int, most: int = 0, syncs: bool = True) -> Round:
-    """One life of an act, cut at every so many points from the `first` on, or at the `most` from its end.
+    """One life of an act, cut at every so many points from the `first` on, or at `most`, spread over it.
 
     With a control (`syncs` False) what is lost is counted and no reproach.
     """
@@ -109,8 +109,8 @@ def cut_power(database: str, act: str, *, every: int, first: int, most: int = 0,
         ground.syncs = syncs
         points, reference = _undisturbed(ground, base, act)
         wanted = range(first, points, every)
-        if most:
-            wanted = range(points - 1, -1, -max(points // most, 1))[:most]
+        if most:  # none at the end: a life that goes by a clock may have some points fewer than the one before
+            wanted = range(points // most // 2, points, max(points // most, 1))[:most]
         verdict, faults, lost_in = Verdict(), Counter[str](), 0
         for cut in _life(ground, base, act, set(wanted)):
             found = _judged(ground, cut, reference)
