@@ -55,7 +55,7 @@ def matrix(
         Query(
             max_length=4_000,
             description="Columns `<metric>:<reading>`, separated by commas; readings are `final`, `best`, "
-            "`equal_tokens`, `auc`, and `steps_to:<threshold>` or `tokens_to:<threshold>`.",
+            "`equal_tokens`, `auc`, and `steps_to`, `tokens_to` or `seconds_to` with `:<threshold>`.",
         ),
     ] = COLUMNS,
     baseline: Annotated[

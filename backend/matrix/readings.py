@@ -12,9 +12,9 @@ import numpy as np
 from backend.config.metrics import Better
 from backend.metrics.series import Curve, Floats
 
-Reading = Literal["final", "best", "equal_tokens", "auc", "steps_to", "tokens_to"]
+Reading = Literal["final", "best", "equal_tokens", "auc", "steps_to", "tokens_to", "seconds_to"]
 READINGS: tuple[str, ...] = get_args(Reading)
-THRESHOLDS = ("steps_to", "tokens_to")
+THRESHOLDS = ("steps_to", "tokens_to", "seconds_to")
 """Readings that need a threshold, and of which less is better whatever the metric's direction."""
 
 LAST_STEPS = 10

@@ -25,7 +25,7 @@ class MatrixColumn(BaseModel):
 
     key: str
     metric: str
-    reading: Literal["final", "best", "equal_tokens", "auc", "steps_to", "tokens_to"]
+    reading: Literal["final", "best", "equal_tokens", "auc", "steps_to", "tokens_to", "seconds_to"]
     threshold: float | None
     unit: str
     better: Literal["up", "down", ""]

@@ -488,7 +488,7 @@ declare namespace Api {
   interface MatrixColumn {
     key: string;
     metric: string;
-    reading: 'final' | 'best' | 'equal_tokens' | 'auc' | 'steps_to' | 'tokens_to';
+    reading: 'final' | 'best' | 'equal_tokens' | 'auc' | 'steps_to' | 'tokens_to' | 'seconds_to';
     threshold: number | null;
     unit: string;
     better: 'up' | 'down' | '';

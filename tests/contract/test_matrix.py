@@ -180,8 +180,10 @@ def test_readings(client, database):
         for each, tokens in ((run, 100.0), (other, 50.0)):
             write_metric(session, each, METRIC, {step: step / 10 for step in (0, 2, 4)})
             write_metric(session, each, "tokens/total", {step: tokens * step for step in (1, 2, 3, 4)})
+            write_metric(session, each, "time/wall_seconds", {step: 1.5 * step for step in (0, 1, 2, 3, 4)})
         ids = f"{run.id},{other.id}"
-    columns = ["final", "best", "equal_tokens", "auc", "steps_to:0.2", "tokens_to:0.2", "steps_to:0.9"]
+    columns = ["final", "best", "equal_tokens", "auc"]
+    columns += ["steps_to:0.2", "tokens_to:0.2", "seconds_to:0.2", "steps_to:0.9"]
     answer = matrix(client, runs=ids, metrics=",".join(f"{METRIC}:{column}" for column in columns))
     assert answer["tokens"] == 200
     values = {column: answer["rows"][0]["cells"][f"{METRIC}:{column}"]["values"] for column in columns}
@@ -192,11 +194,12 @@ def test_readings(client, database):
         "auc": [pytest.approx(0.2), pytest.approx(0.2)],
         "steps_to:0.2": [2, 2],
         "tokens_to:0.2": [200, 100],
+        "seconds_to:0.2": [3, 3],
         "steps_to:0.9": [None, None],
     }
     late = answer["rows"][0]["cells"][f"{METRIC}:steps_to:0.9"]
     assert (late["reached"], late["n"], late["mean"]) == (0, 0, None)
-    assert [column["better"] for column in answer["columns"]] == ["up"] * 4 + ["down"] * 3
+    assert [column["better"] for column in answer["columns"]] == ["up"] * 4 + ["down"] * 4
 
 
 def test_a_metric_of_two_scales_is_not_compared(client, database):

@@ -262,7 +262,7 @@ function Comparison({ runs, view, change, onRuns }) {
 
 /** @param {string[]} available @param {string} q */
 const emptyTitle = (available, q) => {
-  if (!available.length) return 'No data yet';
+  if (!available.length) return 'No values recorded';
   return q ? `No metric contains “${q}”` : 'No metrics selected';
 };
 

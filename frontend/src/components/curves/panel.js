@@ -214,7 +214,7 @@ function PanelNote({ main, hasRuns, zoom, onZoom }) {
   if (!zoom)
     return main.series.some(({ raw_points: points }) => points > 0)
       ? null
-      : html`<div class="panel-note">No data yet</div>`;
+      : html`<div class="panel-note">No values recorded</div>`;
   if (!isOutside(main.series, zoom)) return null;
   return html`<div class="panel-note">
     <span>No data in this range</span>

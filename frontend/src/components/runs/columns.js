@@ -141,7 +141,7 @@ function fieldColumn(key, table) {
     hint: key,
     number: field.number,
     sort: field.sort,
-    cell: own(CELLS, key) ?? ((run) => html`<span title=${field.text(run)}>${field.text(run)}</span>`),
+    cell: own(CELLS, key) ?? ((run) => html`<${Value} text=${field.text(run)} step=${field.age?.(run)} />`),
   };
 }
 
@@ -156,6 +156,12 @@ const CELLS = {
   tags: ({ tags }) => tags.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`),
   verdict: (run) => html`<${Verdict} run=${run} />`,
 };
+
+/** A field's text; a value that is older than the run's last step says so. @param {{text: string, step?: number}} props */
+const Value = ({ text, step }) =>
+  step === undefined
+    ? html`<span title=${text}>${text}</span>`
+    : html`<span class="faint" title=${`${text}, of step ${step}; not recorded since then`}>${text}</span>`;
 
 const stay = (/** @type {Event} */ event) => event.stopPropagation();
 

@@ -30,7 +30,8 @@ const PLAIN = {
  * A field by its key: a name in PLAIN, a metric (`reward/mean`: its last value), `best:<metric>`, or `config:<path>`.
  * @param {string} key
  * @typedef {{key: string, title: string, number: boolean, sort?: string, of: (run: Run) => any,
- *   text: (run: Run) => string}} RunField
+ *   text: (run: Run) => string, age?: (run: Run) => number | undefined}} RunField `age`: the step of a value that is
+ *   older than the run's last step
  * @returns {RunField}
  */
 export function fieldOf(key) {
@@ -62,6 +63,7 @@ function metricField(key) {
     sort: isBest ? undefined : `summary.${metric}`,
     of,
     text: (run) => formatValue(of(run)),
+    age: isBest ? undefined : ({ summary }) => own(summary?.older, metric),
   };
 }
 

@@ -16,6 +16,7 @@ export const READINGS = {
   auc: { label: 'mean height', title: 'Area under the curve over its width, up to the last step of every run' },
   steps_to: { label: 'steps to', title: 'First step that reaches the threshold' },
   tokens_to: { label: 'tokens to', title: 'Tokens generated until the threshold is reached' },
+  seconds_to: { label: 'seconds to', title: 'Seconds trained until the threshold is reached' },
 };
 
 export const needsThreshold = (/** @type {string} */ reading) => reading.endsWith('_to');
