@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -54,6 +54,9 @@ test: venv-tools test-tools .venv/dev.stamp ## run the whole suite; installs wha
 
 test-quick: .venv/dev.stamp ## run the tests that need no other process, browser, server or fault
 	@.venv/bin/python -m pytest --quick -n $(PROCESSES) --dist worksteal $(ARGS)
+
+test-long: venv-tools test-tools .venv/dev.stamp ## run the long tests that `make test` leaves out: more widths, themes, databases, faults
+	@.venv/bin/python -m pytest -m long -n $(PROCESSES) --dist worksteal $(ARGS)
 
 faults: .venv/dev.stamp ## inject faults until the ledger has KILLS kills per database; FORMS= SEED= MINUTES= DATABASES=
 	@.venv/bin/python -m tests.faults --forms $(FORMS) --kills $(KILLS) --minutes $(MINUTES) --seed $(SEED) --databases $(DATABASES) $(ARGS)

@@ -1,8 +1,11 @@
 """The report of a comparison: one file that opens without a network and in which text is nothing but text."""
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from backend.db.models import Attempt, Run
+from backend.metrics.store import write_series
 from tests.browser.payloads import PAYLOADS
 from tests.browser.service import HOSTILE, metrics_of, running
 from tests.browser.watched import WATCH
@@ -111,3 +114,49 @@ def test_a_report_opens_without_a_network_and_runs_nothing(page, service, browse
         assert wanted in found["text"]
     assert 'onerror="alert(1)"' in found["text"]
     assert path.stat().st_size < 1_000_000
+
+
+def test_a_report_gives_up_points_then_values_then_rollouts(in_browser):
+    sizes = in_browser(REPORT, "(r, [points, least]) => [...r.sizes(points, least)]", [130, 30])
+    assert [(size["points"], size["values"], size["rollouts"]) for size in sizes] == [
+        (130, True, True),
+        (65, True, True),
+        (32, True, True),
+        (30, True, True),
+        (30, False, True),
+        (30, False, False),
+    ]
+
+
+@pytest.mark.long
+def test_fifty_runs_and_thirty_charts_stay_below_three_megabytes(page, service, browser, tmp_path):
+    variants = [{"name": f"lr {number}", "optimizer": {"lr": 1e-4 * (number + 1)}} for number in range(10)]
+    body = {"name": "wide", "base": {"steps": 400}, "seeds": list(range(5)), "variants": variants}
+    launched = service.client.post("/experiments", json=body).raise_for_status().json()["runs"]
+    noise = np.random.default_rng(0)
+    steps = np.arange(400)
+    names = [f"reward/term_{number}/mean" for number in range(30)]
+    with service.sessions.begin() as session:
+        for run in launched:
+            session.get_one(Run, run["id"]).status = "finished"
+            session.get_one(Run, run["id"]).summary = {
+                "step": 399,
+                "last": dict.fromkeys(names, 0.5),
+                "best": {},
+            }
+            session.add(Attempt(run_id=run["id"], number=1, worker_id="w", host="h", pid=1, from_step=-1))
+            session.flush()
+            write_series(session, run["id"], 1, {name: (steps, noise.normal(size=400)) for name in names})
+    runs = ",".join(run["id"] for run in launched)
+    page.goto(f"/compare?runs={runs}&metrics={','.join(names)}")
+    expect(page.locator(".panel .trace, .panel canvas").first).to_be_attached()
+    page.get_by_role("button", name="Report").click()
+    with page.expect_download(timeout=300_000) as download:
+        page.get_by_role("dialog").get_by_role("button", name="Save report").click()
+    path = tmp_path / "wide.html"
+    download.value.save_as(path)
+    assert path.stat().st_size <= 3_000_000
+    found = opened(browser, path)
+    assert len(found["pictures"]) == 30
+    assert found["said"] == []
+    assert found["requests"] == [path.as_uri()]

@@ -7,7 +7,7 @@ import { visible } from './text/visible.js';
 /**
  * @typedef {{head: string[], rows: unknown[][]}} Table
  * @typedef {{title: string, note?: string, table: Table}} Section
- * @typedef {{title: string, picture: string, values: Table}} Chart `picture`: source of an SVG
+ * @typedef {{title: string, picture: string, values?: Table}} Chart `picture`: source of an SVG
  * @typedef {{title: string, prompt: string, answer: string, completions: {facts: string, text: string}[]}} Rollout
  * @typedef {{title: string, note: string, link: string, made: string, facts: string[], charts: Chart[],
  *   sections: Section[], rollouts: Rollout[], colours: {background: string, ink: string, quiet: string,
@@ -51,8 +51,22 @@ const tableHtml = ({ head, rows }) => `<div class="scroll"><table>
 /** @param {Chart} chart */
 const chartHtml = ({ title, picture, values }) => `<figure>
 <img alt="${escaped(title)}" src="${asAddress(picture)}">
-<details><summary>Values of ${escaped(title)}</summary>${tableHtml(values)}</details>
+${values ? `<details><summary>Values of ${escaped(title)}</summary>${tableHtml(values)}</details>` : ''}
 </figure>`;
+
+/**
+ * What a report may hold, the fullest first: first its curves get fewer points, then it goes without the values of
+ * its charts, then without rollouts.
+ * @param {number} points @param {number} least
+ * @returns {Generator<{points: number, values: boolean, rollouts: boolean}>}
+ */
+export function* sizes(points, least) {
+  for (let fewer = points; fewer > least; fewer = Math.floor(fewer / 2))
+    yield { points: fewer, values: true, rollouts: true };
+  yield { points: least, values: true, rollouts: true };
+  yield { points: least, values: false, rollouts: true };
+  yield { points: least, values: false, rollouts: false };
+}
 
 /** @param {Section} section */
 const sectionHtml = ({ title, note, table }) =>

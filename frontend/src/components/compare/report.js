@@ -8,7 +8,7 @@ import { cursor } from '../../charts/cursor.js';
 import { pictureOf } from '../../charts/draw.js';
 import { chartTheme } from '../../charts/theme.js';
 import { placeText, readLines, tableOf } from '../../lib/reading.js';
-import { reportHtml } from '../../lib/report.js';
+import { reportHtml, sizes } from '../../lib/report.js';
 import { formatField, groupDifferences } from '../../lib/runs/config.js';
 import { groupOf } from '../../lib/runs/groups.js';
 import { matrixParams, namedRows, plainTable, planText } from '../../lib/runs/matrix.js';
@@ -131,8 +131,19 @@ const rolloutOf = (group, whose) => ({
   })),
 });
 
+/** What the file does not hold, so that its reader knows. @param {Comparison} comparison @param {boolean} values
+ * @param {boolean} rollouts @param {number} prompts */
+const leftOut = ({ metrics, groups }, values, rollouts, prompts) => [
+  ...(metrics.length > MOST_METRICS ? [`the first ${MOST_METRICS} of ${metrics.length} metrics`] : []),
+  ...(values ? [] : [`without tables of values, to stay below ${formatBytes(MOST_BYTES)}`]),
+  ...(rollouts ? [] : [`without rollouts, to stay below ${formatBytes(MOST_BYTES)}`]),
+  ...(rollouts && prompts && groups.length > MOST_GROUPS
+    ? [`rollouts of the first ${MOST_GROUPS} of ${groups.length} variants`]
+    : []),
+];
+
 /**
- * The file. Curves get fewer points, and keep their peaks, until it is small enough.
+ * The file. Curves get fewer points, and keep their peaks, until it is small enough; then values and rollouts go.
  * @param {Comparison} comparison @param {Wishes} wishes @param {(done: number) => boolean} isWanted
  * @returns {Promise<string | null>} null where it is no longer wanted
  */
@@ -142,13 +153,18 @@ async function makeReport(comparison, wishes, isWanted) {
   const theme = chartTheme(shade.peek());
   const now = cursor.peek();
   const place = placeText(view.x, now?.isPinned ? now.x : Infinity);
-  for (let points = pointsFor(comparison); ; points = Math.floor(points / 2)) {
-    const charts = [];
-    for (const metric of metrics.slice(0, MOST_METRICS)) {
+  /** @type {Awaited<ReturnType<typeof chartOf>>[]} */
+  let charts = [];
+  let drawn = 0;
+  let text = '';
+  for (const { points, values, rollouts: withRollouts } of sizes(pointsFor(comparison), POINTS.least)) {
+    if (points !== drawn) charts = [];
+    drawn = points;
+    for (const metric of metrics.slice(charts.length, MOST_METRICS)) {
       if (!isWanted(charts.length)) return null;
       charts.push(await chartOf(comparison, metric, points));
     }
-    const text = reportHtml({
+    text = reportHtml({
       title: wishes.title || comparison.title,
       note: wishes.note,
       link: location.href,
@@ -159,15 +175,16 @@ async function makeReport(comparison, wishes, isWanted) {
         `values: ${place}`,
         view.smoothing ? `smoothed ${view.smoothing}` : 'unsmoothed',
         `at most ${points} points a curve, peaks kept`,
-        ...(metrics.length > MOST_METRICS ? [`the first ${MOST_METRICS} of ${metrics.length} metrics`] : []),
+        ...leftOut(comparison, values, withRollouts, wishes.prompts),
       ],
-      charts,
+      charts: values ? charts : charts.map(({ title, picture }) => ({ title, picture })),
       sections: [await matrixOf(comparison), differencesOf(comparison)],
-      rollouts,
+      rollouts: withRollouts ? rollouts : [],
       colours: { background: theme.background, ink: theme.ink, quiet: theme.label, line: theme.grid },
     });
-    if (new Blob([text]).size <= MOST_BYTES || points <= POINTS.least) return text;
+    if (new Blob([text]).size <= MOST_BYTES) break;
   }
+  return text;
 }
 
 const ORDERS = [
