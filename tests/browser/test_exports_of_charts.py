@@ -3,12 +3,14 @@
 import csv
 import json
 import math
+from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 import pytest
+from PIL import Image, ImageColor
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, running
+from tests.browser.service import HOSTILE, opened, running
 from tests.browser.test_charts import figure, series  # noqa: F401 - `figure` is a fixture
 
 LIMITS = "charts/limits.js"
@@ -135,7 +137,37 @@ def test_files_of_a_panel_carry_all_that_is_needed_to_read_them(page, service):
     rows = list(csv.reader(saved(page, panel, "Curves (CSV)").read_text().splitlines()))
     assert {row[0][:2] for row in rows[1:]} == {"'=", "<i"}
     assert all(math.isfinite(float(row[5])) for row in rows[1:])
-    assert saved(page, panel, "Image (PNG)").read_bytes()[:4] == b"\x89PNG"
+    image = Image.open(saved(page, panel, "Image (PNG)")).convert("RGB")
+    drawn = {colour for count, colour in image.getcolors(image.width * image.height) or [] if count > 50}
+    for trace in saved_figure["data"]:
+        if trace["showlegend"]:
+            assert ImageColor.getrgb(trace["line"]["color"]) in drawn
+
+
+def test_a_link_opens_with_the_same_screen_in_a_fresh_profile(page, browser, service):
+    tune = quote('{"reward/mean":{"y":[0.1,0.5]}}')
+    link = f"/compare?runs={service.trained}&by=run&values=1&at=4&smoothing=0.6"
+    link += f"&zoom=1,5&tune={tune}"
+
+    def screen(where):
+        where.goto(link)
+        panels = where.locator(".panel")
+        expect(panels.first.locator(".trace").first).to_be_attached()
+        expect(where.locator(".panel .values tbody tr").first).to_be_visible()
+        where.wait_for_function("() => !document.querySelector('.is-old, .panel-loading')")
+        return where.evaluate("""() => [...document.querySelectorAll('.panel')].map((panel) => ({
+            metric: panel.dataset.metric, foot: panel.querySelector('.panel-foot').textContent,
+            values: panel.querySelector('.values')?.textContent,
+            lines: [...panel.querySelectorAll('.trace path')]
+                .map((path) => [path.style.stroke, path.getAttribute('d')]),
+            ticks: [...panel.querySelectorAll('.ytick')].map((tick) => tick.textContent) }))""")
+
+    seen = screen(page)
+    assert len(seen) > 1
+    assert any(panel["lines"] for panel in seen)
+    context = opened(browser, service, width=1280)
+    assert screen(context.new_page()) == seen
+    context.close()
 
 
 def test_the_range_of_y_is_set_by_hand_and_by_the_wheel(page, service):
