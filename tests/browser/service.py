@@ -1,5 +1,6 @@
 """The real service in a thread of this process, with runs in its database as a trainer would leave them."""
 
+import itertools
 import math
 import threading
 import time
@@ -10,6 +11,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 import uvicorn
 
 from backend.db.migrate import upgrade
@@ -124,6 +126,13 @@ def completion_of(text, *, correct):
             "gradient": np.full(count, sign / count / 6, np.float32),
         },
     )  # fmt: skip
+
+
+def viewports(*widths):
+    """(width, scheme) of pages: the narrowest is dark and the widest is light, all others are long tests."""
+    usual = {(widths[0], "dark"), (widths[-1], "light")}
+    every = itertools.product(widths, ("light", "dark"))
+    return [pytest.param(*one, marks=() if one in usual else pytest.mark.long) for one in every]
 
 
 def opened(browser, service, width=1400, scheme="light", *, token=TOKEN, height=1000):

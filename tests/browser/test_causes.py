@@ -17,11 +17,10 @@ from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from tests.browser.payloads import PAYLOADS
-from tests.browser.service import completion_of, group_of, opened, running
+from tests.browser.service import completion_of, group_of, opened, running, viewports
 from tests.factories import MadeCompletion, MadeGroup
 
 PICTURES = os.environ.get("GRPOLAB_SCREENSHOTS", "")
-VIEWPORTS = [(width, scheme) for width in (390, 1024, 1600, 2560) for scheme in ("light", "dark")]
 STEPS = 60
 SHARES = (5, 15, 20, 10, 5, 5, 40)
 
@@ -261,6 +260,7 @@ def test_a_cap_is_tried_on_the_tokens_of_a_step(page, service):
     assert painted
 
 
+@pytest.mark.long
 def test_five_hundred_hostile_prompts_and_terms_are_shown_as_text(page, service):
     shown, codes = set(), 0
     for step in range(1, 11):
@@ -277,7 +277,7 @@ def test_five_hundred_hostile_prompts_and_terms_are_shown_as_text(page, service)
     expect(page.locator(".budget-rows li")).to_have_count(2)
 
 
-@pytest.mark.parametrize(("width", "scheme"), VIEWPORTS)
+@pytest.mark.parametrize(("width", "scheme"), viewports(390, 1024, 1600, 2560))
 def test_every_view_fits_every_width(browser, service, width, scheme):
     context = opened(browser, service, width, scheme)
     page = context.new_page()

@@ -12,7 +12,7 @@ from backend.db.text import clean_text
 from backend.rollouts.labels import LabelRequest, put_label
 from backend.rollouts.store import pack_groups, write_groups
 from tests.browser.payloads import PAYLOADS, seen
-from tests.browser.service import running
+from tests.browser.service import running, viewports
 from tests.browser.watched import watched
 from tests.factories import MadeCompletion, MadeGroup, make_experiment, make_run
 
@@ -118,9 +118,10 @@ ODD_KNOBS = (
 )
 
 
-def test_crafted_links(page, stage):
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_crafted_links(page, stage, every):
     for place in CRAFTED:
-        for text in ODD_KNOBS if "knobs" in place else NAMES[3::160]:
+        for text in (ODD_KNOBS if "knobs" in place else NAMES[3::160])[::every]:
             page.goto(f"/rollouts?run={stage.trained}&{place.replace('{}', quote(text, safe=''))}")
             expect(page.locator("h1")).to_be_visible()
             page.wait_for_timeout(100)
@@ -137,8 +138,7 @@ def test_what_if_says_at_the_field_what_is_wrong(page, stage):
     expect(panel.get_by_text("must be at least 0, got -1")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1024, 1600, 2560])
+@pytest.mark.parametrize(("width", "scheme"), viewports(390, 1024, 1600, 2560))
 def test_no_text_pushes_these_views_apart(stage, browser, scheme, width):
     knobs = quote(json.dumps({"kl": {"type": "k3", "coef": -1}}))
     views = {

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from backend.db.rollout_words import index_groups
 from backend.rollouts.store import pack_groups, write_groups
 from tests.browser.payloads import PAYLOADS
-from tests.browser.service import running
+from tests.browser.service import running, viewports
 from tests.factories import MadeCompletion, MadeGroup
 
 PLANTED = "I have verified this twice"
@@ -103,8 +103,7 @@ def test_hostile_completions_are_shown_and_never_executed(page, service):
     assert page.locator(".search-snippet .code-point").count() > 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280, 2560])
+@pytest.mark.parametrize(("width", "scheme"), viewports(390, 1280, 2560))
 @pytest.mark.parametrize("part", ["results", "lift"])
 def test_the_page_fits_its_window(page, service, scheme, width, part, tmp_path):
     page.emulate_media(color_scheme=scheme)

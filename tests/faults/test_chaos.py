@@ -21,7 +21,10 @@ from tests.faults.processes import send, wait_for
 pytestmark = pytest.mark.timeout(900)  # alone half a minute; on a busy machine as long as it takes
 
 
-@pytest.mark.parametrize(("database", "broker"), [("sqlite", "valkey"), ("postgres", "filesystem")])
+@pytest.mark.parametrize(
+    ("database", "broker"),
+    [("sqlite", "valkey"), pytest.param("postgres", "filesystem", marks=pytest.mark.long)],
+)
 def test_whatever_is_killed_frozen_or_damaged_runs_end_as_if_nothing_had_happened(warm, database, broker):
     kind = Kind(database, broker)
     faults = [*dict.fromkeys(plan(kind, 0, 1000)), "trainer_killed", "trainer_killed", "worker_killed"]

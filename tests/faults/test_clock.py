@@ -140,6 +140,7 @@ def test_workers_and_a_service_with_wrong_clocks_neither_lose_nor_keep_a_run(clo
         check(plant, run_id)
 
 
+@pytest.mark.long
 def test_a_machine_whose_clock_is_set_to_and_fro_goes_on_and_says_so(clock):
     with plant_on(clock, "sqlite", reconciles=False) as plant, service_on(clock, plant) as client:
         worker = plant.start_worker(**clock.environment)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(900)
 SAMPLE = 4
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def test_a_process_may_die_at_any_statement(warm, database):
     kind = Kind(database, "filesystem")
     found = discover(kind, warm)
