@@ -157,7 +157,10 @@ const CELLS = {
   verdict: (run) => html`<${Verdict} run=${run} />`,
 };
 
-/** A field's text; a value that is older than the run's last step says so. @param {{text: string, step?: number}} props */
+/**
+ * A field's text; a value that is older than the run's last step says so.
+ * @param {{text: string, step?: number}} props
+ */
 const Value = ({ text, step }) =>
   step === undefined
     ? html`<span title=${text}>${text}</span>`
