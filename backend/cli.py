@@ -18,6 +18,8 @@ from backend.imports.arguments import add_arguments as add_import_arguments
 from backend.redaction import redact
 from backend.runs.arguments import add_arguments as add_list_arguments
 from backend.settings import Settings
+from backend.workers.arguments import add_arguments as add_worker_arguments
+from backend.workers.arguments import limits_as_settings
 
 if TYPE_CHECKING:
     from backend.auth.permissions import Role
@@ -62,13 +64,15 @@ def serve(settings: Settings) -> int:
     return run_server(settings)
 
 
-def worker(settings: Settings) -> int:
-    """start a worker alone; several machines can each run one"""
+def worker(settings: Settings, **limits: Any) -> int:
+    """start a worker alone; several machines can each run one, for good or as pilots of a cluster"""
     from backend.db.migrate import migrate
     from backend.process.preflight import check_database, check_state_dir
     from backend.sandbox.layers import check_sandbox
     from backend.workers.devices import find_slots
 
+    os.environ |= limits_as_settings(**limits)  # the process that takes this one's place reads them
+    settings = Settings()
     check_sandbox(settings)
     check_state_dir(settings)
     check_database(settings)
@@ -272,6 +276,7 @@ def _parser() -> argparse.ArgumentParser:
     parsers["restore"].add_argument("--overwrite", action="store_true", help="replace what is there")
     add_arguments(parsers)
     add_list_arguments(parsers["runs"])
+    add_worker_arguments(parsers["worker"])
     add_import_arguments(parsers["import"])
     add_upload_arguments(parsers["upload"])
     return parser

@@ -71,6 +71,15 @@ class Settings(BaseSettings):
     worker_slots: Annotated[int, Field(ge=0, le=64)] = 0
     """Runs at a time on this machine; 0: one per GPU, else one per CPU core, at most four."""
 
+    worker_runs: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Runs after which a worker ends by itself; 0: it does not."""
+
+    worker_idle_seconds: Annotated[float, Field(ge=0, le=1e7)] = 0.0
+    """Seconds without any run after which a worker ends by itself; 0: it does not."""
+
+    worker_until: Annotated[float, Field(ge=0, le=1e11)] = 0.0
+    """Time at which a worker ends by itself, in seconds since 1970 (UTC); 0: it does not."""
+
     slot_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     """Price of one worker slot of this machine per hour, for the cost of runs; 0: none is shown."""
 

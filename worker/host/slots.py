@@ -3,6 +3,7 @@
 import logging
 import os
 import platform
+import signal
 import threading
 import uuid
 
@@ -18,6 +19,7 @@ from backend.workers.devices import Slot
 from backend.workers.load import GpuLoad, MachineLoad
 from backend.workers.store import forget_silent, register_slot, remove_slot, report_slot
 from worker.db_retry import first_line, left_for_later
+from worker.host.pilot import Pilot, PilotLimits
 from worker.host.supervisor import Supervisor
 from worker.host.trainer_process import TRAINER
 
@@ -25,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
 """How often a slot shows that it is there."""
+
+PILOT_SECONDS = 0.5
+"""How often a worker that ends by itself looks whether it is over."""
 
 
 class WorkerSlot:
@@ -61,10 +66,13 @@ class SlotPool:
         self.hurrying = threading.Event()
         self._settings = settings
         self._sessions = sessions
+        self._pilot = Pilot(limits := PilotLimits.of(settings))
+        self._ends_by_itself = limits != PilotLimits()
         self._look = threading.Event()
         self._heartbeat = min(HEARTBEAT_SECONDS, settings.lease_seconds / 4)
         self._watch = LostRuns(settings.lease_seconds, look_seconds=self._heartbeat)
         self._lost: list[Lease] = []
+        self._claiming = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._worker_slots = [
             WorkerSlot(
@@ -77,7 +85,7 @@ class SlotPool:
 
     def open(self) -> None:
         """Register, warm up the spares and look for work, with or without a broker."""
-        for work in (self._show_life, self._poll):
+        for work in (self._show_life, self._poll, *([self._end_in_time] if self._ends_by_itself else [])):
             thread = threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -98,7 +106,6 @@ class SlotPool:
             worker_slot.busy.release()
 
     def _train(self, worker_slot: WorkerSlot, claim: Claim) -> None:
-        worker_slot.run_id = claim.run_id
         try:
             worker_slot.supervisor.supervise(claim)
         finally:
@@ -109,19 +116,26 @@ class SlotPool:
         settings, price = self._settings, {}
         if settings.slot_price:
             price = {"slot_price": settings.slot_price, "currency": settings.currency}
-        try:
-            with self._sessions.begin() as session:
-                return lifecycle.claim_run(
-                    session,
-                    worker_slot.worker_id,
-                    platform.node(),
-                    lease_seconds=settings.lease_seconds,
-                    lost=self._lost,
-                    **price,
-                )
-        except SQLAlchemyError as error:
-            logger.warning("cannot look for runs now: %s", first_line(error))
-            return None
+        with self._claiming:
+            if not self._pilot.may_claim():
+                return None
+            try:
+                with self._sessions.begin() as session:
+                    claim = lifecycle.claim_run(
+                        session,
+                        worker_slot.worker_id,
+                        platform.node(),
+                        lease_seconds=settings.lease_seconds,
+                        lost=self._lost,
+                        **price,
+                    )
+            except SQLAlchemyError as error:
+                logger.warning("cannot look for runs now: %s", first_line(error))
+                return None
+            if claim is not None:
+                worker_slot.run_id = claim.run_id
+                self._pilot.note_claim()
+            return claim
 
     def _poll(self) -> None:
         while not self.stopping.is_set():
@@ -135,6 +149,17 @@ class SlotPool:
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             self._look.wait(self._settings.poll_seconds)
             self._look.clear()
+
+    def _end_in_time(self) -> None:
+        """End the process, as a signal from outside would, once its limits are reached."""
+        while not self.stopping.wait(PILOT_SECONDS):
+            with self._claiming:  # no slot stands between its claim and its run
+                is_busy = any(worker_slot.run_id for worker_slot in self._worker_slots)
+                reason = self._pilot.reason_to_end(is_busy=is_busy)
+            if reason:
+                logger.info("the worker ends: %s", reason)
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
 
     def _show_life(self) -> None:
         self._load = MachineLoad(self._settings.state)

@@ -65,6 +65,9 @@ def start_worker(settings, sessions):
             "LEASE_SECONDS": str(given.lease_seconds),
             "POLL_SECONDS": str(given.poll_seconds),
             "WORKER_SLOTS": str(slots),
+            "WORKER_RUNS": str(given.worker_runs),
+            "WORKER_IDLE_SECONDS": str(given.worker_idle_seconds),
+            "WORKER_UNTIL": str(given.worker_until),
         }
         argv = [sys.executable, "-m", "celery", "--app", "tests.worker.host.toy_app", "--quiet", "worker"]
         argv += ["--pool", "threads", "--concurrency", str(slots), "--queues", "gpu"]
@@ -149,6 +152,31 @@ def test_a_worker_trains_without_a_broker_and_ends_when_asked(settings, sessions
     wait_for(are(sessions, "finished", run_ids))
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(60) == 0
+
+
+def test_a_pilot_ends_after_its_runs_and_leaves_the_others_queued(sessions, start_worker):
+    run_ids = queue_runs(sessions, 3)
+    pilot = start_worker(poll_seconds=0.3, worker_runs=2)
+    assert pilot.wait(120) == 0
+    assert count(sessions, Run, Run.status == "finished") == 2
+    assert count(sessions, Run, Run.id.in_(run_ids), Run.status == "queued") == 1
+    assert count(sessions, Worker) == 0
+
+
+def test_a_pilot_ends_when_no_run_comes(sessions, start_worker):
+    pilot = start_worker(poll_seconds=0.3, worker_idle_seconds=2)
+    assert pilot.wait(120) == 0
+    assert count(sessions, Worker) == 0
+
+
+def test_at_its_deadline_a_pilot_gives_its_run_back(sessions, start_worker):
+    run_ids = queue_runs(sessions)
+    pilot = start_worker("long", poll_seconds=0.3, worker_until=time.time() + 20)
+    wait_for(are(sessions, "running", run_ids))
+    assert pilot.wait(120) == 0
+    assert are(sessions, "queued", run_ids)()
+    with sessions() as session:
+        assert session.get_one(Run, run_ids[0]).own_failures == 0
 
 
 def test_a_broker_that_dies_disturbs_no_run_and_is_heard_again(settings, sessions, broker, start_worker):

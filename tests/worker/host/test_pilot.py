@@ -1,0 +1,37 @@
+"""Pilot workers: what ends them, by hand and as processes."""
+
+import time
+
+from worker.host.pilot import Pilot, PilotLimits
+
+
+def test_without_limits_nothing_ends_a_worker():
+    pilot = Pilot(PilotLimits())
+    assert pilot.may_claim()
+    assert pilot.reason_to_end(is_busy=False) == ""
+
+
+def test_after_its_runs_it_claims_no_more_and_ends_when_they_are_done():
+    pilot = Pilot(PilotLimits(runs=2))
+    pilot.note_claim()
+    assert pilot.may_claim()
+    pilot.note_claim()
+    assert not pilot.may_claim()
+    assert pilot.reason_to_end(is_busy=True) == ""
+    assert "all 2 runs" in pilot.reason_to_end(is_busy=False)
+
+
+def test_idle_seconds_begin_when_the_last_run_ends():
+    pilot = Pilot(PilotLimits(idle_seconds=0.05))
+    time.sleep(0.06)
+    assert pilot.reason_to_end(is_busy=True) == ""
+    assert pilot.reason_to_end(is_busy=False) == ""
+    time.sleep(0.06)
+    assert "no run came" in pilot.reason_to_end(is_busy=False)
+
+
+def test_at_its_deadline_it_ends_though_it_is_busy():
+    pilot = Pilot(PilotLimits(until=time.time() - 1))
+    assert not pilot.may_claim()
+    assert "WORKER_UNTIL" in pilot.reason_to_end(is_busy=True)
+    assert Pilot(PilotLimits(until=time.time() + 100)).reason_to_end(is_busy=True) == ""
