@@ -10,6 +10,7 @@ from backend.errors import FieldError
 from backend.policies.adapters import adapter_error
 from backend.policies.architectures import architecture_note
 from backend.policies.directories import directory_error, read_config
+from backend.policies.text_model import text_config
 from backend.settings import Settings
 
 TINY_CONTEXT = 1024
@@ -77,7 +78,7 @@ def context_of(policy: str, settings: Settings) -> int | None:
     """Most tokens of prompt and completion together; None where only the loaded policy knows."""
     if is_built_in(policy):
         return TINY_CONTEXT
-    found = (read_config(settings.models_dir / policy) or {}).get("max_position_embeddings")
+    found = text_config(read_config(settings.models_dir / policy) or {}).get("max_position_embeddings")
     return found if isinstance(found, int) else None
 
 
