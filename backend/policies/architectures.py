@@ -6,7 +6,8 @@ from backend.policies.text_model import text_config
 
 TESTED = frozenset(
     {
-        "cohere2", "deepseek_v3", "falcon_h1", "gemma2", "gemma3", "gemma3_text", "glm4", "gpt_neox", "gpt_oss",
+        "cohere2", "deepseek_v3", "falcon_h1", "gemma2", "gemma3", "gemma3_text", "glm4", "gpt_neox",
+        "gpt_oss",
         "granite", "granitemoehybrid", "lfm2", "llama", "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3",
         "qwen3_5", "qwen3_5_text", "qwen3_moe", "qwen3_next", "smollm3",
     }
