@@ -48,6 +48,8 @@ class Hub(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
+    server: Hub
+
     def do_GET(self):
         base, _, file = self.path.rpartition("/")
         self.server.asked.append(file)
