@@ -9,4 +9,4 @@ def freeze_beside_text(model: nn.Module) -> None:
     """Freeze what reads images and sounds, in place: no text has a gradient for it."""
     for name, weight in model.named_parameters():
         if is_beside_text(name):
-            weight.requires_grad_(False)  # noqa: FBT003 - a tensor has no name for it
+            weight.requires_grad_(False)
