@@ -213,8 +213,11 @@ def table(rows: list[tuple[Measure, Measured]], peaks: dict[Measure, int]) -> st
         cells = [f"{share:.2f}" for share in shares]
         peak = f"{peaks[measure] / first:.2f}" if measure in peaks else "GPU only"
         lines.append(f"| {measure.title} | {' | '.join(cells)} | {peak} |")
-    for measure in peaks.keys() - dict(rows).keys():
-        lines.append(f"| {measure.title} | | | | {peaks[measure] / first:.2f} |")
+    lines += [
+        f"| {measure.title} | | | | {peaks[measure] / first:.2f} |"
+        for measure in peaks
+        if measure not in dict(rows)
+    ]
     sizes = ", ".join(f"{part / 2**20:.1f} MiB of {name}" for name, part in whole._asdict().items())
     return "\n".join(lines) + f"\n\n1.00 is {sizes}, and {first / 2**20:.1f} MiB at the peak.\n"
 
