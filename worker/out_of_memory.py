@@ -60,7 +60,7 @@ def _gpu_memory() -> GpuMemory | None:
 
 
 def gpu_text(memory: GpuMemory) -> str:
-    """Who holds a GPU's memory, in words."""
+    """The holders of a GPU's memory, in words."""
     rest = max(0, memory.total - memory.free - memory.own)
     return (
         f"the trainer held {size_text(memory.own)} of the GPU's {size_text(memory.total)}, "

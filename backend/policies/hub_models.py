@@ -91,7 +91,7 @@ def _answer(name: str, commit: str) -> _Answer:
 
 
 def cache_directory() -> Path:
-    """Where huggingface_hub keeps what it has fetched."""
+    """The directory in which huggingface_hub keeps what it has fetched."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
     return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
 
