@@ -1,7 +1,9 @@
 """Detection of out-of-memory errors, and the memory that was in use."""
 
 import resource
+import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -22,10 +24,48 @@ def is_memory_error(error: BaseException) -> bool:
     return isinstance(error, RuntimeError | OSError) and any(saying in str(error) for saying in SAYINGS)
 
 
-def memory_text() -> str:
-    """The most memory that this process has taken, and the machine's memory, in words."""
+def memory_text(error: BaseException) -> str:
+    """The memory that this process has taken of what ran out, the GPU's or the machine's, in words."""
+    if is_gpu_error(error) and (gpu := _gpu_memory()):
+        return gpu_text(gpu)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return used_text(peak)
+
+
+def is_gpu_error(error: BaseException) -> bool:
+    """Whether it is a GPU's memory that ran out; torch has a class of its own for that."""
+    is_named = any(name in str(error) for name in ("CUDA", "CUBLAS"))
+    return type(error).__name__ == "OutOfMemoryError" or is_named
+
+
+class GpuMemory(NamedTuple):
+    """Bytes of a GPU's memory at one moment."""
+
+    own: int
+    """Held by this process for its tensors."""
+    free: int
+    total: int
+
+
+def _gpu_memory() -> GpuMemory | None:
+    """The memory of the GPU in use; None where there is none. torch is looked up, not imported."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    try:
+        free, total = torch.cuda.mem_get_info()
+        return GpuMemory(torch.cuda.memory_reserved(), free, total)
+    except RuntimeError:  # a GPU that has failed answers nothing
+        return None
+
+
+def gpu_text(memory: GpuMemory) -> str:
+    """The holders of a GPU's memory, in words."""
+    rest = max(0, memory.total - memory.free - memory.own)
+    return (
+        f"the trainer held {size_text(memory.own)} of the GPU's {size_text(memory.total)}, "
+        f"other processes and CUDA itself {size_text(rest)}; {size_text(memory.free)} were free"
+    )
 
 
 def used_text(count: float) -> str:

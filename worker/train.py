@@ -133,7 +133,7 @@ def _failure(error: BaseException) -> dict[str, str]:
     is_memory = is_memory_error(error)
     reason = redact(f"{name}: {text[0]}" if text else name)
     if is_memory:
-        reason = f"out of memory ({memory_text()}): {reason}"
+        reason = f"out of memory ({memory_text(error)}): {reason}"
     return {"reason": reason[:REASON_CHARACTERS], "kind": "memory" if is_memory else "exception"}
 
 

@@ -7,7 +7,7 @@ base's preset, not its fields. A preset's own number of minibatches is at most t
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,12 +22,18 @@ from backend.errors import FieldError, InvalidConfig
 Fields = Mapping[str, Any]
 
 
-def resolve(base: Fields, variant: Fields | None = None, seed: int | None = None) -> RunConfig:
-    """The complete config of one run.
+def resolve(
+    base: Fields,
+    variant: Fields | None = None,
+    seed: int | None = None,
+    *,
+    profile: Callable[[str], Fields] = profile_of,
+) -> RunConfig:
+    """The complete config of one run; `profile` gives the fields that a policy is started with.
 
     Raises InvalidConfig with one error per field that is unknown, out of range or contradicts another.
     """
-    merged = merged_fields(base, variant or {})
+    merged = merged_fields(base, variant or {}, profile=profile)
     if seed is not None:
         merged["seed"] = seed
     try:
@@ -36,7 +42,9 @@ def resolve(base: Fields, variant: Fields | None = None, seed: int | None = None
         raise InvalidConfig(field_errors(error, merged)) from None
 
 
-def merged_fields(base: Fields, variant: Fields) -> dict[str, Any]:
+def merged_fields(
+    base: Fields, variant: Fields, *, profile: Callable[[str], Fields] = profile_of
+) -> dict[str, Any]:
     """The fields of one run before they are checked: all layers of this module's merge order.
 
     `frontend/src/lib/launch/merge.js` shows the same in the form. Raises InvalidConfig for an unknown preset.
@@ -44,7 +52,7 @@ def merged_fields(base: Fields, variant: Fields) -> dict[str, Any]:
     variant = {key: value for key, value in variant.items() if key != "name"}
     preset = variant.get("preset") or base.get("preset") or ""
     defaults = RunConfig().model_dump(mode="json")  # a part of a union needs no type
-    merged = merge(merge(defaults, profile_of(_policy_name(base, variant))), _preset_changes(preset))
+    merged = merge(merge(defaults, profile(_policy_name(base, variant))), _preset_changes(preset))
     return _fitting(merge(merge(merged, base), variant) | {"preset": preset}, preset, (base, variant))
 
 

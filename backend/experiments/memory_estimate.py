@@ -9,15 +9,17 @@ from sqlalchemy.orm import Session
 
 from backend.config.adapters import ContinuedAdapter, LoraAdapter, NoAdapter
 from backend.config.problems import SumsProblem
-from backend.config.run import RunConfig
+from backend.config.run import PolicyConfig, RunConfig
 from backend.db.models import Worker
 from backend.experiments.schemas import MemoryChange, MemoryEstimate, MemorySlot
 from backend.policies.adapters import ADAPTER_CONFIG, adapter_of
+from backend.policies.architectures import architecture_error
 from backend.policies.directories import read_config
 from backend.policies.fitting import USABLE, changes_that_fit
+from backend.policies.hub_models import HubModelError, hub_model
 from backend.policies.memory import PROMPT_TOKENS, Memory, memory_of
 from backend.policies.model_shape import ModelShape, UnknownShape
-from backend.policies.offered import is_built_in
+from backend.policies.offered import COMMIT, is_built_in
 from backend.policies.weight_files import UnreadableWeights, read_weights
 from backend.settings import Settings
 from backend.workers.store import live_slots
@@ -32,9 +34,9 @@ MOST_SLOTS = 64
 def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> MemoryEstimate:
     """The memory of a run here; `unknown` says why there are no numbers, where there are none."""
     try:
-        shape = _shape(config.policy.name, settings)
+        shape = _shape(config.policy, settings)
         adapter = _adapter(config, settings)
-    except (UnreadableWeights, UnknownShape) as error:
+    except (UnreadableWeights, UnknownShape, HubModelError) as error:
         return MemoryEstimate(unknown=str(error))
     slots = live_slots(session)
     has_gpu = any(_is_gpu(slot) for slot in slots)
@@ -65,13 +67,19 @@ def memory_warnings(estimate: MemoryEstimate) -> list[str]:
     return [f"{sizes} for it: the run is expected to run out of memory"]
 
 
-def _shape(policy: str, settings: Settings) -> ModelShape:
-    """Raises UnreadableWeights or UnknownShape."""
-    directory = BUILT_IN / policy if is_built_in(policy) else settings.models_dir / policy
+def _shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
+    """Raises UnreadableWeights, UnknownShape or HubModelError."""
+    name = policy.name
+    directory = BUILT_IN / name if is_built_in(name) else settings.models_dir / name
     config = read_config(directory)
-    if config is None:
+    if config is not None:
+        return ModelShape.of(config, read_weights(directory))
+    if not settings.hf_online or not COMMIT.fullmatch(policy.revision):
         raise UnknownShape("the files of this policy are not here: its size is unknown until the first run")
-    return ModelShape.of(config, read_weights(directory))
+    found = hub_model(name, policy.revision)
+    if reason := architecture_error(found.config):
+        raise UnknownShape(reason)
+    return ModelShape.of(found.config, found.weights)
 
 
 def _adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:

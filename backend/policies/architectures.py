@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from backend.policies.text_model import text_config
+
 TESTED = frozenset(
     {
-        "cohere2", "deepseek_v3", "falcon_h1", "gemma2", "gemma3_text", "glm4", "gpt_neox", "gpt_oss",
+        "cohere2", "deepseek_v3", "falcon_h1", "gemma2", "gemma3", "gemma3_text", "glm4", "gpt_neox",
+        "gpt_oss",
         "granite", "granitemoehybrid", "lfm2", "llama", "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3",
-        "qwen3_5_text", "qwen3_moe", "qwen3_next", "smollm3",
+        "qwen3_5", "qwen3_5_text", "qwen3_moe", "qwen3_next", "smollm3",
     }
 )  # fmt: skip
 """Model types of `make test-models`: sampling, learning and export are compared with a plain forward."""
@@ -54,8 +57,7 @@ def packing_error(config: dict[str, Any]) -> str:
 
     Layers with a state (Mamba, gated delta nets, convolutions) would hand it from one text to the next.
     """
-    text = config.get("text_config")
-    found = text if isinstance(text, dict) else config
+    found = text_config(config)
     if reason := UNPACKED.get(_kind_of(found)):
         return reason
     layers = found.get("layer_types")
@@ -70,8 +72,7 @@ def packing_error(config: dict[str, Any]) -> str:
 
 def architecture_note(config: dict[str, Any]) -> str:
     """The architecture in words, for a list of policies."""
-    text = config.get("text_config")
-    kinds = {str(part.get("model_type")) for part in (config, text) if isinstance(part, dict)}
+    kinds = {str(part.get("model_type")) for part in (config, text_config(config))}
     kind = _kind_of(config) or "model"
     return kind if kinds & TESTED else f"{kind} (an architecture that is not tested here)"
 

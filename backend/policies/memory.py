@@ -177,7 +177,8 @@ class _Sizes:
         each = WEIGHT_BYTES[kind]
         values = sum(weight.values for weight in rounded)
         scales = sum(weight.shape[0] for weight in rounded) * self.width if kind == "int8" else 0
-        return (self.shape.parameters - values) * self.width + values * each + scales
+        plain = self.shape.parameters - values + self.shape.beside
+        return plain * self.width + values * each + scales
 
     def optimizer(self) -> float:
         """Bytes of master weights and moments; pages of moments are counted on the host."""

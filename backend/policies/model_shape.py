@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from backend.policies.text_model import is_beside_text, is_loaded, text_config
 from backend.policies.weight_files import Weight
 
 MOST_SIZE = 10**7
@@ -29,20 +30,28 @@ class ModelShape:
     config: Mapping[str, Any]
     """The text model's part of config.json."""
     weights: tuple[Weight, ...]
-    """Without an output layer that is the input embedding."""
+    """Of the text model, without an output layer that is the input embedding."""
+    beside: int = 0
+    """Values of frozen weights that are loaded beside the text model: of images and sounds."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any], weights: Sequence[Weight]) -> "ModelShape":
         """The shape of a model; raises UnknownShape where its config lacks the sizes."""
-        text = config.get("text_config")
-        own = {**config, **text} if isinstance(text, dict) else dict(config)
+        own = text_config(config)
         if own.get("quantization_config") is not None:
             raise UnknownShape("its weights are stored quantised, and their shapes with them")
         is_tied = own.get("tie_word_embeddings", config.get("tie_word_embeddings", False)) is True
         kept = tuple(
-            weight for weight in weights if not (is_tied and weight.part in ("lm_head", "embed_out"))
+            weight
+            for weight in weights
+            if not is_beside_text(weight.name) and not (is_tied and weight.part in ("lm_head", "embed_out"))
         )
-        shape = cls(own, _experts_as_one(kept))
+        beside = sum(
+            weight.values
+            for weight in weights
+            if is_beside_text(weight.name) and is_loaded(weight.name, config)
+        )
+        shape = cls(own, _experts_as_one(kept), beside)
         for name in ("hidden_size", "num_attention_heads", "vocab_size"):
             if not shape.size(name):
                 raise UnknownShape(f"its config.json has no {name}")

@@ -2,14 +2,17 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from backend.config.adapters import ContinuedAdapter
-from backend.config.policies import BUILT_IN, LANGUAGE_MODEL, PolicyOffer
+from backend.config.merge import merge
+from backend.config.policies import BUILT_IN, PolicyOffer, profile_of
 from backend.config.run import PolicyConfig, RunConfig
 from backend.errors import FieldError
 from backend.policies.adapters import adapter_error
 from backend.policies.architectures import architecture_note
 from backend.policies.directories import directory_error, read_config
+from backend.policies.text_model import text_config
 from backend.settings import Settings
 
 TINY_CONTEXT = 1024
@@ -27,8 +30,17 @@ def policy_offers(settings: Settings) -> list[PolicyOffer]:
     """The built-in policies and every usable directory of MODELS_DIR."""
     return [
         *BUILT_IN,
-        *(_local_offer(name, settings.models_dir) for name in _local_names(settings.models_dir)),
+        *(_local_offer(name, settings) for name in _local_names(settings.models_dir)),
     ]
+
+
+def profile_here(settings: Settings, policy: str) -> dict[str, Any]:
+    """The RunConfig fields that a policy is started with: completions take at most half of its context."""
+    profile = profile_of(policy)
+    context = None if is_built_in(policy) else context_of(policy, settings)
+    if context is None or context >= 2 * profile["sampling"]["max_new_tokens"]:
+        return profile
+    return merge(profile, {"sampling": {"max_new_tokens": max(1, context // 2)}})
 
 
 def is_built_in(name: str) -> bool:
@@ -77,7 +89,7 @@ def context_of(policy: str, settings: Settings) -> int | None:
     """Most tokens of prompt and completion together; None where only the loaded policy knows."""
     if is_built_in(policy):
         return TINY_CONTEXT
-    found = (read_config(settings.models_dir / policy) or {}).get("max_position_embeddings")
+    found = text_config(read_config(settings.models_dir / policy) or {}).get("max_position_embeddings")
     return found if isinstance(found, int) else None
 
 
@@ -90,6 +102,7 @@ def _local_names(models_dir: Path) -> list[str]:
     return sorted(directory.relative_to(models_dir).as_posix() for directory in usable)
 
 
-def _local_offer(name: str, models_dir: Path) -> PolicyOffer:
-    kind = architecture_note(read_config(models_dir / name) or {})
-    return PolicyOffer(name=name, title=name, note=f"{kind} in MODELS_DIR", profile=LANGUAGE_MODEL.profile)
+def _local_offer(name: str, settings: Settings) -> PolicyOffer:
+    kind = architecture_note(read_config(settings.models_dir / name) or {})
+    profile = profile_here(settings, name)
+    return PolicyOffer(name=name, title=name, note=f"{kind} in MODELS_DIR", profile=profile)

@@ -6,6 +6,7 @@ A header is a length in 8 bytes and that much JSON. Files are hostile: lengths, 
 import json
 import math
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,11 +63,16 @@ def read_weights(directory: Path) -> tuple[Weight, ...]:
 
 @lru_cache(maxsize=64)
 def _weights_of(files: tuple[tuple[Path, int, int], ...]) -> tuple[Weight, ...]:
+    return joined((path.name, _header(path, size)) for path, size, _ in files)
+
+
+def joined(headers: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Weight, ...]:
+    """The weights of all files of a model, by file name and header; raises UnreadableWeights."""
     found: dict[str, Weight] = {}
-    for path, size, _ in files:
-        for name, entry in _header(path, size).items():
+    for file, header in headers:
+        for name, entry in header.items():
             if name != "__metadata__":
-                found[name] = _weight(path, name, entry)
+                found[name] = _weight(file, name, entry)
         if len(found) > MOST_WEIGHTS:
             raise UnreadableWeights(f"more than {MOST_WEIGHTS:,} weights")
     if sum(weight.values for weight in found.values()) > MOST_VALUES:
@@ -79,25 +85,29 @@ def _header(path: Path, size: int) -> dict[str, Any]:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(MOST_HEADER_BYTES, size - 8):
             raise UnreadableWeights(f"{path.name[:80]} has no header of a safetensors file")
-        text = file.read(length)
+        return parsed_header(file.read(length), path.name)
+
+
+def parsed_header(text: bytes, file: str) -> dict[str, Any]:
+    """The JSON object of a file's header; raises UnreadableWeights."""
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UnreadableWeights(f"the header of {path.name[:80]} is no JSON") from error
+        raise UnreadableWeights(f"the header of {file[:80]} is no JSON") from error
     if not isinstance(header, dict):
-        raise UnreadableWeights(f"the header of {path.name[:80]} is no JSON object")
+        raise UnreadableWeights(f"the header of {file[:80]} is no JSON object")
     return header
 
 
-def _weight(path: Path, name: str, entry: Any) -> Weight:
+def _weight(file: str, name: str, entry: Any) -> Weight:
     shape = entry.get("shape") if isinstance(entry, dict) else None
     if not isinstance(shape, list) or len(shape) > MOST_DIMENSIONS or not all(map(_is_size, shape)):
-        raise UnreadableWeights(f"{path.name[:80]}: {name[:80]!r} has no shape")
+        raise UnreadableWeights(f"{file[:80]}: {name[:80]!r} has no shape")
     kind = str(entry.get("dtype"))[:20]
     if kind not in FLOATING:
-        raise UnreadableWeights(f"{path.name[:80]}: {name[:80]!r} holds {kind}, not floating-point numbers")
+        raise UnreadableWeights(f"{file[:80]}: {name[:80]!r} holds {kind}, not floating-point numbers")
     if math.prod(shape) > MOST_VALUES:
-        raise UnreadableWeights(f"{path.name[:80]}: {name[:80]!r} is larger than any model")
+        raise UnreadableWeights(f"{file[:80]}: {name[:80]!r} is larger than any model")
     return Weight(name, tuple(shape))
 
 

@@ -1,6 +1,7 @@
 """Memory of one learner pass and of a run's weights and optimizer, before and after each measure.
 
     python -m benchmarks.memory              # the measures: writes results.md beside this file
+    python -m benchmarks.memory --device cuda  # the peaks that CUDA's allocator reports, printed alone
     python -m benchmarks.memory estimates    # estimates against measured peaks: writes docs/one-gpu.md
 
 On a CPU, with a reduced Qwen3 that has the proportions of a real one, in bfloat16: 4 layers of 256, 2,048
@@ -11,20 +12,23 @@ do not depend on an allocator; a GPU's kernels keep less of attention.
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from backend.config.adapters import LoraAdapter
 from backend.config.run import OptimizerConfig
+from benchmarks.memory.live import LiveBytes, plain_parts
 from benchmarks.memory.matrix import rows as matrix_rows
 from benchmarks.memory.matrix import table as matrix_table
 from benchmarks.memory.measure import saved_bytes
 from tests.models.architectures import ARCHITECTURES
 from worker.policy.adapter import add_adapter
+from worker.policy.copies import own_copy
 from worker.policy.logprobs import token_logprobs
 from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.packing import enable_packing
 from worker.policy.quantized import quantise_base
 from worker.policy.recompute import enable_recompute
 from worker.policy.token_batch import microbatches, token_batch
@@ -58,6 +62,15 @@ class Measure(NamedTuple):
     tokens: int = 0
     moments: Any = "float32"
     offload: bool = False
+    paged: bool = False
+    packed: bool = False
+    reference: Literal["", "beside", "offloaded"] = ""
+    """Whether a frozen copy stands beside the policy, or waits in the host's memory."""
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether it moves what a CPU keeps in the same memory, or packs for kernels that a CPU lacks."""
+        return self.offload or self.paged or self.packed or self.reference == "offloaded"
 
 
 LORA = LoraAdapter(rank=16)
@@ -73,7 +86,12 @@ MEASURES = (
     Measure("LoRA, rank 16", LORA),
     Measure("LoRA + `policy.quantization` int8", LORA, "int8"),
     Measure("LoRA + `policy.quantization` nf4", LORA, "nf4"),
+    Measure("LoRA + `policy.quantization` nf4_double", LORA, "nf4_double"),
     Measure("LoRA + nf4 + activation checkpointing", LORA, "nf4", recompute=True),
+    Measure("`optimizer.paged`", paged=True),
+    Measure("`resources.packing`", packed=True),
+    Measure("a reference beside the policy", reference="beside"),
+    Measure("`resources.offload_reference`", reference="offloaded"),
 )
 
 
@@ -134,6 +152,46 @@ def measured(measure: Measure) -> Measured:
     return Measured(sum(map(bytes_of, model.parameters())), gradients + wide + moments, largest)
 
 
+def peak_of(measure: Measure, device: str) -> int:
+    """Bytes at the peak of the second step, when the optimizer has its moments: of all live tensors on a CPU,
+    of CUDA's allocator on a GPU.
+    """
+    model = model_of(measure).to(device)
+    if measure.packed:
+        enable_packing(model, "on")
+    config = OptimizerConfig(moments=measure.moments, paged=measure.paged)
+    optimizer = PolicyOptimizer(model, config, steps=10, offload=measure.offload)
+    reference = own_copy(model) if measure.reference == "beside" else None
+    batch = _batch(device)
+
+    def step() -> None:
+        for rows in microbatches(batch, tokens=measure.tokens, is_packed=measure.packed):
+            token_logprobs(model, batch.rows(rows), temperature=1.0).logprobs.sum().backward()
+            optimizer.take_gradients()
+        optimizer.step(1)
+
+    step()
+    if device != "cpu":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        step()
+        return torch.cuda.max_memory_allocated()
+    there = [*model.parameters(), *optimizer.masters.values(), *optimizer.tensors().values()]
+    there += [] if reference is None else list(reference.parameters())
+    held = {part.untyped_storage().data_ptr(): part for tensor in there for part in plain_parts(tensor)}
+    with LiveBytes() as live:
+        live.ignore(held.values())
+        step()
+    return live.peak + sum(part.untyped_storage().nbytes() for part in held.values())
+
+
+def _batch(device: str) -> Any:
+    ids = torch.randint(
+        3, VOCABULARY, (ROWS, PROMPT + COMPLETION), generator=torch.Generator().manual_seed(0)
+    ).tolist()
+    return token_batch([row[:PROMPT] for row in ids], [row[PROMPT:] for row in ids], pad_id=0, device=device)
+
+
 def _scored(model: Qwen3ForCausalLM, part: Any) -> Callable[[], torch.Tensor]:
     return lambda: token_logprobs(model, part, temperature=1.0).logprobs
 
@@ -143,19 +201,31 @@ def bytes_of(weight: Any) -> int:
     return int(weight.qdata.nbytes + weight.scale.nbytes if hasattr(weight, "qdata") else weight.nbytes)
 
 
-def table(rows: list[tuple[Measure, Measured]]) -> str:
-    """The bytes as shares of full fine-tuning's, by kind and in all."""
-    whole = rows[0][1]
+def table(rows: list[tuple[Measure, Measured]], peaks: dict[Measure, int]) -> str:
+    """The bytes as shares of full fine-tuning's, by kind and at the peak of a step."""
+    whole, first = rows[0][1], peaks[rows[0][0]]
     lines = [
-        "| measure | weights | gradients, masters, moments | activations | in all |",
+        "| measure | weights | gradients, masters, moments | activations | peak |",
         "| --- | --- | --- | --- | --- |",
     ]
     for measure, found in rows:
         shares = [part / total for part, total in zip(found, whole, strict=True)]
-        cells = " | ".join(f"{share:.2f}" for share in [*shares, sum(found) / sum(whole)])
-        lines.append(f"| {measure.title} | {cells} |")
+        cells = [f"{share:.2f}" for share in shares]
+        peak = f"{peaks[measure] / first:.2f}" if measure in peaks else "GPU only"
+        lines.append(f"| {measure.title} | {' | '.join(cells)} | {peak} |")
+    lines += [
+        f"| {measure.title} | | | | {peaks[measure] / first:.2f} |"
+        for measure in peaks
+        if measure not in dict(rows)
+    ]
     sizes = ", ".join(f"{part / 2**20:.1f} MiB of {name}" for name, part in whole._asdict().items())
-    return "\n".join(lines) + f"\n\n1.00 is {sizes}.\n"
+    return "\n".join(lines) + f"\n\n1.00 is {sizes}, and {first / 2**20:.1f} MiB at the peak.\n"
+
+
+def peaks_on(device: str) -> dict[Measure, int]:
+    """The peak of each measure that the device can show."""
+    chosen = [measure for measure in MEASURES if device != "cpu" or not measure.needs_gpu]
+    return {measure: peak_of(measure, device) for measure in chosen}
 
 
 def estimates(architectures: Sequence[str]) -> None:
@@ -175,7 +245,13 @@ def main() -> None:
     if sys.argv[1:2] == ["estimates"]:
         estimates(sys.argv[2:] or tuple(ARCHITECTURES))
         return
-    text = table([(measure, measured(measure)) for measure in MEASURES])
+    if sys.argv[1:] == ["--device", "cuda"]:
+        peaks = peaks_on("cuda")
+        for measure, peak in peaks.items():
+            print(f"{measure.title}: {peak / peaks[MEASURES[0]]:.2f}")
+        return
+    parts = [measure for measure in MEASURES if not (measure.paged or measure.packed or measure.reference)]
+    text = table([(measure, measured(measure)) for measure in parts], peaks_on("cpu"))
     print(text)
     RESULTS.write_text(text)
 

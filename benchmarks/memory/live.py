@@ -25,7 +25,8 @@ class LiveBytes(TorchDispatchMode):
     def ignore(self, tensors: Any) -> None:
         """Leave out tensors that were there before."""
         for tensor in tensors:
-            self._known[tensor.untyped_storage()] = 0
+            for part in plain_parts(tensor):
+                self._known[part.untyped_storage()] = 0
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -34,7 +35,8 @@ class LiveBytes(TorchDispatchMode):
         result = function(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, torch.Tensor) and tensor.device.type != "meta":
-                self._see(tensor.untyped_storage())
+                for part in plain_parts(tensor):
+                    self._see(part.untyped_storage())
         return result
 
     def _see(self, storage: Any) -> None:
@@ -48,3 +50,11 @@ class LiveBytes(TorchDispatchMode):
 
     def _forget(self, size: int) -> None:
         self.now -= size
+
+
+def plain_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors with memory of their own that a tensor stands for, such as torchao's codes and scales."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        return [tensor]
+    names, _ = tensor.__tensor_flatten__()
+    return [part for name in names for part in plain_parts(getattr(tensor, name))]

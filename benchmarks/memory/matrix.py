@@ -17,13 +17,14 @@ from backend.policies.memory import phases_of
 from backend.policies.model_shape import ModelShape
 from backend.policies.weight_files import Weight
 from benchmarks.memory.live import LiveBytes
-from tests.models.architectures import ARCHITECTURES, build
+from tests.models.architectures import ARCHITECTURES, build, published
 from worker.policy.adapter import add_adapter
 from worker.policy.logprobs import token_logprobs
 from worker.policy.microbatches import Microbatches
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.packing import enable_packing, is_packed
 from worker.policy.recompute import enable_recompute
+from worker.policy.text_part import freeze_beside_text
 from worker.policy.token_batch import token_batch
 
 PROMPTS, GROUP, PROMPT, COMPLETION, VOCABULARY, RANK = 2, 4, 16, 48, 128, 4
@@ -85,10 +86,8 @@ def config_of(name: str, dtype: str, adapter: str, *, recomputed: bool, packing:
 def measured_and_estimated(name: str, config: RunConfig, device: str = "cpu") -> tuple[int, float]:
     """Bytes of a learning step at its peak, and the estimate without the process."""
     model = build(name, vocabulary=VOCABULARY, dtype=getattr(torch, config.policy.dtype)).to(device)
-    shape = ModelShape.of(
-        model.config.to_dict(),
-        [Weight(key, tuple(weight.shape)) for key, weight in model.state_dict().items()],
-    )
+    freeze_beside_text(model)
+    shape = shape_of(published(name, vocabulary=VOCABULARY))
     adapter = config.policy.adapter if isinstance(config.policy.adapter, LoraAdapter) else None
     on_cpu = device == "cpu"
     memory = phases_of(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=PROMPT)[1]
@@ -103,6 +102,12 @@ def measured_and_estimated(name: str, config: RunConfig, device: str = "cpu") ->
     torch.cuda.reset_peak_memory_stats()
     learning_peak(model, config)
     return torch.cuda.max_memory_allocated(), estimated
+
+
+def shape_of(model: Any) -> ModelShape:
+    """The shape that the files of a model would have."""
+    weights = [Weight(key, tuple(weight.shape)) for key, weight in model.state_dict().items()]
+    return ModelShape.of(model.config.to_dict(), weights)
 
 
 def learning_peak(model: Any, config: RunConfig) -> int:

@@ -7,6 +7,7 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -38,6 +39,11 @@ LINEAR = {
 }
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 
+QWEN_IMAGES = {"depth": 2, "hidden_size": WIDTH, "intermediate_size": 48, "num_heads": 4,
+    "out_hidden_size": WIDTH, "patch_size": 4, "num_position_embeddings": 16}  # fmt: skip
+GEMMA_IMAGES = {"hidden_size": WIDTH, "intermediate_size": 48, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "image_size": 32, "patch_size": 8}  # fmt: skip
+
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3": ("qwen3", NARROW),
     "qwen2.5": ("qwen2", BASE),
@@ -55,6 +61,10 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "lfm2": ("lfm2", BASE | {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}),
     "qwen3_next": ("qwen3_next", NARROW | LINEAR | EXPERTS | {"shared_expert_intermediate_size": 24}),
     "qwen3.5": ("qwen3_5_text", NARROW | LINEAR),
+    "gemma3_images": ("gemma3", {"vision_config": GEMMA_IMAGES, "mm_tokens_per_image": 4,
+        "text_config": NARROW | {"sliding_window": 16, "query_pre_attn_scalar": 8,
+            "layer_types": ["sliding_attention", "full_attention"]}}),
+    "qwen3.5_images": ("qwen3_5", {"vision_config": QWEN_IMAGES, "text_config": NARROW | LINEAR}),
     "gemma2": ("gemma2", NARROW | {"sliding_window": 16, "query_pre_attn_scalar": 8,
         "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0}),
     "falcon_h1": ("falcon_h1", NARROW | {"mamba_d_ssm": 64, "mamba_n_heads": 4, "mamba_d_head": 16,
@@ -78,16 +88,30 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
 
 def build(name: str, *, vocabulary: int = 128, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
     """A model of the architecture in evaluation mode, with weights large enough that its logits matter."""
+    model = _scaled(name, AutoModelForCausalLM, vocabulary)
+    return model.to(dtype).eval()
+
+
+def _scaled(name: str, opener: Any, vocabulary: int) -> Any:
+    """A model of the architecture as one of transformers' openers makes it of a config."""
     kind, fields = ARCHITECTURES[name]
-    ends = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
-    config = AutoConfig.for_model(kind, vocab_size=vocabulary, **fields, **ends)
+    text = {"vocab_size": vocabulary, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    if "text_config" in fields:
+        fields = fields | {"text_config": fields["text_config"] | text}
+    config = AutoConfig.for_model(kind, **({} if "text_config" in fields else text), **fields)
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model = opener.from_config(config, dtype=torch.float32)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim >= 2:
                 parameter.mul_(4.0)
-    return model.to(dtype).eval()
+    return model
+
+
+def published(name: str, *, vocabulary: int) -> Any:
+    """A model of the architecture as it is published: whole, with the part that reads images."""
+    has_images = "vision_config" in ARCHITECTURES[name][1]
+    return _scaled(name, AutoModelForImageTextToText if has_images else AutoModelForCausalLM, vocabulary)
 
 
 def tokenizer() -> PreTrainedTokenizerBase:
@@ -102,7 +126,7 @@ def save(name: str, directory: Path, *, vocabulary: int) -> None:
 
     Every eighth token ends a text, so that random texts have different lengths.
     """
-    model = build(name, vocabulary=vocabulary)
+    model = published(name, vocabulary=vocabulary)
     model.generation_config.eos_token_id = list(range(2, vocabulary, 8))
     model.save_pretrained(directory)
     tokenizer().save_pretrained(directory)

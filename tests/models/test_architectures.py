@@ -23,7 +23,7 @@ from worker.rollout.sampler import Decoding, Sampler
 
 IS_WHOLE = os.environ.get("GRPOLAB_MODELS") == "all"
 VOCABULARY = 151_936 if IS_WHOLE else 128
-CUT = ("gemma2", "gpt_oss", "granite4", "lfm2", "qwen3.5")
+CUT = ("gemma2", "gemma3_images", "gpt_oss", "granite4", "lfm2", "qwen3.5")
 
 PROMPTS = ("85+60+88=?", "1+2=?", "7*8=?")
 DECODING = Decoding(max_new_tokens=10, temperature=0.8)

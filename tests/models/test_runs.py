@@ -25,7 +25,7 @@ CASES = [
     for dtype in ("float32", "bfloat16")
     for adapter in ("none", "lora")
 ]
-CUT = [("gemma2", "float32", "none"), ("lfm2", "bfloat16", "lora")]
+CUT = [("gemma2", "float32", "none"), ("lfm2", "bfloat16", "lora"), ("qwen3.5_images", "float32", "none")]
 
 
 @pytest.fixture(scope="module")

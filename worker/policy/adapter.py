@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from backend.config.adapters import LoraAdapter
 from backend.errors import FieldError, InvalidConfig
 from backend.policies.adapters import ADAPTER_WEIGHTS, is_fused, reserved_layers
+from backend.policies.text_model import is_beside_text
 
 NAME = "default"
 """peft's name of the only adapter."""
@@ -84,8 +85,14 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
         if isinstance(part, nn.Linear)
         and part is not head
         and not is_fused(name)
+        and not is_beside_text(name)
         and _last(name) not in reserved
     ]
+    others = {
+        _last(name)
+        for name, part in model.named_modules()
+        if isinstance(part, nn.Linear) and is_beside_text(name)
+    }
     chosen: set[str] = set()
     for target in targets:
         found = [name for name in linear if _is_meant(name, target)]
@@ -94,7 +101,7 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
             reason = f"{target!r} names no linear layer of a {model.config.model_type}; it has {known}"
             raise InvalidConfig([FieldError("policy.adapter.targets", reason)])
         chosen.update(found)
-    left = {_last(name) for name in linear if name not in chosen}
+    left = others | {_last(name) for name in linear if name not in chosen}
     return sorted({name if _last(name) in left else _last(name) for name in chosen})
 
 

@@ -18,6 +18,7 @@ from worker.policy.copies import own_copy
 from worker.policy.logprobs import states_of
 from worker.policy.microbatches import Microbatches, gathered
 from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.text_part import freeze_beside_text
 from worker.policy.token_batch import TokenBatch
 
 
@@ -134,6 +135,8 @@ def with_value_head(policy: PreTrainedModel) -> PreTrainedModel:
     Of an adapted policy the base is shared, in its own precision; the critic trains an adapter of its own.
     """
     model = own_copy(policy) if is_adapted(policy) else copy.deepcopy(policy).float().requires_grad_()
+    if not is_adapted(policy):
+        freeze_beside_text(model)
     width = policy.get_output_embeddings().weight.shape[1]
     head = nn.Linear(width, 1, device=policy.device)
     nn.init.zeros_(head.weight)

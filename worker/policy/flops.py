@@ -8,6 +8,8 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
+from backend.policies.text_model import is_beside_text
+
 PEAKS = {
     "B200": (2250e12, 75e12),
     "H200": (989e12, 67e12),
@@ -58,7 +60,7 @@ class ModelFlops:
         head = model.get_output_embeddings()
         is_tied = head is not None and head.weight is embedding
         for name, weight in model.named_parameters():
-            if weight.ndim < 2 or (weight is embedding and not is_tied):
+            if weight.ndim < 2 or (weight is embedding and not is_tied) or is_beside_text(name):
                 continue
             count = weight.numel() * (used if ".experts." in name else 1.0)
             self.weights += count

@@ -15,6 +15,7 @@ from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8Weig
 from transformers import PreTrainedModel
 
 from backend.errors import FieldError, InvalidConfig
+from backend.policies.text_model import is_beside_text
 from worker.policy.copies import changed_copy
 
 STEPS = 127.5
@@ -55,7 +56,9 @@ def int8_copy(model: PreTrainedModel) -> PreTrainedModel:
         raise InvalidConfig([FieldError("sampling.precision", reason)])
     _quantise(quantised, head)
     if model.device.type == "cpu":
-        for module in list(quantised.modules()):
+        for path, module in list(quantised.named_modules()):
+            if is_beside_text(path):
+                continue
             for name, part in module.named_children():
                 if type(part) is nn.Linear and part is not head:
                     setattr(module, name, Int8Linear(part))
@@ -67,7 +70,9 @@ def _quantise(model: nn.Module, head: nn.Module) -> None:
     quantize_(
         model,
         Int8DynamicActivationInt8WeightConfig(),
-        filter_fn=lambda part, _: type(part) is nn.Linear and part is not head,
+        filter_fn=lambda part, name: (
+            type(part) is nn.Linear and part is not head and not is_beside_text(name)
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from worker.policy.copies import own_copy
 from worker.policy.head import check_head
 from worker.policy.prompt_form import PromptForm, invalid, prompt_form, shortened
 from worker.policy.quantized import quantise_base
+from worker.policy.text_part import freeze_beside_text
 from worker.policy.token_texts import TokenTexts
 from worker.prompt import Prompt
 
@@ -190,6 +191,7 @@ def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_templat
         raise invalid(
             "policy.name", f"{name!r}: the tokenizer has {len(tokenizer)} tokens, the model only {embeddings}"
         )
+    freeze_beside_text(model)
     form = PromptForm(tokenizer, chat_template)
     form.check(name)
     check_head(model, name=name)
@@ -200,7 +202,7 @@ def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_templat
         model=model,
         tokenizer=tokenizer,
         form=form,
-        context=getattr(model.config, "max_position_embeddings", None) or sys.maxsize,
+        context=getattr(model.config.get_text_config(), "max_position_embeddings", None) or sys.maxsize,
         pad_id=stops[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id,
         stop_ids=stops,
         token_texts=TokenTexts(tokenizer),

@@ -11,6 +11,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from backend.policies.text_model import is_beside_text
+
 BLOCK = 64
 """Values that share a scale."""
 
@@ -31,16 +33,21 @@ def quantise_base(
 ) -> None:
     """Store the weights of the linear layers in fewer bits, one at a time on the way to a device.
 
-    Embeddings, the output layer, norms and the fused experts of a mixture stay as they are.
+    Embeddings, the output layer, norms, the fused experts of a mixture and whatever reads images stay as they
+    are.
     """
     head = model.get_output_embeddings()
     if kind == "int8":
         from torchao.quantization import Int8WeightOnlyConfig, quantize_
 
-        chosen = lambda part, _: type(part) is nn.Linear and part is not head  # noqa: E731
+        chosen = lambda part, name: (  # noqa: E731
+            type(part) is nn.Linear and part is not head and not is_beside_text(name)
+        )
         quantize_(model, Int8WeightOnlyConfig(), filter_fn=chosen, device=torch.device(device))
     elif kind != "none":
-        for parent in list(model.modules()):
+        for path, parent in list(model.named_modules()):
+            if is_beside_text(path):
+                continue
             for name, part in parent.named_children():
                 if type(part) is nn.Linear and part is not head and part.weight.numel() % BLOCK == 0:
                     setattr(parent, name, NF4Linear(part.to(device), double=kind == "nf4_double"))

@@ -16,6 +16,7 @@ from worker.policy.routing import RouterWatch, routers
 from worker.prompt import Prompt
 from worker.rollout.decoders import Decoder, decoder_for
 from worker.rollout.routes import RoutesLog
+from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampling_log import SamplingMaskLog
 from worker.rollout.sharing import Going
 from worker.types import Completion
@@ -102,11 +103,13 @@ class Sampler:
         policy: Policy,
         *,
         rows_at_once: int = 0,
+        limit: RowLimit | None = None,
         is_unwanted: Callable[[], bool] = lambda: False,
         keep_mask: bool = False,
         routes: bool = False,
     ) -> None:
         """`rows_at_once` bounds the rows decoded together (whole groups at least); 0: what fits a GPU.
+        `limit` is what was found to fit where memory ran out, which other samplers may share.
 
         `is_unwanted` is asked every few tokens; once it says yes, `sample` raises Interrupted. `keep_mask`
         records the ids that top-p and top-k left at each token, `routes` the experts that read it, if the
@@ -114,6 +117,7 @@ class Sampler:
         """
         self.policy = policy
         self.rows_at_once = rows_at_once
+        self.limit = limit or RowLimit()
         self.is_unwanted = is_unwanted
         self.keep_mask = keep_mask
         self.routes = routes and bool(routers(policy.model))
@@ -143,18 +147,22 @@ class Sampler:
             sampling.max_new_tokens, len(prompts) * group_size, generator=generator, dtype=torch.float64
         )
         decoder = decoder_for(self.policy.model)
-        groups: list[list[Completion]] = []
         longest = max(map(len, encoded), default=0) + sampling.max_new_tokens
         rows = self.rows_at_once or rows_that_fit(self.policy.model, sampling, tokens=longest)
-        at_once = max(1, rows // group_size)
-        for first in range(0, len(prompts), at_once):
-            part = encoded[first : first + at_once]
-            numbers = uniforms[:, first * group_size : (first + len(part)) * group_size]
+
+        def work(first: int, last: int) -> list[Completion]:
+            part = encoded[first // group_size : (last - 1) // group_size + 1]
             with RouterWatch(self.policy.model if self.routes else nn.Module()) as watch:
-                notes = self._notes(watch, sampling, rows=numbers.shape[1])
-                drawn = self._decode(decoder, part, sampling, numbers, notes)
-            groups.extend(self._completions(drawn, group_size, notes, list(map(len, part))))
-        return groups
+                notes = self._notes(watch, sampling, rows=last - first)
+                drawn = self._decode(decoder, part, sampling, uniforms[:, first:last], notes)
+            of_each = (last - first) // len(part)
+            return [
+                one for group in self._completions(drawn, of_each, notes, [*map(len, part)]) for one in group
+            ]
+
+        parts = self.limit.run(uniforms.shape[1], group_size, most=max(rows, group_size), work=work)
+        found = [completion for part in parts for completion in part]
+        return [found[first : first + group_size] for first in range(0, len(found), group_size)]
 
     def _notes(self, watch: RouterWatch, sampling: SamplingLike, *, rows: int) -> Notes:
         return Notes(

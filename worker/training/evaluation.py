@@ -22,6 +22,7 @@ from worker.problems.suites import LoadedSuite
 from worker.prompt import Prompt
 from worker.recording.records import GroupRecord
 from worker.rewards.score import Scorer
+from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampler import Decoding, Sampler
 from worker.training.effort import effort_auc
 from worker.training.step_metrics import Metrics, evaluation_metrics
@@ -53,8 +54,11 @@ class Evaluator:
         held_out: Sequence[Prompt],
         suites: Sequence[LoadedSuite],
         alive: Callable[[], None] = lambda: None,
+        limit: RowLimit | None = None,
     ) -> None:
-        """`alive` is called every few tokens of a suite, which may take far longer than a step."""
+        """`limit` is that of the run's other samplers. `alive` is called every few tokens of a suite, which
+        may take far longer than a step.
+        """
         self.config, self.policy, self.scorer, self.held_out, self.suites = (
             config,
             policy,
@@ -66,6 +70,7 @@ class Evaluator:
         self.origin_step = 0
         """Step of the checkpoint that a run without steps evaluates."""
         self._alive = alive
+        self._limit = limit or RowLimit()
 
     def close(self) -> None:
         """End every process that grades suites."""
@@ -107,7 +112,9 @@ class Evaluator:
             top_k=0 if evaluation.k == 1 else sampling.top_k,
         )
         generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + step)
-        completions = Sampler(self.policy).sample(self.held_out, evaluation.k, decoding, generator)
+        completions = Sampler(self.policy, limit=self._limit).sample(
+            self.held_out, evaluation.k, decoding, generator
+        )
         groups = self.scorer.score(self.held_out, completions)
         metrics = evaluation_metrics(groups, k=evaluation.k)
         if evaluation.effort:
@@ -119,7 +126,7 @@ class Evaluator:
         suite = loaded.suite
         seed = suite_seed(self.config.seed, self.origin_step or step, suite.name)
         generator = torch.Generator().manual_seed(seed)
-        sampler = Sampler(self.policy, is_unwanted=self._show_life)
+        sampler = Sampler(self.policy, limit=self._limit, is_unwanted=self._show_life)
         completions = sampler.sample(loaded.prompts, suite.n, self._decoding(suite), generator)
         groups = self.suite_scorer.score(loaded.prompts, completions)
         metrics = suite_metrics(self._graded(groups), seed=seed) | length_metrics(groups)

@@ -17,6 +17,9 @@ RESAMPLES = 2_000
 """Bootstrap samples of the prompts."""
 
 LEVEL = 0.95
+EVERY_K = 64
+"""Largest k up to which pass@k is computed for every k: a metric with two ends of an interval for each."""
+
 SUBSETS = 256
 """Random subsets of a prompt's completions that maj@k averages over where k < n."""
 
@@ -33,7 +36,7 @@ class Graded(NamedTuple):
 
 
 def suite_metrics(graded: Sequence[Graded], *, seed: int) -> Metrics:
-    """accuracy, pass_at_<k> and maj_at_<k> for the k of `chosen_ks`, each with its `_low` and `_high`.
+    """accuracy, pass_at_<k> for `passing_ks` and maj_at_<k> for `chosen_ks`, each with `_low` and `_high`.
 
     Empty without prompts. The same seed gives the same resamples and subsets.
     """
@@ -42,8 +45,9 @@ def suite_metrics(graded: Sequence[Graded], *, seed: int) -> Metrics:
     n = max(len(prompt.correct) for prompt in graded)
     counts = [(len(prompt.correct), sum(prompt.correct)) for prompt in graded]
     values: dict[str, Floats] = {"accuracy": np.array([right / size for size, right in counts])}
-    for k in chosen_ks(n):
+    for k in passing_ks(n):
         values[f"pass_at_{k}"] = np.array([pass_at_k(size, right, k=min(k, size)) for size, right in counts])
+    for k in chosen_ks(n):
         generator = np.random.default_rng([seed, k])
         values[f"maj_at_{k}"] = np.array([maj_at_k(prompt, k, generator) for prompt in graded])
     rows = np.array(list(values.values()))
@@ -53,6 +57,11 @@ def suite_metrics(graded: Sequence[Graded], *, seed: int) -> Metrics:
         metrics[name] = float(mean)
         metrics |= zip(interval_of(name), map(float, interval), strict=True)
     return metrics
+
+
+def passing_ks(n: int) -> list[int]:
+    """Every k from 2 to n, as far as EVERY_K; beyond it those of `chosen_ks`."""
+    return sorted({*range(2, min(n, EVERY_K) + 1), *chosen_ks(n)})
 
 
 def chosen_ks(n: int) -> list[int]:

@@ -38,6 +38,7 @@ from worker.rewards.score import Scorer
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, Collector
 from worker.rollout.decoder_check import check_decoder
+from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampler import Interrupted, Sampler
 from worker.state import Parts
 from worker.training.evaluation import Evaluator
@@ -113,8 +114,15 @@ class Trainer:
         held_out = self.mixture.evaluation_set(config.evaluation.prompts) if config.evaluation.every else []
         self.mixture.hold_out(prompt for suite in suites for prompt in suite.prompts)
         self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
+        self.row_limit = RowLimit()
         self.evaluator = Evaluator(
-            config, self.policy, self.scorer, held_out=held_out, suites=suites, alive=recorder.show_life
+            config,
+            self.policy,
+            self.scorer,
+            held_out=held_out,
+            suites=suites,
+            alive=recorder.show_life,
+            limit=self.row_limit,
         )
         self.collector = Collector(config, self.mixture, self.scorer)
         self.behaviour = Behaviour(config.sampling)
@@ -225,6 +233,7 @@ class Trainer:
         sampling = self.config.sampling
         return Sampler(
             self.behaviour.policy(old_policy),
+            limit=self.row_limit,
             is_unwanted=is_unwanted,
             keep_mask=sampling.keep_mask,
             routes=sampling.routing_replay,
@@ -271,6 +280,14 @@ class Trainer:
             self._event("data", "warning", f"{failed} completions left unscored: {self.scorer.last_failure}")
         if self.learner.microbatches.halvings:
             self._note_halving(self.learner.microbatches)
+        if self.row_limit.halvings:
+            self.row_limit.halvings = 0
+            self._event(
+                "memory",
+                "warning",
+                f"memory ran out while sampling; at most {self.row_limit.rows} completions are sampled at "
+                "once from now on, which changes none of them",
+            )
         if update_stats.skipped:
             self._event(
                 "alert", "error", f"{update_stats.skipped} updates skipped: loss or gradient is not finite"

@@ -137,3 +137,32 @@ def test_previewed_sums_are_the_ones_the_worker_trains_on():
     for index in range(30):
         expected = worker.sample(index, "train").text
         assert "+".join(map(str, training_sum(source, seed=7, index=index))) + "=?" == expected
+
+
+@pytest.mark.parametrize(
+    ("context", "completion"), [(128, 64), (512, 256), (1024, 512), (2047, 1023), (2048, 1024), (32768, 1024)]
+)
+def test_the_profile_of_an_offer_is_accepted_as_it_is(settings, model, context, completion):
+    (model / "config.json").write_text(
+        json.dumps({"model_type": "gemma3", "text_config": {"max_position_embeddings": context}})
+    )
+    offer = next(offer for offer in policy_offers(settings) if offer.name == "mine")
+    assert offer.profile["sampling"]["max_new_tokens"] == completion
+    by_name = runnable(settings, {"policy": {"name": "mine"}})
+    assert by_name.sampling.max_new_tokens == completion
+    assert runnable(settings, {"policy": {"name": "mine"}, **without_policy(offer.profile)}) == by_name
+
+
+def without_policy(profile):
+    return {key: value for key, value in profile.items() if key != "policy"}
+
+
+def test_what_the_user_writes_is_not_cut_to_the_context(settings, model):
+    (model / "config.json").write_text('{"model_type": "qwen3", "max_position_embeddings": 512}')
+    with pytest.raises(InvalidConfig, match="the context of mine is 512 tokens"):
+        runnable(settings, {"policy": {"name": "mine"}, "sampling": {"max_new_tokens": 512}})
+
+
+def test_every_profile_on_offer_is_accepted_as_it_is(settings, model):
+    for offer in policy_offers(settings):
+        assert runnable(settings, {"policy": {"name": offer.name}}).policy.name == offer.name

@@ -1,6 +1,5 @@
 """Reward functions as their authors bring them: of one completion, of a batch as in TRL, or async."""
 
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -39,9 +38,19 @@ async def waiting(prompt, text):
     await asyncio.sleep(1)
     return float(text)
 
+now = most = 0
+
+async def counted(prompt, text):
+    global now, most
+    now, most = now + 1, max(most, now + 1)
+    await asyncio.sleep(0.2)
+    now -= 1
+    return most
+
 def slow(prompt, text):
+    started = time.monotonic()
     time.sleep(1)
-    return float(text)
+    return started
 
 async def moody(prompt, text):
     if text == "1":
@@ -122,21 +131,21 @@ def test_a_batch_function_may_be_async(call):
     assert call("async_batch", ["abc", ""])[0] == [3, 0]
 
 
-def test_512_completions_by_an_async_judge_of_one_second_take_seconds(call):
+def test_512_completions_by_an_async_judge_of_one_second_keep_their_order(call):
     texts = [str(number) for number in range(512)]
-    started = time.monotonic()
-    found = call("waiting", texts, concurrency=128)
-    assert (
-        time.monotonic() - started < 128
-    )  # one after the other it takes 512; docs/rewards.md has the figure
-    assert found == ([float(text) for text in texts], 0, "")
+    assert call("waiting", texts, concurrency=128) == ([float(text) for text in texts], 0, "")
 
 
-def test_functions_that_wait_are_called_side_by_side_and_keep_their_order(call):
-    texts = [str(number) for number in range(64)]
-    started = time.monotonic()
-    assert call("slow", texts, concurrency=64)[0] == [float(text) for text in texts]
-    assert time.monotonic() - started < 32  # one after the other it takes 64
+def test_an_async_judge_has_as_many_under_way_as_it_may(call):
+    found, failures, _ = call("counted", ["a"] * 256, concurrency=64)
+    assert (failures, max(found)) == (0, 64)
+
+
+def test_functions_that_wait_are_called_side_by_side(call):
+    """Each waits for a second: those that begin within a second of one another are under way together."""
+    begun = sorted(call("slow", [str(number) for number in range(32)], concurrency=32)[0])
+    together = max(sum(first <= other < first + 1 for other in begun) for first in begun)
+    assert 2 <= together <= 32
 
 
 def test_calls_side_by_side_have_directories_of_their_own(call):

@@ -19,6 +19,7 @@ from worker.problems.sums import Sums
 from worker.prompt import Prompt
 from worker.rollout import sampler as sampler_module
 from worker.rollout.decoders import GenericDecoder, LeanDecoder, decoder_for
+from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampler import Cadence, Decoding, Sampler, inverse_cdf, next_token_logprobs
 from worker.rollout.sharing import Going, placed
 
@@ -143,6 +144,44 @@ def test_rows_draw_the_same_whoever_else_is_in_the_batch(tiny):
     together = Sampler(tiny).sample(asked, 4, Decoding(40), generator())
     apart = Sampler(tiny, rows_at_once=4).sample(asked, 4, Decoding(40), generator())
     assert [[c.text for c in group] for group in together] == [[c.text for c in group] for group in apart]
+
+
+@pytest.mark.parametrize("most", [8, 5, 3, 1])
+def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, monkeypatch, most):
+    """Down to a single row of a group; what fitted once is where the next call begins."""
+    problem = Sums(seed=0)
+    asked = [problem.sample(index, "train") for index in range(4)]
+    together = Sampler(tiny).sample(asked, 4, Decoding(40), generator())
+    tried, decode = [], Sampler._decode
+
+    def scarce(self, decoder, encoded, sampling, uniforms, notes):
+        tried.append(uniforms.shape[1])
+        if tried[-1] > most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return decode(self, decoder, encoded, sampling, uniforms, notes)
+
+    monkeypatch.setattr(Sampler, "_decode", scarce)
+    limit = RowLimit()
+    apart = Sampler(tiny, limit=limit).sample(asked, 4, Decoding(40), generator())
+    assert [[c.text for c in group] for group in together] == [[c.text for c in group] for group in apart]
+    assert [[c.prompt_tokens for c in group] for group in together] == [
+        [c.prompt_tokens for c in group] for group in apart
+    ]
+    halvings = {8: 1, 5: 2, 3: 3, 1: 4}[most]
+    assert (limit.halvings, limit.rows) == (halvings, 16 >> halvings)
+    assert sum(rows for rows in tried if rows <= most) == 16
+    tried.clear()
+    Sampler(tiny, limit=limit).sample(asked, 4, Decoding(40), generator())
+    assert max(tried) <= most
+
+
+def test_memory_that_one_row_exceeds_is_an_error(tiny, monkeypatch):
+    def scarce(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Sampler, "_decode", scarce)
+    with pytest.raises(torch.OutOfMemoryError):
+        Sampler(tiny).sample(UNEVEN, 2, Decoding(4), generator())
 
 
 def test_the_same_generator_state_gives_the_same_completions_and_another_one_others(tiny):

@@ -11,6 +11,7 @@ from worker.training.suite_metrics import (
     bootstrap_intervals,
     chosen_ks,
     maj_at_k,
+    passing_ks,
     suite_metrics,
 )
 
@@ -29,6 +30,17 @@ def test_powers_of_two_and_n_are_measured():
     assert chosen_ks(2) == [2]
     assert chosen_ks(6) == [2, 4, 6]
     assert chosen_ks(8) == [2, 4, 8]
+
+
+def test_pass_at_k_runs_through_every_k_up_to_64():
+    assert passing_ks(1) == []
+    assert passing_ks(6) == [2, 3, 4, 5, 6]
+    assert passing_ks(200) == [*range(2, 65), 128, 200]
+    graded = [Graded([True] + [False] * 5, [None] * 6), Graded([False] * 6, [None] * 6)]
+    metrics = suite_metrics(graded, seed=0)
+    for k in range(2, 7):  # one right of six: a subset of k holds it with k / 6
+        assert metrics[f"pass_at_{k}"] == pytest.approx(k / 6 / 2)
+    assert "maj_at_3" not in metrics
 
 
 @pytest.mark.parametrize(

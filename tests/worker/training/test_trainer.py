@@ -30,6 +30,7 @@ from worker.policy.model import BUILT_IN
 from worker.policy.routing import routed_logprobs
 from worker.recording.recorder import Recorder
 from worker.rollout import sampler
+from worker.rollout.sampler import Sampler
 from worker.training import passes
 from worker.training.learner import Learner
 from worker.training.reference import ReferenceChanged
@@ -556,6 +557,32 @@ def test_memory_that_runs_out_halves_the_passes_and_repeats_the_step(
     assert re.match(r"memory ran out; the step was repeated with at most \d+ tokens per pass", told[0])
     expected, found = series(sessions, straight), series(sessions, run_id)
     for name in ("reward/mean", "loss/policy", "optim/grad_norm"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
+
+
+def test_memory_that_runs_out_while_sampling_and_evaluating_changes_nothing(
+    sessions, queued, train, monkeypatch
+):
+    config = resolve(SMALL)
+    straight = queued(config)
+    train(straight, config)
+    decode, failures = Sampler._decode, []
+
+    def scarce(self, decoder, encoded, sampling, uniforms, notes):
+        if uniforms.shape[1] > 3:
+            failures.append(uniforms.shape[1])
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return decode(self, decoder, encoded, sampling, uniforms, notes)
+
+    monkeypatch.setattr(Sampler, "_decode", scarce)
+    run_id = queued(config)
+    assert train(run_id, config).status == "finished"
+    assert failures == sorted(set(failures), reverse=True), "what did not fit once is not tried again"
+    with sessions() as session:
+        (told,) = session.scalars(select(Event.message).where(Event.kind == "memory"))
+    assert told.startswith("memory ran out while sampling; at most")
+    expected, found = series(sessions, straight), series(sessions, run_id)
+    for name in ("reward/mean", "eval/accuracy", "length/mean"):
         assert found[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
 
 

@@ -1,0 +1,62 @@
+"""The text model inside a model that also reads images or sounds: its config, and the names of its weights.
+
+Such models ship as `...ForConditionalGeneration`. Only the text model trains here; what stands beside it is
+loaded where transformers opens the whole model, and stays frozen.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "gemma3_text": {
+        "vocab_size": 262_208,
+        "hidden_size": 2304,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131_072,
+        "sliding_window": 4096,
+        "tie_word_embeddings": True,
+    },
+}
+"""Fields that published configs of a model type leave out, with the values that transformers gives them."""
+
+BESIDE = frozenset(
+    {
+        "audio_tower",
+        "embed_audio",
+        "embed_vision",
+        "mtp",
+        "multi_modal_projector",
+        "vision_model",
+        "vision_tower",
+        "visual",
+    }
+)
+"""Parts of the names of weights that belong to no text model."""
+
+NEVER_LOADED = frozenset({"mtp"})
+"""Those of BESIDE that no model of transformers has: layers that predict several tokens at once."""
+
+OPENED_WHOLE = frozenset({"gemma3", "gemma3n", "gemma4", "gemma4_unified"})
+"""Model types of which transformers' AutoModelForCausalLM opens all parts; of the others the text model."""
+
+
+def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a config.json that describe its text model."""
+    text = config.get("text_config")
+    own = {**config, **text} if isinstance(text, dict) else dict(config)
+    kind = own.get("model_type")
+    return {**DEFAULTS.get(kind, {}), **own} if isinstance(kind, str) else own
+
+
+def is_beside_text(name: str) -> bool:
+    """Whether a weight or module belongs to no text model, by its name."""
+    return not BESIDE.isdisjoint(name.split("."))
+
+
+def is_loaded(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a stored weight is loaded with a causal language model of this config.json."""
+    if not is_beside_text(name):
+        return True
+    return config.get("model_type") in OPENED_WHOLE and NEVER_LOADED.isdisjoint(name.split("."))

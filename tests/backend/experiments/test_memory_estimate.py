@@ -1,0 +1,41 @@
+"""The verdict of the form's estimate on a GPU that other programs fill."""
+
+import pytest
+
+from backend.config.run import RunConfig
+from backend.experiments.memory_estimate import memory_estimate, memory_warnings
+from backend.policies.fitting import USABLE
+from backend.workers.devices import Slot
+from backend.workers.store import register_slot, report_slot
+
+TOTAL = 80e9
+CONFIG = RunConfig(
+    policy={"name": "tiny"}, sampling={"prompts_per_step": 32, "group_size": 16, "max_new_tokens": 900}
+)
+
+
+def on_gpu(session, settings, in_use, *, run_id=None):
+    register_slot(session, "w", Slot(0, "cuda:0", "NVIDIA H100", 2, "GPU-0"), host="host", pid=1)
+    stats = {"gpu_memory_total_bytes": TOTAL, "gpu_memory_bytes": in_use, "memory_total_bytes": 64e9}
+    report_slot(session, "w", "busy" if run_id else "idle", run_id, stats)
+    session.flush()
+    estimate = memory_estimate(session, CONFIG, settings)
+    (slot,) = estimate.slots
+    return estimate, slot
+
+
+def test_an_empty_gpu_takes_the_run(session, settings):
+    estimate, slot = on_gpu(session, settings, 0.3e9)
+    assert (slot.verdict, slot.usable_bytes) == ("fits", pytest.approx(USABLE * TOTAL - 0.3e9))
+    assert memory_warnings(estimate) == []
+
+
+def test_what_another_program_holds_is_not_usable(session, settings):
+    peak = on_gpu(session, settings, 0)[1].peak_bytes
+    _, some = on_gpu(session, settings, USABLE * TOTAL - 0.6 * peak)
+    assert (some.verdict, some.usable_bytes) == ("fits with changes", pytest.approx(0.6 * peak))
+    assert some.changes
+    estimate, full = on_gpu(session, settings, TOTAL - 0.2e9)
+    assert (full.verdict, full.usable_bytes) == ("does not fit", 0)
+    (warning,) = memory_warnings(estimate)
+    assert "no worker has more than 0.0 GB for it" in warning

@@ -1,0 +1,266 @@
+"""What only a GPU shows: numbers of each architecture in bfloat16, memory that falls and that runs out."""
+
+import copy
+import time
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from backend.config.adapters import LoraAdapter
+from backend.config.merge import resolve
+from backend.config.resources import ResourcesConfig
+from backend.config.run import OptimizerConfig
+from backend.policies.memory import phases_of
+from backend.workers.load import GpuLoad
+from benchmarks.memory.matrix import shape_of
+from tests.models.architectures import ARCHITECTURES, build, tokenizer
+from worker.policy.adapter import adapter_weights, add_adapter
+from worker.policy.flops import ModelFlops, peak_flops
+from worker.policy.logprobs import token_logprobs
+from worker.policy.microbatches import Microbatches
+from worker.policy.model import as_policy
+from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.quantized import quantise_base
+from worker.policy.recompute import enable_recompute
+from worker.policy.token_batch import token_batch
+from worker.prompt import Prompt
+from worker.rollout.row_limit import RowLimit
+from worker.rollout.sampler import Decoding, Sampler
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.slow,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device"),
+]
+
+DEVICE = "cuda"
+ROUNDING = 0.1
+"""Largest difference of a token's log-probability in bfloat16, as on a CPU."""
+
+PROMPTS = [Prompt(text, text, answer="", problem="sums") for text in ("85+60+88=?", "1+2=?", "7*8=?")]
+DECODING = Decoding(max_new_tokens=10, temperature=0.8)
+
+SEVEN_B = {
+    "hidden_size": 3584,
+    "intermediate_size": 18_944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "vocab_size": 152_064,
+    "max_position_embeddings": 32_768,
+}
+"""Sizes of Qwen2.5 7B."""
+
+MIDDLE = SEVEN_B | {
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 16,
+    "vocab_size": 32_000,
+}
+
+
+def sized(sizes):
+    """A Qwen2.5 of some sizes with random weights, made on the GPU."""
+    torch.manual_seed(0)
+    with torch.device(DEVICE):
+        model = AutoModelForCausalLM.from_config(
+            AutoConfig.for_model("qwen2", **sizes, eos_token_id=2), dtype=torch.bfloat16
+        )
+    return model.eval()
+
+
+def batch_of(rows, tokens, *, prompt=32):
+    ids = torch.randint(3, 120, (rows, tokens), generator=torch.Generator().manual_seed(0)).tolist()
+    return token_batch([row[:prompt] for row in ids], [row[prompt:] for row in ids], pad_id=0, device=DEVICE)
+
+
+def learn(model, batch):
+    token_logprobs(model, batch, temperature=1.0).logprobs.sum().backward()
+
+
+def peak_of(work):
+    """Bytes that CUDA's allocator holds at the peak of some work, beyond what was there."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    work()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+@pytest.fixture
+def little_memory():
+    """A function that leaves this process so many bytes beyond those in use."""
+
+    def limit(more):
+        torch.cuda.empty_cache()
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + more) / total)
+
+    yield limit
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    torch.cuda.empty_cache()
+
+
+@pytest.mark.parametrize("name", list(ARCHITECTURES))
+def test_sampler_and_learner_have_the_models_own_numbers_in_bfloat16(name):
+    model = build(name, dtype=torch.bfloat16).to(DEVICE)
+    policy = as_policy(model, tokenizer(), name=name)
+    groups = Sampler(policy).sample(PROMPTS, 2, DECODING, torch.Generator().manual_seed(1))
+    prompts = [policy.encode(prompt, room=16) for prompt in PROMPTS]
+    for prompt, group in zip(prompts, groups, strict=True):
+        for one in group:
+            ids = one.ids.tolist()
+            with torch.no_grad():
+                logits = model(torch.tensor([[*prompt, *ids]], device=DEVICE), use_cache=False).logits
+            chances = (logits[0, len(prompt) - 1 : -1].float() / DECODING.temperature).log_softmax(dim=-1)
+            wanted = chances.gather(1, torch.tensor(ids, device=DEVICE)[:, None]).squeeze(1).cpu()
+            learned = token_logprobs(
+                model,
+                token_batch([prompt], [ids], pad_id=0, device=DEVICE),
+                temperature=DECODING.temperature,
+            ).logprobs
+            torch.testing.assert_close(torch.from_numpy(one.sampler_logprobs), wanted, atol=ROUNDING, rtol=0)
+            torch.testing.assert_close(learned[0].detach().cpu(), wanted, atol=ROUNDING, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["int8", "nf4", "nf4_double"])
+def test_a_quantised_base_has_the_numbers_of_a_cpu_and_trains_its_adapter(kind):
+    batch = batch_of(4, 48)
+    found = {}
+    for device in ("cpu", DEVICE):
+        model = build("qwen3")
+        quantise_base(model, kind, device)
+        add_adapter(model.to(device), LoraAdapter(rank=4), base="qwen3")
+        torch.manual_seed(1)
+        with torch.no_grad():
+            for weight in adapter_weights(model).values():
+                weight.copy_(0.05 * torch.randn(weight.shape))
+        own = (
+            batch_of(4, 48)
+            if device == DEVICE
+            else token_batch(
+                [row[:32] for row in batch.ids.tolist()], [row[32:] for row in batch.ids.tolist()], pad_id=0
+            )
+        )
+        scored = token_logprobs(model, own, temperature=1.0).logprobs
+        scored.sum().backward()
+        gradient = torch.cat([weight.grad.flatten().cpu() for weight in adapter_weights(model).values()])
+        found[device] = scored.detach().cpu(), gradient
+    torch.testing.assert_close(found[DEVICE][0], found["cpu"][0], atol=1e-2, rtol=0)
+    assert (found[DEVICE][1] - found["cpu"][1]).norm() < 0.02 * found["cpu"][1].norm()
+
+
+def test_activation_checkpointing_lowers_the_peak_and_keeps_the_gradient():
+    model, batch = sized(MIDDLE), batch_of(8, 512)
+    learn(model, batch)  # gradients are there from now on
+    plain = peak_of(lambda: learn(model, batch))
+    gradient = model.model.layers[0].mlp.up_proj.weight.grad.clone()
+    model.zero_grad(set_to_none=False)
+    enable_recompute(model)
+    assert peak_of(lambda: learn(model, batch)) < 0.6 * plain
+    torch.testing.assert_close(
+        model.model.layers[0].mlp.up_proj.weight.grad, gradient / 2, rtol=0.05, atol=1e-2
+    )
+
+
+def test_memory_that_runs_out_halves_the_micro_batches(little_memory):
+    model, batch = sized(MIDDLE), batch_of(16, 512)
+    learn(model, batch.rows(torch.arange(1)))
+    whole = peak_of(lambda: learn(model, batch))
+    model.zero_grad(set_to_none=False)
+    parts = Microbatches(ResourcesConfig())
+    little_memory(0.6 * whole)
+
+    def work(rows):
+        for part in rows:
+            learn(model, batch.rows(part))
+        return len(rows)
+
+    assert parts.run(batch, work, undo=lambda: model.zero_grad(set_to_none=False)) >= 2
+    assert parts.halvings >= 1
+
+
+def test_memory_that_runs_out_halves_the_rows_of_the_sampler(little_memory):
+    policy = as_policy(sized(MIDDLE | {"vocab_size": 128}), tokenizer(), name="middle")
+    decoding, limit = Decoding(max_new_tokens=256), RowLimit()
+
+    def sample(rows_at_once, limit):
+        generator = torch.Generator().manual_seed(3)
+        sampler = Sampler(policy, rows_at_once=rows_at_once, limit=limit)
+        return sampler.sample(PROMPTS[:1] * 8, 32, decoding, generator)
+
+    whole = peak_of(lambda: sample(256, RowLimit()))
+    little_memory(0.6 * whole)
+    found = sample(256, limit)
+    assert limit.halvings >= 1
+    assert [len(group) for group in found] == [32] * 8
+
+
+def test_the_driver_says_what_the_gpu_does():
+    load = GpuLoad(f"GPU-{torch.cuda.get_device_properties(0).uuid}", seconds=0.1)
+    try:
+        matrix = torch.randn(4096, 4096, device=DEVICE)
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            matrix = torch.nn.functional.normalize(matrix @ matrix)
+        found = load.read()
+    finally:
+        load.close()
+    total = torch.cuda.get_device_properties(0).total_memory
+    assert found["gpu_memory_total_bytes"] == pytest.approx(total, rel=0.1)
+    assert torch.cuda.memory_allocated() < found["gpu_memory_bytes"] <= found["gpu_memory_total_bytes"]
+    assert 0 < found["gpu_frac"] <= 1
+    assert found["gpu_watts"] > 0
+
+
+def test_utilisation_lies_between_nothing_and_the_peak():
+    model, batch = sized(MIDDLE), batch_of(16, 1024)
+    if (peak := peak_flops(model.device, model.dtype)) is None:
+        pytest.skip("the peak of this GPU is not known")
+    learn(model, batch)
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    for _ in range(3):
+        learn(model, batch)
+    torch.cuda.synchronize()
+    used = 3 * ModelFlops(model).learn([1024] * 16) / (time.perf_counter() - started) / peak
+    assert 0.02 < used < 1
+
+
+@pytest.mark.parametrize("quantization", ["none", "nf4"])
+def test_seven_billion_weights_learn_with_lora_within_the_estimate(quantization):
+    if torch.cuda.get_device_properties(0).total_memory < 40e9:
+        pytest.skip("needs a GPU of 40 GB")
+    rows, columns = 4, 1024
+    config = resolve(
+        {
+            "policy": {
+                "name": "seven",
+                "adapter": {"type": "lora", "rank": 16},
+                "quantization": quantization,
+            },
+            "sampling": {"prompts_per_step": 1, "group_size": rows, "max_new_tokens": columns - 256},
+            "resources": {"activation_checkpointing": True, "packing": "off"},
+            "objective": {"kl": {"type": "none"}},
+        }
+    )
+    model = sized(SEVEN_B)
+    shape = shape_of(model)
+    quantise_base(model, quantization, DEVICE)
+    add_adapter(model, LoraAdapter(rank=16), base="seven")
+    enable_recompute(model)
+    torch.cuda.empty_cache()
+    optimizer = PolicyOptimizer(model, OptimizerConfig(), steps=10)
+    before = copy.deepcopy(next(iter(adapter_weights(model).values())))
+    torch.cuda.reset_peak_memory_stats()
+    for step in (1, 2):
+        learn(model, batch_of(rows, columns, prompt=256))
+        optimizer.take_gradients()
+        assert optimizer.step(step).applied
+    memory = phases_of(config, shape, LoraAdapter(rank=16), on_cpu=False, prompt_tokens=256)[1]
+    estimated = memory.peak - memory.parts["context"]
+    assert estimated == pytest.approx(torch.cuda.max_memory_allocated(), rel=0.15)
+    assert not torch.equal(before, next(iter(adapter_weights(model).values())))

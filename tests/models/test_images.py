@@ -1,0 +1,107 @@
+"""Models that also read images: only their text model trains, is adapted and is counted."""
+
+import json
+
+import pytest
+from transformers import Gemma3TextConfig
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from backend.config.adapters import LoraAdapter
+from backend.config.run import PolicyConfig, RunConfig
+from backend.errors import InvalidConfig
+from backend.policies.memory import memory_of
+from backend.policies.model_shape import ModelShape
+from backend.policies.offered import context_errors
+from backend.policies.text_model import DEFAULTS, OPENED_WHOLE, is_beside_text
+from backend.policies.weight_files import read_weights
+from backend.settings import Settings
+from tests.models.architectures import save
+from worker.policy.critic import with_value_head
+from worker.policy.model import load_policy
+
+CONTEXT = 512
+
+
+@pytest.fixture(scope="module", params=["gemma3_images", "qwen3.5_images"])
+def named(request, tmp_path_factory):
+    models = tmp_path_factory.mktemp("models")
+    save(request.param, models / request.param, vocabulary=128)
+    return request.param, Settings(models_dir=models)
+
+
+def opened(named, **fields):
+    name, settings = named
+    return load_policy(PolicyConfig(name=name, dtype="float32", **fields), settings)
+
+
+def stored(named):
+    name, settings = named
+    directory = settings.models_dir / name
+    config = json.loads((directory / "config.json").read_text())
+    return config, ModelShape.of(config, read_weights(directory))
+
+
+def test_an_overlong_prompt_is_refused(named):
+    policy = opened(named)
+    assert policy.context == CONTEXT
+    with pytest.raises(InvalidConfig, match="at most 448 are expected"):
+        policy.encode("1" * 500, room=64)
+
+
+def test_the_form_refuses_completions_as_long_as_the_context(named):
+    name, settings = named
+    config = RunConfig(policy={"name": name}, sampling={"max_new_tokens": CONTEXT})
+    assert [error.path for error in context_errors(config, settings)] == ["sampling.max_new_tokens"]
+
+
+def test_only_the_text_model_trains(named):
+    policy = opened(named)
+    for model in (policy.model, with_value_head(policy.model)):
+        trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
+        beside = {name for name, _ in model.named_parameters() if is_beside_text(name)}
+        assert trained == {name for name, _ in model.named_parameters()} - beside
+
+
+def test_an_adapter_leaves_the_rest_alone(named):
+    policy = opened(named, adapter=LoraAdapter(rank=2))
+    adapted = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
+    assert adapted
+    assert not any(map(is_beside_text, adapted))
+
+
+@pytest.mark.parametrize("kind", ["int8", "nf4"])
+def test_what_reads_images_is_not_quantised(named, kind):
+    plain, rounded = opened(named), opened(named, adapter=LoraAdapter(rank=2), quantization=kind)
+    kept = {name: weight for name, weight in rounded.model.named_parameters() if is_beside_text(name)}
+    assert kept.keys() == {name for name, _ in plain.model.named_parameters() if is_beside_text(name)}
+    assert all(weight.dtype == plain.model.dtype and weight.is_floating_point() for weight in kept.values())
+
+
+def test_the_estimate_counts_the_weights_that_are_loaded(named):
+    model, (_, shape) = opened(named).model, stored(named)
+    loaded = sum(weight.numel() for weight in model.parameters())
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    assert (shape.parameters, shape.parameters + shape.beside) == (trained, loaded)
+    config = RunConfig(policy={"name": named[0], "dtype": "float32"})
+    parts = memory_of(config, shape, None, on_cpu=True).parts
+    assert (parts["weights"], parts["optimizer"]) == (4 * loaded, 8 * trained)
+
+
+def test_layers_that_read_images_are_no_layers_of_the_text_model(named):
+    _, shape = stored(named)
+    assert list(shape.layers) == [0, 1]
+    assert not any(is_beside_text(weight.name) for weights in shape.layers.values() for weight in weights)
+
+
+def test_a_published_config_may_leave_out_what_transformers_adds():
+    default = Gemma3TextConfig()
+    assert {name: getattr(default, name) for name in DEFAULTS["gemma3_text"]} == DEFAULTS["gemma3_text"]
+
+
+def test_models_that_open_whole_are_those_of_transformers():
+    found = {
+        kind
+        for kind, name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items()
+        if kind.startswith(("gemma", "qwen")) and "ConditionalGeneration" in name
+    }
+    assert found == OPENED_WHOLE

@@ -1,0 +1,98 @@
+"""Prompts in the chat templates of published models: their form, a system prompt, tools, an opened tag."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.config.run import PolicyConfig
+from backend.errors import InvalidConfig
+from tests.models.architectures import build
+from worker.policy.model import as_policy
+from worker.policy.prompt_form import PromptForm, prompt_form
+from worker.prompt import Prompt
+from worker.warm_start.tokenizer import build_tokenizer
+
+TEMPLATES = Path(__file__).parent / "templates"
+SUM = Prompt("a/1", "1+1=?", "2", "a")
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+LLAMA_START, LLAMA_END = "<|start_header_id|>", "<|end_header_id|>\n\n"
+
+
+def tokenizer(name: str):
+    made = build_tokenizer()
+    made.add_special_tokens({"bos_token": "<s>"})
+    made.chat_template = (TEMPLATES / f"{name}.jinja").read_text()
+    return made
+
+
+def form(name: str, **policy: object) -> PromptForm:
+    return prompt_form(tokenizer(name), PolicyConfig(**({"chat_template": True} | policy)))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gemma2", "<s><start_of_turn>user\n1+1=?<end_of_turn>\n<start_of_turn>model\n"),
+        (
+            "llama3",
+            f"<s>{LLAMA_START}user{LLAMA_END}1+1=?<|eot_id|>{LLAMA_START}assistant{LLAMA_END}",
+        ),
+        ("mistral", "<s>[INST] 1+1=? [/INST]"),
+        ("qwen3", "<|im_start|>user\n1+1=?<|im_end|>\n<|im_start|>assistant\n"),
+    ],
+)
+def test_a_question_is_one_turn_and_the_answer_is_open(name, text):
+    assert form(name).text(SUM) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("llama3", f"<s>{LLAMA_START}system{LLAMA_END}Box it.<|eot_id|>{LLAMA_START}user"),
+        ("qwen3", "<|im_start|>system\nBox it.<|im_end|>\n<|im_start|>user"),
+    ],
+)
+def test_a_system_prompt_stands_first(name, text):
+    assert form(name, system_prompt="Box it.").text(SUM).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("gemma2", "System role not supported"), ("mistral", "Conversation roles must alternate")],
+)
+def test_a_template_without_system_role_refuses_it_by_its_own_words(name, reason):
+    with pytest.raises(InvalidConfig, match=f"chat template refuses: {reason}"):
+        form(name, system_prompt="Box it.").text(SUM)
+
+
+def test_tools_are_shown_by_qwen_and_refused_where_the_template_drops_them():
+    asked = replace(SUM, messages=[{"role": "user", "content": "1+1=?"}], tools=[TOOL])
+    assert '<tools>\n{"type": "function", "function": {"name": "add"' in form("qwen3").text(asked)
+    for name in ("gemma2", "llama3", "mistral"):
+        with pytest.raises(InvalidConfig, match="has tools, which the policy's chat template does not show"):
+            form(name).text(asked)
+
+
+def test_thinking_is_turned_off_by_a_variable_that_only_qwen_reads():
+    off = {"chat_template_kwargs": {"enable_thinking": False}}
+    assert form("qwen3", **off).text(SUM).endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+    with pytest.raises(InvalidConfig, match="does not read 'enable_thinking'"):
+        form("llama3", **off)
+
+
+@pytest.mark.parametrize("opens", [False, True])
+@pytest.mark.parametrize("name", ["gemma2", "llama3", "mistral", "qwen3"])
+def test_an_opened_think_tag_is_seen(name, opens):
+    """Distilled models end the same templates with <think>."""
+    own = tokenizer(name)
+    own.chat_template += "{% if add_generation_prompt %}{{ '<think>\\n' }}{% endif %}" if opens else ""
+    policy = as_policy(build("llama3"), own, name=name, chat_template=True)
+    assert policy.opens_think == opens
+
+
+def test_thinking_that_is_closed_at_once_is_not_open():
+    own = tokenizer("qwen3")
+    policy = as_policy(build("llama3"), own, name="qwen3")
+    closed = PolicyConfig(chat_template=True, chat_template_kwargs={"enable_thinking": False})
+    assert not replace(policy, form=prompt_form(own, closed)).opens_think

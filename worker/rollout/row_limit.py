@@ -1,0 +1,59 @@
+"""Rows that a sampler decodes at once: as many as asked or as fit, and half as many once memory runs out."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import torch
+
+from worker.out_of_memory import is_memory_error
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+class RowLimit:
+    """The most rows at once, which all samplers of a run share; 0: what fits."""
+
+    def __init__(self, rows: int = 0) -> None:
+        self.rows = rows
+        self.halvings = 0
+        """How often memory ran out."""
+
+    def run(
+        self, total: int, group_size: int, *, most: int, work: Callable[[int, int], Result]
+    ) -> Iterator[Result]:
+        """`work(first, last)` of some rows after the other: whole groups, or parts of a single one.
+
+        Begins with `most` rows at once, if nothing less has been found to fit. Where memory runs out, the
+        same rows are done again, half as many at once. Raises the error for a single row.
+        """
+        first = 0
+        while first < total:
+            last = _end(first, total, group_size, rows=min(self.rows or most, most))
+            try:
+                result = work(first, last)
+            except Exception as error:
+                if not is_memory_error(error) or last - first < 2:
+                    raise
+            else:
+                yield result
+                first = last
+                continue
+            # only here, where no traceback holds the tensors of the failed rows any more
+            self._halve(last - first)
+
+    def _halve(self, rows: int) -> None:
+        self.rows = rows // 2
+        self.halvings += 1
+        logger.warning("memory ran out: at most %d completions are sampled at once from now on", self.rows)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def _end(first: int, total: int, group_size: int, *, rows: int) -> int:
+    """The row behind the last one that goes with `first`: at the end of a group, or within its own."""
+    if first % group_size == 0 and rows >= group_size:
+        return min(total, first + rows // group_size * group_size)
+    return min(first + max(1, rows), (first // group_size + 1) * group_size)
