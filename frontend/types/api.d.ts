@@ -229,6 +229,17 @@ declare namespace Api {
     items: EvaluationItem[];
     left_out: number;
   }
+  interface EvidenceItem {
+    cause: string;
+    kind: string;
+    step: number;
+    marks: string[];
+    completions: number;
+  }
+  interface EvidencePage {
+    items: EvidenceItem[];
+    next: string | null;
+  }
   interface ExperimentDetail {
     id: string;
     name: string;
