@@ -139,6 +139,8 @@ declare namespace Api {
     state: 'taken' | 'renamed' | 'dropped';
     points: number;
     reason: string;
+    suggestion?: string;
+    hint?: string;
   }
   interface CompletionItem {
     id: string;
