@@ -34,7 +34,7 @@ NO_RATE = 1e-8
 
 
 def first_change(cause: str, fields: Mapping[str, Any]) -> Changes:
-    """What to change first in a config, as RunConfig writes it; empty where nothing fits."""
+    """The first change of a config, as RunConfig writes it; empty where nothing fits."""
     try:
         config = RunConfig.model_validate(fields)
     except ValidationError:

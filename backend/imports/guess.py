@@ -74,7 +74,7 @@ LARGEST_RATE = 0.01
 
 
 def suggestion(values: Floats) -> Suggestion | None:
-    """What a column in the order of its steps may be; None where its values say nothing."""
+    """The metric that a column in the order of its steps looks like; None where its values say nothing."""
     if len(values) < FEWEST_VALUES or not np.isfinite(values).all():
         return None
     if values.min() < 0 or values.max() > 1:

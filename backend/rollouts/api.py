@@ -137,7 +137,7 @@ def counts(
 
 @router.get("/evidence", response_model=EvidencePage)
 def evidence(request: Request, session: ReadSession, answers: SharedAnswersOf, run: RunId) -> Response:
-    """Where stored completions show the causes that the diagnosis names. Has an `ETag`."""
+    """Steps whose stored completions show the causes that the diagnosis names. Has an `ETag`."""
     must_exist(session, run)
     return answers.answer(
         request, stamps_of(session, [run]), lambda: {"items": evidence_of(session, run), "next": None}

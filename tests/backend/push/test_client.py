@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import types
+from typing import Any
 
 import httpx
 import pytest
@@ -380,7 +381,7 @@ def verl_without_verl():
 
     verl is not installed for the tests; docs/push.md names the version that was tried.
     """
-    tracking = types.ModuleType("verl.utils.tracking")
+    tracking: Any = types.ModuleType("verl.utils.tracking")
 
     class Tracking:
         def __init__(self, project_name, experiment_name, default_backend="console", config=None):  # noqa: ARG002
@@ -396,7 +397,7 @@ def verl_without_verl():
             self.seen = (loggers, samples, step)
 
     tracking.Tracking, tracking.ValidationGenerationsLogger = Tracking, ValidationGenerationsLogger
-    utils = types.ModuleType("verl.utils")
+    utils: Any = types.ModuleType("verl.utils")
     utils.tracking = tracking
     return {"verl": types.ModuleType("verl"), "verl.utils": utils, "verl.utils.tracking": tracking}
 
@@ -405,7 +406,7 @@ def test_every_tracking_of_verl_pushes_too_and_its_own_loggers_go_on(grpolab, la
     modules = verl_without_verl()
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
-    tracking = modules["verl.utils.tracking"]
+    tracking: Any = modules["verl.utils.tracking"]
     grpolab.add_to_verl(url=lab.base, token=token, id="from-verl")
     mine = tracking.Tracking("project", "from-verl", default_backend=["console"], config={"lr": 1e-6})
     for step in (1, 2):

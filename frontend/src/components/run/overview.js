@@ -218,8 +218,8 @@ function Foreign({ run, events }) {
     }
     <p class="quiet">
       Another trainer ${isPushed(run) && run.status === 'running' ? 'makes' : 'made'} this run. Its curves can be
-      compared with those of runs trained here; it has no checkpoints${hasNone ? ' and no completions' : ''}, so it cannot
-      be resumed, forked or evaluated.
+      compared with those of runs trained here; it has no
+      checkpoints${hasNone ? ' and no completions' : ''}, so it cannot be resumed, forked or evaluated.
       ${
         Boolean(steps.data?.items.length) &&
         html`${' '}<a href=${address('/rollouts', { run: run.id })}>Read its completions</a>.`
