@@ -31,7 +31,7 @@ HELD_OUT = frozenset({"overfitting"})
 
 
 def evidence_of(session: Session, run_id: str) -> list[dict[str, Any]]:
-    """The steps at which the causes of a run can be read; first, with cause "", that where it began to break."""
+    """The steps at which the causes of a run can be read; first, with cause "", that of its onset."""
     diagnosis = diagnose(log_of(session, run_id))
     if diagnosis.onset is None:
         return []
