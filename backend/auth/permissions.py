@@ -94,6 +94,7 @@ READS = (
     "GET /api/v1/rollouts/loss",
     "GET /api/v1/rollouts/steps",
     "GET /api/v1/rollouts/counts",
+    "GET /api/v1/rollouts/evidence",
     "GET /api/v1/rollouts/mismatch",
     "GET /api/v1/rollouts/probes",
     "GET /api/v1/rollouts/prompts",

@@ -82,6 +82,18 @@ def merge(below: Fields, above: Fields) -> dict[str, Any]:
     return merged
 
 
+def nested(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields by dotted path as a config nests them."""
+    found: dict[str, Any] = {}
+    for path, value in changes.items():
+        *above, last = path.split(".")
+        fields: dict[str, Any] = {last: value}
+        for part in reversed(above):
+            fields = {part: fields}
+        found = merge(found, fields)
+    return found
+
+
 def _same_member(under: Fields, value: Fields) -> bool:
     """Whether two parts of a union are of one `type`; a part without one belongs to whatever is below it."""
     return bool(value.get("type", under.get("type")) == under.get("type"))

@@ -8,7 +8,10 @@ from backend.db.models import Experiment, Run
 from backend.errors import Conflict, FieldError, InvalidRequest
 from backend.imports.completions import Completions
 from backend.imports.store import Names
+from backend.metrics.store import write_points
+from backend.metrics.summary import Summary
 from backend.rollouts.foreign import ATTEMPT, replace_groups
+from backend.rollouts.foreign_metrics import text_points
 from backend.runs.events import add_event
 
 
@@ -31,14 +34,18 @@ def check_takes(session: Session, run_id: str, *, locks: bool = False) -> Run:
 
 def add_completions(sessions: Sessions, run_id: str, completions: Completions, file: str) -> None:
     """Store the completions. Where the run has some of a step and a prompt's place, these replace them."""
-    packed = completions.packed(run_id)
+    packed, written = completions.packed(run_id), completions.written()
     with sessions.begin() as session:
         run = check_takes(session, run_id, locks=True)
+        points = text_points(session, run_id, written)
         for each in packed:
             replace_groups(session, each)
-        last = max(run.last_step, completions.last_step)
-        session.execute(
-            update(Run).where(Run.id == run_id).values(last_step=last, steps=max(run.steps, last))
-        )
+        write_points(session, run_id, ATTEMPT, points)
+        summary, last = Summary.read(run.summary), max(run.last_step, completions.last_step)
+        for step, metrics in points:
+            summary.add(step, metrics)
+        values = {"last_step": last, "steps": max(run.steps, last), "judged_step": None}
+        own = update(Run).where(Run.id == run_id)
+        session.execute(own.values(summary=summary.document(), **values))
         message = f"{len(completions):,} completions imported from {file}"
         add_event(session, "data", message, run_id=run_id, attempt=ATTEMPT, data={"file": file})

@@ -10,7 +10,9 @@ from backend.imports.table import BadLog, Facts, Log, Table
 from backend.imports.texts import MOST_TEXT
 from backend.rollouts.foreign import MOST_COMPLETIONS as MOST_OF_GROUP
 from backend.rollouts.foreign import ForeignCompletion, ForeignGroup, Split, pack_foreign
+from backend.rollouts.foreign_metrics import Places, foreign_metrics
 from backend.rollouts.store import PackedGroups
+from backend.rollouts.text_metrics import Written
 
 MOST_COMPLETIONS = 50_000
 MOST_CHARACTERS = 100_000_000
@@ -99,6 +101,27 @@ class Completions:
     def packed(self, run_id: str) -> list[PackedGroups]:
         """Rows for the database, step by step."""
         return [pack_foreign(run_id, step, groups) for step, groups in self.steps()]
+
+    def written(self) -> dict[int, Places]:
+        """The training completions as texts, by step and place."""
+        return {
+            step: {
+                group.prompt_index: [
+                    Written(group.prompt, each.text, is_truncated=True) for each in group.completions
+                ]
+                for group in groups
+                if group.kind == "train"
+            }
+            for step, groups in self.steps()
+        }
+
+    def text_metrics(self) -> dict[int, dict[str, float]]:
+        """text/* by step, of the training completions."""
+        found = self.written().items()
+        return {
+            step: foreign_metrics([each for some in places.values() for each in some])
+            for step, places in found
+        }
 
     @property
     def last_step(self) -> int:

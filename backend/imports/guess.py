@@ -1,9 +1,11 @@
-"""Guesses about a table: which column counts the steps, by name and by value, and what each other one is."""
+"""Guesses about a table: which column counts the steps, and what another one may be, by its values."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from backend.config.metrics import canonical_name, find_metric
-from backend.imports.table import Ints, Table, is_whole
+from backend.imports.table import Floats, Ints, Table, is_whole
 
 STEP_NAMES = (
     "train/global_step", "training/global_step", "trainer/global_step", "global_step", "global step", "step",
@@ -55,3 +57,36 @@ def steps_of(table: Table, name: str | None) -> Ints:
 def is_step_name(name: str) -> bool:
     """Whether a column of this name counts something that is no metric."""
     return name.lower() in STEP_NAMES
+
+
+class Suggestion(NamedTuple):
+    """A metric that the values of a column look like. It is shown and never applied."""
+
+    metric: str
+    reason: str
+
+
+FEWEST_VALUES = 12
+"""Of a column whose values say anything."""
+
+LEAST_RISE = 0.1
+LARGEST_RATE = 0.01
+
+
+def suggestion(values: Floats) -> Suggestion | None:
+    """The metric that a column in the order of its steps looks like; None where its values say nothing."""
+    if len(values) < FEWEST_VALUES or not np.isfinite(values).all():
+        return None
+    if values.min() < 0 or values.max() > 1:
+        return None
+    third = len(values) // 3
+    first, last = values[:third], values[-third:]
+    doubt = float(np.hypot(first.std(), last.std())) / third**0.5
+    if float(last.mean() - first.mean()) > max(LEAST_RISE, 3 * doubt):
+        return Suggestion("reward/accuracy", "its values lie between 0 and 1 and rise")
+    top = int(values.argmax())
+    is_ramp = bool((np.diff(values[: top + 1]) >= 0).all() and (np.diff(values[top:]) <= 0).all())
+    if 0 < values.max() <= LARGEST_RATE and is_ramp:
+        words = f"its values are tiny (at most {values.max():.2g}) and constant, or fall without noise"
+        return Suggestion("optim/lr", words)
+    return None

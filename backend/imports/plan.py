@@ -8,9 +8,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from backend.config.metrics import canonical_name
+from backend.config.metrics import canonical_name, find_metric
 from backend.errors import FieldError, InvalidRequest
-from backend.imports.guess import is_step_name, step_candidates, steps_of
+from backend.imports.completions import Completions
+from backend.imports.guess import is_step_name, step_candidates, steps_of, suggestion
 from backend.imports.table import MOST_SHOWN, BadLog, Floats, Ints, Log, Table, shown
 from backend.metrics.store import NAME
 
@@ -39,6 +40,10 @@ class Decision(NamedTuple):
     state: State
     points: int
     reason: str
+    suggestion: str = ""
+    """A metric of ours that its values look like, if no name says so."""
+    hint: str = ""
+    """Why it is suggested."""
 
 
 class Restart(NamedTuple):
@@ -116,9 +121,45 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
                 taken.add(decision.metric)
     if not plan.series:
         raise BadLog(_nothing(plan))
+    plan.decisions = _with_suggestions(plan, mapping)
+    plan.series |= {name: each for name, each in text_series(log.completions).items() if name not in taken}
     if len(plan.series) > MOST_METRICS:
         raise BadLog(f"has {len(plan.series):,} metrics; at most {MOST_METRICS:,} are imported")
     return plan
+
+
+def _with_suggestions(plan: Plan, mapping: Names) -> list[Decision]:
+    """The decisions, with what a column of an unknown name alone looks like and the log lacks."""
+    found = {
+        each.column: guessed
+        for each in plan.decisions
+        if each.metric and each.column not in mapping and find_metric(each.metric) is None
+        if (guessed := suggestion(plan.series[each.metric].values)) is not None
+    }
+    counts = Counter(guessed.metric for guessed in found.values())
+    alone = {
+        column: guessed
+        for column, guessed in found.items()
+        if counts[guessed.metric] == 1 and guessed.metric not in plan.series
+    }
+    return [
+        each._replace(suggestion=alone[each.column].metric, hint=alone[each.column].reason)
+        if each.column in alone
+        else each
+        for each in plan.decisions
+    ]
+
+
+def text_series(completions: Completions | None) -> dict[str, Series]:
+    """text/* of the completions; no column of the log."""
+    points: dict[str, list[tuple[int, float]]] = {}
+    for step, metrics in (completions.text_metrics() if completions is not None else {}).items():
+        for name, value in metrics.items():
+            points.setdefault(name, []).append((step, value))
+    return {
+        name: Series(np.array([step for step, _ in some], np.int64), np.array([value for _, value in some]))
+        for name, some in points.items()
+    }
 
 
 def _check_choice(table: Table, step: str, mapping: Names) -> None:

@@ -23,6 +23,10 @@ class ColumnItem(Documented):
     points: int
     reason: str
     """Why it is renamed or left out."""
+    suggestion: str = ""
+    """A metric that its values look like; it keeps its name unless `mapping` gives it this one."""
+    hint: str = ""
+    """Why it is suggested."""
 
 
 class BadLineItem(Documented):

@@ -41,6 +41,15 @@ class Summary:
             if math.isfinite(value) and self._is_better(name, value):
                 self._best[name] = (value, step)
 
+    def add(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Enter further metrics of a step that may lie behind the last one."""
+        last, new = (
+            self.step,
+            {name: each for name, each in metrics.items() if self._steps.get(name, -1) <= step},
+        )
+        self.take(step, new)
+        self.step = max(last, step)
+
     def _is_better(self, name: str, value: float) -> bool:
         metric = find_metric(name)
         if metric is None or not metric.better:

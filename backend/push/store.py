@@ -3,13 +3,14 @@
 A batch that arrives twice, or whose answer was lost, changes nothing.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from backend.db.engine import Sessions, db_now, insert_into, new_id
+from backend.db.engine import Sessions, db_now, insert_into, new_id, reading
 from backend.db.models import Attempt, PushSession, Run
 from backend.db.text import clean_text
 from backend.errors import Conflict, FieldError, Gone, InvalidRequest, NotFound
@@ -29,7 +30,9 @@ from backend.push.schemas import (
 )
 from backend.redaction import redact
 from backend.rollouts.foreign import ATTEMPT, ForeignCompletion, ForeignGroup, pack_foreign, replace_groups
+from backend.rollouts.foreign_metrics import Points, is_cut, text_points
 from backend.rollouts.store import PackedGroups
+from backend.rollouts.text_metrics import Written
 from backend.runs.events import add_event
 from backend.runs.origin import ORIGINS
 from backend.runs.pushed import continue_pushed, end_pushed
@@ -56,12 +59,16 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
     packed = {number: _pack(run_id, each) for number, each in new if isinstance(each, CompletionsRecord)}
     values = {number: named(each.values) for number, each in new if isinstance(each, MetricsRecord)}
     _check_number({name for each in values.values() for name in each})
+    with reading(sessions) as session:
+        texts = text_points(session, run_id, _written(each for _, each in new))
     with sessions.begin() as session:
         found = _wanted(session, owner, locks=True)
         if found is None or found.id != run_id:
             raise Conflict("the run was deleted at this moment: send it again")
         stored = _stored(session, found, batch)  # another request may have brought the same
-        _store(session, found, [(number, each) for number, each in new if number > stored], packed, values)
+        _store(
+            session, found, [(number, each) for number, each in new if number > stored], packed, values, texts
+        )
         last = max(stored, batch.first + len(batch.records) - 1)
         own = update(PushSession).where(PushSession.run_id == run_id, PushSession.id == batch.session)
         session.execute(own.values(stored=last))
@@ -184,9 +191,12 @@ def _store(
     records: Sequence[tuple[int, Any]],
     packed: Mapping[int, PackedGroups],
     values: Mapping[int, Mapping[str, float]],
+    texts: Points,
 ) -> None:
     summary, last = Summary.read(run.summary), run.last_step
-    points = []
+    points: list[tuple[int, Mapping[str, float]]] = [*texts] if records else []
+    for step, metrics in points:
+        summary.add(step, metrics)
     for number, record in records:
         if isinstance(record, MetricsRecord):
             summary.take(record.step, values[number])
@@ -223,6 +233,17 @@ def named(values: Mapping[str, float]) -> dict[str, float]:
         if label.strip() and not is_step_name(label) and label not in TIMES:
             name, _ = metric_name(label, found)
             found.setdefault(name, value)
+    return found
+
+
+def _written(records: Iterable[Any]) -> dict[int, dict[int, list[Written]]]:
+    """The training completions among some records as texts, by step and place."""
+    found: dict[int, dict[int, list[Written]]] = defaultdict(dict)
+    for each in records:
+        if isinstance(each, CompletionsRecord) and each.split == "train":
+            found[each.step][each.index] = [
+                Written(each.prompt, given.text, is_cut(given.finish_reason)) for given in each.completions
+            ]
     return found
 
 

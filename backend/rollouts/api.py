@@ -23,6 +23,7 @@ from backend.rollouts.atlas import Order, State, atlas_of, probes_of, prompt_lin
 from backend.rollouts.cause_schemas import Mismatch
 from backend.rollouts.contributions import loss_sums
 from backend.rollouts.counting import counts_by_step
+from backend.rollouts.evidence import evidence_of
 from backend.rollouts.mismatch import Kind as CorrectionKind
 from backend.rollouts.mismatch import Level, mismatch
 from backend.rollouts.pass_rates import RatesOrder, StoredRates, rates_of, shown_rates, store_rates
@@ -38,6 +39,7 @@ from backend.rollouts.reading import (
 )
 from backend.rollouts.schemas import (
     CountPage,
+    EvidencePage,
     GroupPage,
     LossSums,
     ProbeMatrix,
@@ -130,6 +132,15 @@ def counts(
             "items": counts_by_step(session, run, kind, [m for m in mark.split(",") if m], min_reward),
             "next": None,
         },
+    )
+
+
+@router.get("/evidence", response_model=EvidencePage)
+def evidence(request: Request, session: ReadSession, answers: SharedAnswersOf, run: RunId) -> Response:
+    """Steps whose stored completions show the causes that the diagnosis names. Has an `ETag`."""
+    must_exist(session, run)
+    return answers.answer(
+        request, stamps_of(session, [run]), lambda: {"items": evidence_of(session, run), "next": None}
     )
 
 

@@ -192,6 +192,26 @@ class CountPage(BaseModel):
     next: str | None
 
 
+class EvidenceItem(BaseModel):
+    """Completions that show a cause of the diagnosis."""
+
+    cause: str
+    """Empty: completions of the first stored step from the onset on."""
+    kind: str
+    step: int
+    marks: list[str]
+    """What they have in common, as `/rollouts/counts` names it; empty: all completions of the step."""
+    completions: int
+    """Stored ones of this step that have all the marks."""
+
+
+class EvidencePage(BaseModel):
+    """The causes of a run that stored completions show."""
+
+    items: list[EvidenceItem]
+    next: str | None
+
+
 class PromptItem(BaseModel):
     """A training prompt and its pass rate over time."""
 

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from backend.config.merge import nested
 from backend.config.run import RunConfig
 from backend.db.engine import new_id, reading
 from backend.db.models import Run, Trial
@@ -17,7 +18,7 @@ from backend.runs.checkpoints import checkpoints_of
 from backend.runs.events import add_event
 from backend.runs.lifecycle import locked_run
 from backend.trials.fork_point import ForkPoint, refuse_trash
-from backend.trials.plan import TrialPlan, nested, plan_trial
+from backend.trials.plan import TrialPlan, plan_trial
 from backend.trials.schemas import NO_CHANGE, REPEAT, TrialRequest
 
 MOST_NAME = 150

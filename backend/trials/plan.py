@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from backend.config.merge import merge
+from backend.config.merge import merge, nested
 from backend.config.run import RunConfig
 from backend.db.models import Run
 from backend.diagnosis.diagnose import ILL, diagnose
@@ -155,18 +155,6 @@ def _default_steps(config: RunConfig, diagnosis: Diagnosis, alarm: int, fork_ste
     onset = last_healthy(diagnosis)
     wanted = max(onset + 2 * (alarm - onset), fork_step + 1, config.optimizer.warmup_steps)
     return max(min(wanted, config.steps), alarm)
-
-
-def nested(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields by dotted path as a config nests them."""
-    found: dict[str, Any] = {}
-    for path, value in changes.items():
-        *above, last = path.split(".")
-        fields: dict[str, Any] = {last: value}
-        for part in reversed(above):
-            fields = {part: fields}
-        found = merge(found, fields)
-    return found
 
 
 def _changed(

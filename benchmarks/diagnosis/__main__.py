@@ -9,6 +9,7 @@ Ctrl-C loses only what is training.
 import argparse
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--table", action="store_true", help="train nothing")
     arguments = parser.parse_args()
-    missing = [key for key in suite(arguments.part, arguments.seeds) if key not in recorded()]
+    known = recorded()
+    missing = [key for key in suite(arguments.part, arguments.seeds) if key not in known]
     if missing and not arguments.table:
         train(missing)
     text = tables()
@@ -46,24 +48,26 @@ def main() -> None:
 def tables() -> str:
     """The tables of the parts that may be looked at, each under its caption."""
     results = recorded()
-    build = f"{_trained('build')} of the part that the detectors were built on: these figures are optimistic."
+    built = _trained(results, "build")
+    build = f"{built} of the part that the detectors were built on: these figures are optimistic."
     parts = [f"{build}\n\n{report(results, 'build')}"]
     if LOOKED_AT is None:
-        waits = f"{_trained('unseen')} of the part that is looked at once, when it is trained"
+        waits = f"{_trained(results, 'unseen')} of the part that is looked at once, when it is trained"
         parts.append(f"{waits}: on unseen runs the error rates are **not measured**.")
     else:
         state = "have not changed since" if LOOKED_AT == VERSION else f"are of version {VERSION} today"
+        trained = _trained(results, "unseen")
         unseen = (
-            f"{_trained('unseen')} of the part that no detector was built on. It was looked at once, with "
+            f"{trained} of the part that no detector was built on. It was looked at once, with "
             f"detectors of version {LOOKED_AT}, which {state}."
         )
         parts.insert(0, f"{unseen}\n\n{report(results, 'unseen')}")
     return "\n\n".join(parts) + "\n"
 
 
-def _trained(part: Part) -> str:
+def _trained(results: Mapping[Planted, Any], part: Part) -> str:
     keys = set(suite(part))
-    return f"{len(recorded().keys() & keys)} of {len(keys)} runs"
+    return f"{len(results.keys() & keys)} of {len(keys)} runs"
 
 
 def train(missing: list[Planted]) -> None:

@@ -8,11 +8,14 @@ import numpy as np
 
 from backend.diagnosis.log import Log, Series
 from backend.diagnosis.outcome import judge
+from benchmarks.diagnosis.lead import surely_lower
 from benchmarks.diagnosis.recipes import Planted
 
 Change = Callable[[Log, Planted], Log]
 
 GOAL = "reward/accuracy"
+
+FEWEST_EVALUATIONS = 3
 
 
 def as_it_is(log: Log, _key: Planted) -> Log:
@@ -50,6 +53,30 @@ def reversed_plateau(log: Log, _key: Planted) -> Log:
     return _reordered(late, lambda steps: np.arange(len(steps))[::-1])
 
 
+def level_window(log: Log) -> Log | None:
+    """The steps from the first evaluation that is not surely below the best; None with fewer than 3 of them.
+
+    This definition was made after the unseen part had been looked at.
+    """
+    accuracy = log.series["eval/accuracy"].finite()
+    best = float(accuracy.values.max(initial=0.0))
+    level = np.flatnonzero(best - accuracy.values <= surely_lower(best))
+    if not len(level) or len(accuracy) - level[0] < FEWEST_EVALUATIONS:
+        return None
+    first = accuracy.steps[level[0]]
+    return replace(log, series={name: series.between(first, np.inf) for name, series in log.series.items()})
+
+
+def level_shuffled(log: Log, key: Planted) -> Log:
+    """The steps of the level window alone, in an order that is drawn."""
+    return shuffled(level_window(log) or log, key)
+
+
+def level_reversed(log: Log, _key: Planted) -> Log:
+    """The steps of the level window alone, last step first."""
+    return _reordered(level_window(log) or log, lambda steps: np.arange(len(steps))[::-1])
+
+
 def _reordered(log: Log, order: Callable[[np.ndarray], np.ndarray]) -> Log:
     """Values in another order of the steps, moved together where metrics share their steps."""
     found = {}
@@ -72,3 +99,29 @@ VIEWS: dict[str, Change] = {
 
 CONTROLS: dict[str, Change] = {"steps shuffled": shuffled, "plateau reversed": reversed_plateau}
 """Healthy runs in which nothing happens at any step."""
+
+LEVEL_CONTROLS: dict[str, Change] = {
+    "level window shuffled": level_shuffled,
+    "level window reversed": level_reversed,
+}
+"""The same where the held-out accuracy no longer rises, for runs that have such a window."""
+
+NEEDED: dict[str, tuple[str, ...]] = {
+    "update_size": ("optim/lr", "optim/grad_norm", "optim/update_norm", "ratio/max"),
+    "kl_pull": ("loss/kl", "optim/kl_share"),
+    "entropy_explosion": ("policy/entropy",),
+    "entropy_collapse": ("policy/entropy",),
+    "length_blowup": ("length/mean", "length/truncated_frac"),
+    "verifier": ("policy/entropy", "length/mean", "kl/k3", "policy/token_prob_mean", "eval/accuracy"),
+    "reward_hacking": ("reward/mean",),
+    "staleness": ("sampling/staleness", "optim/updates"),
+    "dead_run": ("optim/lr", "optim/grad_norm", "optim/update_norm"),
+    "mismatch": ("mismatch/k3", "mismatch/prob_diff_mean"),
+    "overfitting": ("eval/accuracy",),
+}
+"""Metrics of which a planted cause's detector needs at least one, beside the training accuracy."""
+
+
+def can_be_named(log: Log, cause: str) -> bool:
+    """Whether a log still has a metric that the cause requires."""
+    return any(metric in log.series for metric in NEEDED[cause])

@@ -10,7 +10,16 @@ import numpy as np
 from backend.diagnosis.diagnose import diagnose
 from backend.diagnosis.findings import Diagnosis
 from backend.diagnosis.log import Log, Series
-from benchmarks.diagnosis.controls import CONTROLS, VIEWS, Change, as_it_is
+from benchmarks.diagnosis.controls import (
+    CONTROLS,
+    LEVEL_CONTROLS,
+    VIEWS,
+    Change,
+    as_it_is,
+    can_be_named,
+    half_withheld,
+    level_window,
+)
 from benchmarks.diagnosis.lead import lead_table, surely_lower
 from benchmarks.diagnosis.peers import alarms
 from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES, Part, Planted
@@ -126,6 +135,7 @@ def report(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> str:
         "| planted | fell | found | cause first | among two | rightly named | onset off, median | 9 in 10 |",
         "|---|---|---|---|---|---|---|---|",
         *(_row(name, [run for run in fell if run.key.plant == name], fell) for name in PLANTS),
+        f"| all | {len(fell)} | | | | | {_errors(fell)} |",
         "",
         *lead_table([run.log for run in fell], [run.log for run in healthy]),
         "",
@@ -161,17 +171,45 @@ def _views(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> list[str
             _of(run.found.outcome.verdict == "inconclusive" for run in runs),
         )
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    lines += [
-        "",
-        "| healthy runs with | called collapsed, declining or recovered | of these the accuracy fell |",
+    return [*lines, "", *_named_of_half(results, part), "", *_controls(results, part)]
+
+
+def _named_of_half(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> list[str]:
+    """Causes named with half of the metrics, where one that the cause requires is among them."""
+    fell = _fallen(judged(results, part, half_withheld))
+    known = [run for run in fell if can_be_named(half_withheld(run.log, run.key), run.cause)]
+    return [
+        "| half of the metrics, one that the planted cause requires among them | share | 95 % interval |",
         "|---|---|---|",
+        _rate("cause first", [run.rank == 1 for run in known]),
+        _rate("among the first two", [0 < run.rank <= 2 for run in known]),
     ]
-    for name, change in CONTROLS.items():
+
+
+def _controls(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> list[str]:
+    """Alarms in healthy runs in which nothing happens at any step."""
+    lines = [
+        (
+            "| healthy runs with | called collapsed, declining or recovered | 95 % interval "
+            "| of these the accuracy fell | no verdict |"
+        ),
+        "|---|---|---|---|---|",
+    ]
+    for name, change in (CONTROLS | LEVEL_CONTROLS).items():
         runs = _healthy(judged(results, part, change))
-        is_called = [run.found.outcome.verdict in ILL - {"never_learned"} for run in runs]
-        called = (change(run.log, run.key) for run, is_ill in zip(runs, is_called, strict=True) if is_ill)
-        lines.append(f"| {name} | {_of(is_called)} | {_of(map(_lost, called))} |")
+        if name in LEVEL_CONTROLS:
+            runs = [run for run in runs if level_window(run.log) is not None]
+        called = [run.found.outcome.verdict in ILL - {"never_learned"} for run in runs]
+        ill = (change(run.log, run.key) for run, is_ill in zip(runs, called, strict=True) if is_ill)
+        silent = _of(run.found.outcome.verdict == "inconclusive" for run in runs)
+        lines.append(f"{_rate(name, called)} {_of(map(_lost, ill))} | {silent} |")
     return lines
+
+
+def _rate(title: str, hits: list[bool]) -> str:
+    """Title, share and interval as the cells of a row."""
+    low, high = interval(sum(hits), len(hits)) if hits else (0.0, 1.0)
+    return f"| {title} | {_of(hits)} | {low:.0%} to {high:.0%} |"
 
 
 def _lost(log: Log) -> bool:
@@ -207,11 +245,15 @@ def _share(title: str, hits: Iterable[bool]) -> str:
 
 
 def _row(name: str, runs: list[Judged], fell: list[Judged]) -> str:
-    errors = sorted(error for run in runs if (error := run.onset_error) is not None)
     found = sum(run.is_ill for run in runs)
     first, two = sum(run.rank == 1 for run in runs), sum(0 < run.rank <= 2 for run in runs)
     cause = PLANTS[name].cause
     named = [run for run in fell if run.found.causes and run.found.causes[0].finding.cause == cause]
-    off = f"{median(errors):g} | {errors[math.ceil(0.9 * len(errors)) - 1]}" if errors else "|"
     right = _of(run.cause == cause for run in named)
-    return f"| {name}: {cause} | {len(runs)} | {found} | {first} | {two} | {right} | {off} |"
+    return f"| {name}: {cause} | {len(runs)} | {found} | {first} | {two} | {right} | {_errors(runs)} |"
+
+
+def _errors(runs: Iterable[Judged]) -> str:
+    """Median and ninth tenth of the steps by which onsets are off, as two cells."""
+    errors = sorted(error for run in runs if (error := run.onset_error) is not None)
+    return f"{median(errors):g} | {errors[math.ceil(0.9 * len(errors)) - 1]}" if errors else "|"

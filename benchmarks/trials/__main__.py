@@ -48,7 +48,7 @@ CASES = (
     Case("wrong_answers", 2, {"problems": [{"name": "file", "path": "sums.jsonl"}]}),
     Case("cap", 2),
     Case("stale", 1),
-    Case("no_rate", 1, {"optimizer.lr": 3e-4}),
+    Case("no_rate", 1),
     Case("k1_sum", 0),
     Case("k1_sum", 2),
     Case("entropy_bonus", 2),

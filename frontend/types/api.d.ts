@@ -139,6 +139,8 @@ declare namespace Api {
     state: 'taken' | 'renamed' | 'dropped';
     points: number;
     reason: string;
+    suggestion?: string;
+    hint?: string;
   }
   interface CompletionItem {
     id: string;
@@ -228,6 +230,17 @@ declare namespace Api {
   interface EvaluationPage {
     items: EvaluationItem[];
     left_out: number;
+  }
+  interface EvidenceItem {
+    cause: string;
+    kind: string;
+    step: number;
+    marks: string[];
+    completions: number;
+  }
+  interface EvidencePage {
+    items: EvidenceItem[];
+    next: string | null;
   }
   interface ExperimentDetail {
     id: string;

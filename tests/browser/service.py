@@ -35,7 +35,7 @@ HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egnp.exe\
 class Service:
     """A running service and its database."""
 
-    trained = failed = waiting = older = hostile = experiment = ""
+    trained = failed = waiting = older = hostile = imported = experiment = ""
     """Ids of the runs that the tests look at."""
     cells: list[str]
     """Ids of the runs of a grid, where a test has one."""

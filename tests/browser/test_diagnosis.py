@@ -24,6 +24,9 @@ def service(tmp_path_factory):
         collapsed = broken(collapsed, 75, reward__accuracy=lambda values: values * 0.05)
         service.trained = stored(service, "healthy", healthy())
         service.failed = stored(service, "collapsed", collapsed)
+        service.imported = stored(service, "imported", collapsed)
+        with service.sessions.begin() as session:
+            session.execute(update(Run).where(Run.id == service.imported).values(origin="trl"))
         until(lambda: all(run["verdict"] for run in service.get("/runs")["items"]))
         yield service
 
@@ -77,7 +80,7 @@ def test_a_collapse_is_named_with_onset_evidence_and_remedy(page, service):
     expect(card).to_contain_text("reward/accuracy fell from a best of")
     expect(card).to_contain_text("First signal: policy/entropy, between steps")
     expect(card.get_by_role("heading", name="Entropy exploded")).to_be_visible()
-    expect(card).to_contain_text("Try: A third of the learning rate")
+    expect(card).to_contain_text("Try: No entropy bonus; where there is none, a third of the learning rate")
     expect(card).to_contain_text("optimizer.lr: 0.0001")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
@@ -102,7 +105,7 @@ def test_the_list_shows_filters_and_sorts_by_verdict(page, service):
     page.locator(".runs-filters").get_by_role("button", name="verdict").click()
     page.get_by_role("button", name="collapsed", exact=True).click()
     expect(page).to_have_url(re.compile("verdict=collapsed"))
-    expect(table.locator(".grid-row")).to_have_count(1)
+    expect(table.locator(".grid-row")).to_have_count(2)  # one of them imported
     page.goto("/runs?sort=onset")
     expect(table.locator(".grid-row").first).to_contain_text("collapsed")
 
@@ -124,8 +127,24 @@ def test_the_card_leads_to_the_first_bad_rollouts(page, service):
     page.get_by_role("link", name="First bad rollouts").click()
     expect(page).to_have_url(re.compile(f"/rollouts.*run={service.failed}"))
     expect(page.locator(".step-onset")).to_be_attached()
-    page.get_by_role("button", name="onset: step").click()
     expect(page.get_by_role("spinbutton", name="step")).to_have_value("74")
+
+
+def test_a_cause_leads_to_the_completions_that_show_it(page, service):
+    page.goto(f"/run/{service.failed}")
+    page.get_by_role("region", name="Diagnosis").get_by_role(
+        "link", name="1 wrong completion of step 74"
+    ).click()
+    expect(page).to_have_url(re.compile("filter=wrong"))
+    expect(page.get_by_role("spinbutton", name="step")).to_have_value("74")
+
+
+def test_an_imported_run_links_to_its_completions_if_there_are_some(page, service):
+    page.goto(f"/run/{service.imported}")
+    card = page.get_by_role("region", name="Diagnosis")
+    expect(card.get_by_role("link", name="First bad rollouts")).to_be_visible()
+    expect(page.get_by_role("link", name="Read its completions")).to_be_visible()
+    expect(page.get_by_text("no completions")).to_have_count(0)
 
 
 def test_the_comparison_counts_verdicts_and_draws_onsets(page, service):

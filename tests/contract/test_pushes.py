@@ -75,7 +75,8 @@ def test_a_pushed_run_is_live_and_has_curves_completions_and_a_config(client, se
     assert (run["last_step"], run["steps"], run["config"]) == (1, 10, {"lr": 1e-6})
     assert run["experiment_name"] == "pushed runs"
     assert run["seen_at"]
-    assert run["summary"]["last"] == {
+    last = {name: value for name, value in run["summary"]["last"].items() if not name.startswith("text/")}
+    assert last == {
         "reward/mean": 0.5, "kl/k3": "NaN", "optim/grad_norm": 2.0, "weird_b_name": 1.0,
     }  # fmt: skip
     assert values_of(client, run, "kl/k3")[1][0]["value"] == "NaN"
@@ -91,11 +92,31 @@ def test_a_batch_that_comes_again_changes_nothing_and_an_overlap_adds_its_new_pa
     for _ in range(3):
         assert send(first).json()["stored"] == 2
     points, groups, events = (count(client, table) for table in (Metric, RolloutGroup, Event))
-    assert (points, groups) == (1, 1)
+    assert (points, groups) == (1 + 7, 1)  # the reward, and seven metrics of the texts
     changed = [metrics(1, reward=9), completions(1, "x"), metrics(2, reward=2)]
     assert send(changed, run=None).json()["stored"] == 3
     assert values_of(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
     assert (count(client, RolloutGroup), count(client, Event)) == (1, events)
+
+
+def test_pushed_completions_are_read_for_repetition_format_and_script(client, send):
+    loop, box = "abc" * 200, r"\boxed{2}"
+    send([completions(1, box, "<think>", finish_reason="stop"), completions(1, loop, "2", index=1)])
+    run = only_run(client)
+    assert values_of(client, run, "text/structure_ok")[0] == {1: 0.25}
+    assert values_of(client, run, "text/structure_broken")[0] == {1: 0.25}
+    assert values_of(client, run, "text/repetition")[0][1] == pytest.approx((1 - 3 / 505) / 4)
+    send([completions(1, box, box, index=2), completions(2, "<think>")], first=3)
+    assert values_of(client, run, "text/structure_ok")[0] == {1: 0.5, 2: 0.0}
+    assert values_of(client, run, "text/structure_broken")[0] == {1: 1 / 6, 2: 0.0}  # nobody knows: cut?
+    send([completions(1, "3", "3", index=2)], first=5)
+    assert values_of(client, run, "text/structure_ok")[0] == {1: 1 / 6, 2: 0.0}
+
+
+def test_what_a_trainer_says_of_its_texts_stays(client, send):
+    own = {"text/repetition": 0.25}
+    send([metrics(1, **own), completions(1, "abc" * 200), completions(2, "abc" * 200), metrics(2, **own)])
+    assert values_of(client, only_run(client), "text/repetition")[0] == {1: 0.25, 2: 0.25}
 
 
 def test_records_that_are_missing_are_asked_for(client, send):

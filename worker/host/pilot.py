@@ -12,7 +12,7 @@ from backend.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class PilotLimits:
-    """What ends a worker by itself; zeros: nothing does."""
+    """Limits at which a worker ends by itself; zeros: none."""
 
     runs: int = 0
     """Runs to claim in all."""
@@ -48,7 +48,7 @@ class Pilot:
         self._claimed += 1
 
     def reason_to_end(self, *, is_busy: bool) -> str:
-        """Why the worker is over, in words; empty while it is not."""
+        """The reason to end now, in words; empty: none."""
         if is_busy:
             self._busy_at = time.monotonic()
         if self._is_late():

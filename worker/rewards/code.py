@@ -9,6 +9,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from backend.config.served_rewards import CodeReward
+from backend.rollouts.tags import CLOSE
 from backend.sandbox.errors import SandboxError
 from backend.sandbox.process import Sandbox
 from worker.prompt import Prompt
@@ -21,7 +22,6 @@ from worker.rewards.code_tests import (
     is_same_value,
     read_tests,
 )
-from worker.rewards.formats import CLOSE
 from worker.rewards.programs import decoded, encoded
 
 PROGRAMS = "worker.rewards.programs"

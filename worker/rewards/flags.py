@@ -2,8 +2,8 @@
 
 from backend.config.boxed import last_boxed
 from backend.rollouts.repetition import distinct_gram_share
-from worker.rewards.formats import CLOSE, OPEN
-from worker.rewards.language import script_share
+from backend.rollouts.script import script_share
+from backend.rollouts.tags import CLOSE, OPEN
 
 REPETITIVE_BELOW = 1 / 3
 SCRIPT_BELOW = 1 / 2

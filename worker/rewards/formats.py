@@ -4,8 +4,8 @@ import re
 from typing import Literal
 
 from backend.config.boxed import last_box, last_boxed
+from backend.rollouts.tags import CLOSE, OPEN, with_opened
 
-OPEN, CLOSE = "<think>", "</think>"
 _NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 
 
@@ -38,8 +38,3 @@ def think_format(text: str, form: Literal["book", "strict"], *, is_opened: bool 
     once = text.count(OPEN) == text.count(CLOSE) == 1
     answers = bool(text[closed + len(CLOSE) :].strip())
     return float(once and text.lstrip().startswith(OPEN) and opened < closed and answers)
-
-
-def with_opened(text: str) -> str:
-    """A completion with the <think> that its chat template has written."""
-    return f"{OPEN}{text}"

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from backend.config.served_rewards import JudgeReward
+from backend.rollouts.tags import CLOSE
 from backend.settings import Settings
 from worker.prompt import Prompt
 from worker.rewards.endpoint import Body, Endpoint, NoScore
-from worker.rewards.formats import CLOSE
 from worker.rewards.steps import AGGREGATES, split_steps
 
 SYSTEM = (

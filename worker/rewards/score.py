@@ -14,14 +14,15 @@ from backend.config.rewards import (
     ThinkFormatReward,
 )
 from backend.config.served_rewards import CodeReward, JudgeReward, RewardModelReward
+from backend.rollouts.script import script_consistent, script_share
+from backend.rollouts.tags import with_opened
 from backend.settings import Settings
 from worker.prompt import Prompt
 from worker.rewards.answers import spelled_alike
 from worker.rewards.code import CodeGrader
 from worker.rewards.correctness import EXTRACTIONS, Checkers, Grade, Grader, process_count
 from worker.rewards.flags import completion_flags
-from worker.rewards.formats import boxed_format, think_format, with_opened
-from worker.rewards.language import script_consistent, script_share
+from worker.rewards.formats import boxed_format, think_format
 from worker.rewards.lengths import group_length_rewards
 from worker.rewards.plugins import PluginTerm
 from worker.rewards.served import ServedTerm, served_metrics

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 
 from backend.errors import InvalidConfig
+from backend.rollouts.tags import CLOSE, OPEN
 from worker.policy.model import Policy
 from worker.prompt import Prompt
-from worker.rewards.formats import CLOSE, OPEN
 from worker.rewards.score import Scorer
 from worker.rollout.sampler import Decoding, Sampler
 from worker.types import Group

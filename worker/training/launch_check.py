@@ -16,6 +16,7 @@ import torch
 from backend.config.data import DataConfig
 from backend.config.run import RunConfig
 from backend.db.text import clean_text
+from backend.rollouts.tags import CLOSE, OPEN
 from backend.runs.check_report import CheckReport, ReferenceCheck, RewardProbe, RowsReport, WrongReference
 from backend.settings import Settings
 from worker.checkpoints.store import Checkpoints
@@ -27,7 +28,6 @@ from worker.problems.suites import load_suites
 from worker.prompt import Prompt
 from worker.recording.recorder import Recorder
 from worker.recording.records import StepRecord
-from worker.rewards.formats import CLOSE, OPEN
 from worker.rewards.score import Scorer
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, shaped

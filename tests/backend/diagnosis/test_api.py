@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from backend.metrics.store import write_points
+from backend.rollouts.foreign import ForeignCompletion, ForeignGroup, pack_foreign, replace_groups
 from tests.backend.diagnosis.logs import broken, healthy
 from tests.factories import make_attempt, make_run
 
@@ -79,3 +80,62 @@ def test_an_unknown_run_is_not_found(client):
 
 def test_a_viewer_reads_it(viewer):
     assert viewer.get("/api/v1/runs/nothing/diagnosis").status_code == 404
+
+
+RIGHT = ForeignCompletion("\\boxed{2}", reward=1.0, correct=True)
+WRONG = ForeignCompletion("3", reward=0.0, correct=False)
+HACKED = ForeignCompletion("3", reward=1.0, correct=False)
+CUT = ForeignCompletion("33333", reward=0.0, correct=False, finish_reason="length")
+
+
+def with_completions(client, run, steps, kind="train"):
+    """Store one group of completions at each of these steps."""
+    with client.app.state.lab.sessions.begin() as session:
+        for step, completions in steps.items():
+            group = ForeignGroup(kind, 0, "1+1=?", "2", completions)
+            replace_groups(session, pack_foreign(run, step, [group]))
+
+
+def evidence(client, run):
+    items = client.get("/api/v1/rollouts/evidence", params={"run": run}).raise_for_status().json()["items"]
+    parts = ("kind", "step", "marks", "completions")
+    return {each["cause"]: tuple(each[part] for part in parts) for each in items}
+
+
+@pytest.mark.parametrize("origin", ["", "trl"])
+def test_a_cause_points_to_the_first_stored_step_whose_completions_show_it(client, stored, origin):
+    log = broken(healthy(), 70, length__mean=lambda values: values * 2.5)
+    run = stored(broken(log, 75, reward__accuracy=lambda values: values * 0.05), origin=origin)
+    with_completions(client, run, {60: [CUT], 74: [RIGHT, WRONG], 80: [CUT, CUT, WRONG], 90: [CUT]})
+    assert evidence(client, run) == {
+        "": ("train", 74, [], 2),
+        "length_blowup": ("train", 80, ["truncated"], 2),
+    }
+
+
+def test_wrong_answers_that_were_rewarded_show_a_hacked_reward(client, stored):
+    log = healthy(**{"reward/mean": np.full(120, 0.5)})
+    run = stored(broken(log, 70, reward__accuracy=lambda values: values * 0.05))
+    with_completions(client, run, {75: [WRONG, RIGHT], 90: [WRONG, HACKED]})
+    assert evidence(client, run)["reward_hacking"] == ("train", 90, ["wrong", "rewarded"], 1)
+
+
+def test_without_completions_after_the_onset_there_is_no_evidence(client, stored):
+    log = broken(healthy(), 70, length__mean=lambda values: values * 2.5)
+    run = stored(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
+    with_completions(client, run, {60: [CUT]})
+    assert evidence(client, run) == {}
+
+
+def test_without_completions_that_show_it_a_cause_points_to_any(client, stored):
+    log = broken(healthy(), 70, length__mean=lambda values: values * 2.5)
+    run = stored(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
+    with_completions(client, run, {80: [WRONG]})
+    assert evidence(client, run)["length_blowup"] == ("train", 80, [], 1)
+
+
+def test_a_healthy_run_has_no_evidence(client, stored):
+    run = stored(healthy())
+    with_completions(client, run, {80: [WRONG]})
+    assert evidence(client, run) == {}
+    assert client.get("/api/v1/rollouts/evidence", params={"run": "none"}).status_code == 404

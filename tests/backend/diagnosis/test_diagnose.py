@@ -302,3 +302,46 @@ def test_any_numbers_whatever_are_judged_with_evidence(seed):
     for finding in (*(each.finding for each in found.causes), *found.warnings):
         assert finding.evidence
         assert finding.metrics
+
+
+def long_texts(count=200, cap=1024, seed=0):
+    """A healthy log of completions of about a thousand tokens, whose lengths differ by hundreds."""
+    chance = np.random.default_rng(seed)
+    lengths = np.minimum(cap, 700 + chance.normal(0, 60, count))
+    return healthy(
+        count,
+        seed=seed,
+        **{"length/mean": lengths, "length/truncated_frac": np.clip(chance.normal(0.04, 0.02, count), 0, 1)},
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_completions_of_a_thousand_tokens_that_grow_to_the_cap_are_the_cause(seed):
+    log = long_texts(seed=seed)
+    assert diagnose(log).outcome.verdict == "healthy"
+    grown = {"length__mean": becomes(1023.0), "length__truncated_frac": becomes(0.9)}
+    found = diagnose(broken(broken(log, 120, **grown), 125, **FALLS))
+    assert (found.outcome.verdict, found.causes[0].finding.cause) == ("collapsed", "length_blowup")
+    assert found.onset.healthy <= 120 <= found.onset.sick + 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_collapse_of_one_long_completion_group_a_step_has_its_cause(seed):
+    """One prompt of eight completions of about a thousand tokens: goal, length and entropy are all noisy."""
+    chance = np.random.default_rng(seed)
+    rate = np.minimum(0.6, 0.2 + np.arange(400) * 0.003)
+    rate[255:] = 0.02
+    entropy = 0.3 * chance.lognormal(0, 0.3, 400)
+    entropy[250:] *= 6
+    log = Log(
+        {
+            "reward/accuracy": series(chance.binomial(8, rate) / 8),
+            "length/mean": series(np.minimum(1024, chance.normal(700, 150, 400))),
+            "policy/entropy": series(entropy),
+            "optim/grad_norm": series(0.5 * chance.lognormal(0, 0.4, 400)),
+        }
+    )
+    found = diagnose(log)
+    assert found.outcome.verdict == "collapsed"
+    assert found.causes[0].finding.cause == "entropy_explosion"
+    assert abs(found.onset.sick - 250) <= 10

@@ -167,3 +167,22 @@ def test_evaluations_in_any_order_are_no_decline_while_training_stays():
     falls = np.where(np.arange(80) < 50, 0.55, 0.25) + np.random.default_rng(0).normal(0, 0.03, 80)
     fallen = judge(Log({**log.series, "reward/accuracy": series(falls)}))
     assert fallen.verdict in {"collapsed", "declining"}
+
+
+def one_prompt(seed, *, fall_at=None, level=0.02, count=400, group=8):
+    """Accuracies of one prompt a step, each an easy or a hard one: right answers are alike within a group."""
+    chance = np.random.default_rng(seed)
+    rate = np.minimum(0.6, 0.2 + np.arange(count) * 0.003)
+    if fall_at is not None:
+        rate[fall_at:] = level
+    own = chance.beta(rate * 2, (1 - rate) * 2)  # correlation within a group of 1 / 3
+    return chance.binomial(group, own) / group
+
+
+def test_a_collapse_is_found_with_one_prompt_a_step():
+    found = [outcome_of(one_prompt(seed, fall_at=250)) for seed in range(40)]
+    assert sum(outcome.verdict == "collapsed" for outcome in found) >= 38
+    late = [outcome.onset.healthy - 250 for outcome in found if outcome.verdict == "collapsed"]
+    assert abs(np.median(late)) <= 25
+    healthy_ones = [outcome_of(one_prompt(seed)).verdict for seed in range(40)]
+    assert sum(verdict in {"collapsed", "declining", "recovered"} for verdict in healthy_ones) <= 1

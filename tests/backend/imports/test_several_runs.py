@@ -112,10 +112,61 @@ def test_completions_are_added_to_an_imported_run_and_replaced(client):
         assert (answer.status_code, answer.json()["run"]) == (201, run)
     assert count(client, Rollout) == 2
     shown = client.get(f"/api/v1/runs/{run}").json()
-    assert (shown["last_step"], shown["summary"]["last"]) == (3, {"reward/mean": 0.5})
+    last = shown["summary"]["last"]
+    assert (shown["last_step"], last["reward/mean"], last["text/structure_answerless"]) == (3, 0.5, 1.0)
     with client.app.state.lab.sessions() as session:
         messages = session.scalars(select(Event.message).order_by(Event.id)).all()
     assert messages[-1] == "2 completions imported from 3.jsonl"
+
+
+LOOP, PROSE = "abc" * 200, "The sum of one and one is two, as a short addition shows at once."
+
+
+def dump(step, *texts, **more):
+    rows = [
+        {"input": "1+1=", "output": text, "gts": "2", "score": 0.0, "step": step} | more for text in texts
+    ]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def curve(client, run, metric):
+    """{step: value} of a metric."""
+    body = client.get(f"/api/v1/runs/{run}/metrics.csv").text.splitlines()
+    names, *rows = (line.split(",") for line in body)
+    place = names.index(metric)
+    return {int(row[0]): float(row[place]) for row in rows if row[place]}
+
+
+def test_imported_completions_are_read_for_repetition_format_and_script(client):
+    run = send(
+        client, dump(1, PROSE, r"\boxed{2}") + dump(2, LOOP, "сумма") + dump(3, "2"), file="x.jsonl"
+    ).json()["run"]
+    assert curve(client, run, "text/structure_ok") == {1: 0.5, 2: 0.0, 3: 0.0}
+    assert set(curve(client, run, "text/unusual_script_frac").values()) == {0.0}  # a prompt without letters
+    repetition = curve(client, run, "text/repetition")
+    assert repetition[1] < 0.1
+    assert repetition[2] > 0.45
+    unjudged = {each["cause"] for each in client.get(f"/api/v1/runs/{run}/diagnosis").json()["unjudged"]}
+    assert not unjudged & {"repetition", "broken_format", "language_mix"}
+
+
+def test_what_the_log_says_of_its_texts_stays(client):
+    log = "step,reward,text/repetition\n1,0.5,0.25\n2,0.5,0.25\n"
+    run = send(client, log).json()["run"]
+    assert send(client, dump(2, LOOP) + dump(3, LOOP), file="x.jsonl", into=run).status_code == 201
+    found = curve(client, run, "text/repetition")
+    assert (found[1], found[2]) == (0.25, 0.25)
+    assert found[3] > 0.9
+    assert curve(client, run, "text/structure_ok") == {2: 0.0, 3: 0.0}
+
+
+def test_further_completions_of_a_step_count_with_those_that_are_there(client):
+    run = send(client, "step,reward\n1,0.5\n").json()["run"]
+    for texts in ((r"\boxed{2}",), ("2", "3", "4")):
+        send(client, dump(1, *texts, input=str(texts)), file="x.jsonl", into=run)
+    places = client.get("/api/v1/rollouts", params={"run": run}).json()["items"]
+    wanted = 0.0 if len(places) == 1 else 0.25  # the second file replaces a prompt's place
+    assert curve(client, run, "text/structure_ok") == {1: wanted}
 
 
 def test_completions_are_added_to_no_other_run(client):

@@ -314,3 +314,53 @@ def test_csv_keeps_every_value(log):
         cells = [row.get(name) for name in names]
         lines.append(",".join([str(step), *("" if cell is None else repr(cell) for cell in cells)]))
     check_round_trip(log, "\n".join(lines) + "\n")
+
+
+def columns_of(**columns):
+    """A CSV with these columns of twenty values."""
+    rows = zip(range(1, 21), *columns.values(), strict=True)
+    return "\n".join(",".join(map(str, row)) for row in [("step", *columns), *rows]) + "\n"
+
+
+RISING = [place / 40 for place in range(20)]
+RATES = [1e-6 * (20 - place) for place in range(20)]
+
+
+def suggested(**columns):
+    plan = planned(columns_of(**columns))
+    assert all(each.metric == each.column for each in plan.decisions)  # nothing is applied
+    return {each.column: each.suggestion for each in plan.decisions if each.suggestion}
+
+
+def test_the_values_of_a_column_with_an_unknown_name_suggest_what_it_is():
+    assert suggested(hits=RISING, rate=RATES, noise=[1, 3] * 10) == {
+        "hits": "reward/accuracy",
+        "rate": "optim/lr",
+    }
+    assert suggested(rate=[5e-6] * 20) == {"rate": "optim/lr"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2 * each for each in RISING[::-1]],  # falls
+        [3 * each for each in RISING],  # beyond 1
+        [1e-3, 2e-3] * 10,  # tiny and noisy
+        [0.5] * 20,
+        [0.0] * 20,
+        ["nan", *RISING[1:]],
+    ],
+)
+def test_other_values_suggest_nothing(values):
+    assert suggested(x=values) == {}
+
+
+def test_two_columns_that_look_alike_and_a_metric_that_is_there_suggest_nothing():
+    assert suggested(one=RISING, two=RISING) == {}
+    plan = planned(columns_of(accuracy=RISING, hits=RISING).replace("accuracy", "reward/accuracy"))
+    assert [each.suggestion for each in plan.decisions] == ["", ""]
+
+
+def test_a_suggestion_is_taken_by_the_mapping_alone():
+    plan = planned(columns_of(hits=RISING), mapping={"hits": "reward/accuracy"})
+    assert (list(plan.series), plan.decisions[0].suggestion) == (["reward/accuracy"], "")

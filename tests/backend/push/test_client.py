@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import time
+import types
+from typing import Any
 
 import httpx
 import pytest
@@ -92,7 +94,7 @@ def test_answers_that_are_lost_double_nothing(grpolab, run, lab, monkeypatch):
     found = run_of(lab, run.id)
     assert steps_of(lab, found) == {step: float(step) for step in range(1, 20)}
     with lab.sessions() as session:
-        for table, wanted in ((Metric, 19), (RolloutGroup, 19)):
+        for table, wanted in ((Metric, 19 * 8), (RolloutGroup, 19)):  # the reward and seven of the texts
             query = select(func.count()).select_from(table).where(table.run_id == found["id"])
             assert session.scalar(query) == wanted
 
@@ -372,3 +374,53 @@ def test_the_file_is_downloaded_with_one_command_and_needs_no_token(lab, tmp_pat
     answer = httpx.get(f"{lab.base}/grpolab.py")
     assert (answer.status_code, answer.content) == (200, CLIENT.read_bytes())
     assert answer.headers["content-type"].startswith("text/x-python")
+
+
+def verl_without_verl():
+    """The two classes of verl that `add_to_verl` extends, in the shape that verl documents.
+
+    verl is not installed for the tests; docs/push.md names the version that was tried.
+    """
+    tracking: Any = types.ModuleType("verl.utils.tracking")
+
+    class Tracking:
+        def __init__(self, project_name, experiment_name, default_backend="console", config=None):  # noqa: ARG002
+            self.logger, self.own = {"console": self}, []
+
+        def log(self, data, step, backend=None):
+            for name, each in self.logger.items():
+                if backend is None or name in backend:
+                    each.own.append((step, data)) if each is self else each.log(data=data, step=step)
+
+    class ValidationGenerationsLogger:
+        def log(self, loggers, samples, step):
+            self.seen = (loggers, samples, step)
+
+    tracking.Tracking, tracking.ValidationGenerationsLogger = Tracking, ValidationGenerationsLogger
+    utils: Any = types.ModuleType("verl.utils")
+    utils.tracking = tracking
+    return {"verl": types.ModuleType("verl"), "verl.utils": utils, "verl.utils.tracking": tracking}
+
+
+def test_every_tracking_of_verl_pushes_too_and_its_own_loggers_go_on(grpolab, lab, token, monkeypatch):
+    modules = verl_without_verl()
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    tracking: Any = modules["verl.utils.tracking"]
+    grpolab.add_to_verl(url=lab.base, token=token, id="from-verl")
+    mine = tracking.Tracking("project", "from-verl", default_backend=["console"], config={"lr": 1e-6})
+    for step in (1, 2):
+        mine.log({"critic/rewards/mean": step / 4, "actor/entropy": 0.5}, step=step)
+    validation = tracking.ValidationGenerationsLogger()
+    validation.log(["console"], [["1+1=", "2", 1.0], ["1+2=", "4", 0.0]], 2)
+    assert (len(mine.own), validation.seen[2]) == (2, 2)
+    mine.logger["grpolab"].finish()
+    found = run_of(lab, "from-verl")
+    assert (found["status"], found["origin"], found["experiment_name"]) == ("finished", "verl", "project")
+    assert lab.get(f"/runs/{found['id']}")["config"] == {"lr": 1e-6}
+    assert steps_of(lab, found) == {1: 0.25, 2: 0.5}
+    groups = lab.get("/rollouts", run=found["id"], kind="eval")["items"]
+    assert [(each["prompt"], each["completions"][0]["text"], each["reward_mean"]) for each in groups] == [
+        ("1+1=", "2", 1.0),
+        ("1+2=", "4", 0.0),
+    ]

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from backend.config.merge import nested
 from backend.diagnosis.diagnose import diagnose
 from backend.diagnosis.log import Log
-from backend.trials.plan import default_arms, first_alarm, last_healthy, nested
+from backend.trials.plan import default_arms, first_alarm, last_healthy
 from tests.backend.diagnosis.logs import broken, healthy
 
 CONFIG = {"optimizer": {"lr": 3e-4}}

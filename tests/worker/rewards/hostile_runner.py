@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from backend.config.boxed import last_boxed
 from backend.config.reasoning_gym_tasks import TASKS
+from backend.rollouts.script import script_consistent, script_share
 from tests.worker.rewards.hostile_answers import ALL, SHORT
 from worker.rewards.answers import MAX_ANSWER_CHARS, is_mathematical, quick_verdict
 from worker.rewards.flags import completion_flags
 from worker.rewards.formats import boxed_format, lenient_answer, think_format
-from worker.rewards.language import script_consistent, script_share
 from worker.rewards.reasoning_gym.entries import entry_at, library, score_at
 
 LIMIT_SECONDS = 0.5

@@ -25,6 +25,7 @@ from backend.config.rewards import (
 )
 from backend.errors import PluginFailed
 from backend.rollouts.repetition import distinct_gram_share
+from backend.rollouts.script import script_consistent, script_share
 from backend.sandbox.errors import Refused, TimedOut
 from backend.sandbox.paths import ROOT
 from backend.sandbox.process import Sandbox
@@ -33,7 +34,6 @@ from worker.rewards.answers import is_mathematical, quick_verdict, spelled_alike
 from worker.rewards.correctness import JUDGING, Checkers, Grader
 from worker.rewards.flags import completion_flags
 from worker.rewards.formats import boxed_format, lenient_answer, think_format
-from worker.rewards.language import script_consistent, script_share
 from worker.rewards.lengths import group_length_rewards
 from worker.rewards.plugins import MOST_IN_A_ROW
 from worker.rewards.score import Scorer

@@ -6,11 +6,11 @@ import torch
 
 from backend.config.rewards import CorrectnessReward
 from backend.config.run import PolicyConfig
+from backend.rollouts.tags import CLOSE
 from backend.settings import Settings
 from worker.policy.model import load_policy
 from worker.problems.sums import Sums
 from worker.prompt import Prompt
-from worker.rewards.formats import CLOSE
 from worker.rewards.score import Scorer
 from worker.rollout.sampler import Decoding, Sampler
 from worker.training.check_numbers import mean

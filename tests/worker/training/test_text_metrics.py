@@ -5,10 +5,11 @@ import zlib
 import numpy as np
 import pytest
 
+from backend.rollouts.text_metrics import structure
 from worker.prompt import Prompt
 from worker.rollout.collector import Collected
 from worker.training.step_metrics import expected_useful, group_metrics
-from worker.training.text_metrics import structure, text_metrics
+from worker.training.text_metrics import text_metrics
 from worker.types import Completion, Group
 
 

@@ -69,7 +69,14 @@ export function ColumnTable({ report, mapping, onChange }) {
       </thead>
       <tbody>
         ${report.columns.map(
-          ({ column, metric, points, reason }) => html`<tr key=${column} class=${metric ? '' : 'is-left-out'}>
+          ({
+            column,
+            metric,
+            points,
+            reason,
+            suggestion,
+            hint,
+          }) => html`<tr key=${column} class=${metric ? '' : 'is-left-out'}>
             <td><code>${column}</code></td>
             <td>
               <input
@@ -82,7 +89,17 @@ export function ColumnTable({ report, mapping, onChange }) {
               />
             </td>
             <td class="number">${formatCount(points)}</td>
-            <td class="quiet">${reason}</td>
+            <td class="quiet">
+              ${reason}
+              ${
+                suggestion &&
+                mapping[column] !== suggestion &&
+                html`${reason ? '; ' : ''}may be ${suggestion}: ${hint}${' '}
+                  <button type="button" class="button-quiet" onClick=${() => name(column, metric, suggestion)}>
+                    Call it ${suggestion}
+                  </button>`
+              }
+            </td>
           </tr>`,
         )}
       </tbody>

@@ -1,9 +1,8 @@
 /** The diagnosis of a run: its verdict, when it began, ranked causes with their evidence, and what to try. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { isForeign, isPushed } from '../../lib/runs/origin.js';
 import { VERDICTS, stepsText } from '../../lib/runs/verdicts.js';
-import { formatValue } from '../../lib/text/format.js';
+import { formatValue, plural } from '../../lib/text/format.js';
 import { causesAddress } from '../../lib/causes.js';
 import { address } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
@@ -25,15 +24,22 @@ export function Diagnosis({ run }) {
 function Shown({ run, diagnosis }) {
   const { verdict, causes, warnings, unjudged } = diagnosis;
   const { title, icon, tone } = VERDICTS[verdict];
+  const shown = useGet(
+    diagnosis.onset ? '/rollouts/evidence' : null,
+    { run: run.id },
+    { live: ['run', 'points'], concerns: (data) => data.id === run.id || data.run === run.id, every: 15000 },
+  );
+  const evidence = shown.data?.items ?? [];
+  const first = evidence.find(({ cause }) => cause === '');
   const isOpen = !['healthy', 'inconclusive'].includes(verdict);
   return html`<section class=${`diagnosis diagnosis-${tone}`} aria-label="Diagnosis">
     <h2><${Icon} name=${icon} /> ${title}</h2>
     <p>${summaryOf(diagnosis)}</p>
     ${
       diagnosis.onset &&
-      (!isForeign(run) || isPushed(run)) &&
+      first &&
       html`<p>
-        <a class="button button-small" href=${address('/rollouts', { run: run.id, step: diagnosis.onset.sick })}>
+        <a class="button button-small" href=${address('/rollouts', { run: run.id, step: first.step })}>
           First bad rollouts
         </a>${' '}
         <a
@@ -44,7 +50,7 @@ function Shown({ run, diagnosis }) {
         </a>
       </p>`
     }
-    ${isOpen && html`<${Causes} run=${run} causes=${causes} />`}
+    ${isOpen && html`<${Causes} run=${run} causes=${causes} evidence=${evidence} />`}
     <${Warnings} warnings=${warnings} />
     ${
       isOpen &&
@@ -80,8 +86,9 @@ function summaryOf({ verdict, goal, best, best_step: at, end, note, fall, onset,
   }
 }
 
-/** @param {{run: Api.RunItem, causes: Api.CauseItem[]}} props */
-function Causes({ run, causes }) {
+/** @param {{run: Api.RunItem, causes: Api.CauseItem[], evidence: Api.EvidenceItem[]}} props */
+function Causes({ run, causes, evidence }) {
+  const shownBy = new Map(evidence.map((each) => [each.cause, each]));
   if (!causes.length)
     return html`<p class="quiet">
       No other metric changed before that. This log does not show the cause. <${TryRemedy} run=${run} />
@@ -90,7 +97,15 @@ function Causes({ run, causes }) {
   const rest = causes.filter((cause) => cause.explained_by);
   const titles = new Map(causes.map((cause) => [cause.cause, cause.title]));
   return html`<ol class="diagnosis-causes">
-      ${own.map((cause) => html`<${Cause} key=${cause.cause} run=${run} cause=${cause} alone=${own.length === 1} />`)}
+      ${own.map(
+        (cause) => html`<${Cause}
+          key=${cause.cause}
+          run=${run}
+          cause=${cause}
+          alone=${own.length === 1}
+          shown=${shownBy.get(cause.cause)}
+        />`,
+      )}
     </ol>
     ${
       rest.length > 0 &&
@@ -100,7 +115,7 @@ function Causes({ run, causes }) {
           ${rest.map(
             (cause) => html`<li key=${cause.cause}>
               ${cause.title}, ${stepsText(cause.onset)}: follows from “${titles.get(cause.explained_by)}”.
-              ${' '}${cause.evidence[0]}.
+              ${' '}${cause.evidence[0]}. <${Read} run=${run.id} shown=${shownBy.get(cause.cause)} />
             </li>`,
           )}
         </ul>
@@ -108,8 +123,30 @@ function Causes({ run, causes }) {
     }`;
 }
 
-/** @param {{run: Api.RunItem, cause: Api.CauseItem, alone: boolean}} props */
-function Cause({ run, cause, alone }) {
+/** Marks whose names are no adjectives. @type {Record<string, string>} */
+const MARK_WORDS = { same_reward: 'equally rewarded', language: 'mixed-script' };
+
+/**
+ * Completions that show a cause, at the first stored step that has some.
+ * @param {{run: string, shown: Api.EvidenceItem | undefined}} props
+ */
+function Read({ run, shown }) {
+  if (!shown) return null;
+  const { step, kind, marks, completions } = shown;
+  const href = address('/rollouts', {
+    run,
+    step,
+    kind: kind === 'train' ? undefined : kind,
+    filter: marks.join() || undefined,
+  });
+  const words = marks.map((mark) => MARK_WORDS[mark] ?? mark).join(' and ');
+  return html`<a href=${href}>${`${plural(completions, `${words} completion`.trim())} of step ${step}`}</a>`;
+}
+
+/**
+ * @param {{run: Api.RunItem, cause: Api.CauseItem, alone: boolean, shown: Api.EvidenceItem | undefined}} props
+ */
+function Cause({ run, cause, alone, shown }) {
   const { title, share, tier, onset, evidence, remedy } = cause;
   return html`<li>
     <h3>
@@ -118,6 +155,7 @@ function Cause({ run, cause, alone }) {
     </h3>
     <ul>
       ${evidence.map((words, i) => html`<li key=${i}>${words}</li>`)}
+      ${shown && html`<li>Read <${Read} run=${run.id} shown=${shown} /></li>`}
       ${tier === 'consistent' && html`<li class="quiet">This is consistent with the cause and does not prove it.</li>`}
     </ul>
     <p>

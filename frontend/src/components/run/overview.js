@@ -2,7 +2,7 @@
 import { html, useMemo } from '../../dom.js';
 import { post } from '../../data/api.js';
 import { useHistory } from '../../data/run_events.js';
-import { useLoad } from '../../data/resource.js';
+import { useGet, useLoad } from '../../data/resource.js';
 import { catalog, runLooks } from '../../app/state.js';
 import { matching } from '../../lib/metrics.js';
 import { costText } from '../../lib/service/queue.js';
@@ -19,6 +19,7 @@ import { CheckReport } from '../shared/check_report.js';
 import { Diagnosis } from './diagnosis.js';
 import { Restorations } from './restored.js';
 import { SignalBudget } from './signal_budget.js';
+import { address } from '../../lib/url.js';
 import { Empty } from '../shared/states.js';
 
 /**
@@ -205,6 +206,8 @@ function Figures({ run }) {
  */
 function Foreign({ run, events }) {
   const told = events.find(({ data }) => data?.file);
+  const steps = useGet('/rollouts/steps', { run: run.id });
+  const hasNone = steps.data?.items.length === 0;
   return html`<section class="card run-part">
     <h2>${isPushed(run) ? 'Pushed by' : 'Imported from'} ${originTitle(run.origin)}</h2>
     ${
@@ -215,8 +218,12 @@ function Foreign({ run, events }) {
     }
     <p class="quiet">
       Another trainer ${isPushed(run) && run.status === 'running' ? 'makes' : 'made'} this run. Its curves can be
-      compared with those of runs trained here; it has no checkpoints${isPushed(run) ? '' : ' and no completions'}, so
-      it cannot be resumed, forked or evaluated.
+      compared with those of runs trained here; it has no
+      checkpoints${hasNone ? ' and no completions' : ''}, so it cannot be resumed, forked or evaluated.
+      ${
+        Boolean(steps.data?.items.length) &&
+        html`${' '}<a href=${address('/rollouts', { run: run.id })}>Read its completions</a>.`
+      }
       ${Object.keys(run.config ?? {}).length > 0 && ' The Config tab shows its settings as they were logged.'}
     </p>
   </section>`;

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-from worker.rewards.formats import CLOSE
+from backend.rollouts.tags import CLOSE
 
 _MARKUP = re.compile(r"\\[A-Za-z]+|</?[A-Za-z_]+>")
 _VARIABLE = re.compile(r"(?<![^\W\d_])[A-Za-z](?![^\W\d_])")

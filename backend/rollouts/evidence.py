@@ -1,0 +1,66 @@
+"""Completions that show what a diagnosis says: for each cause the first stored step that has some."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from backend.db.models import GroupTally
+from backend.diagnosis.diagnose import diagnose
+from backend.diagnosis.store import log_of
+from backend.rollouts.counting import marked, valid_tallies
+from backend.rollouts.marks import BIT, mask_of
+
+SHOWN_BY: dict[str, tuple[tuple[str, ...], ...]] = {
+    "length_blowup": (("truncated",),),
+    "repetition": (("repetitive",),),
+    "broken_format": (("unparsed",), ("flagged",)),
+    "language_mix": (("language",),),
+    "reward_hacking": (("wrong", "rewarded"),),
+    "vanishing_signal": (("same_reward",),),
+    "verifier": (("wrong",),),
+    "overfitting": (("wrong",),),
+    "length_collapse": (("wrong",),),
+    "entropy_explosion": (("wrong",),),
+}
+"""Marks of the completions that show a cause, the most telling ones first. Others are shown by any."""
+
+HELD_OUT = frozenset({"overfitting"})
+"""Causes that the evaluations show."""
+
+
+def evidence_of(session: Session, run_id: str) -> list[dict[str, Any]]:
+    """The steps at which the causes of a run can be read; first, with cause "", that of its onset."""
+    diagnosis = diagnose(log_of(session, run_id))
+    if diagnosis.onset is None:
+        return []
+    wanted = [("", diagnosis.onset.sick)]
+    wanted += [(each.finding.cause, each.finding.onset.sick) for each in diagnosis.causes]
+    found = (_shown(session, run_id, cause, sick) for cause, sick in wanted)
+    return [each for each in found if each is not None]
+
+
+def _shown(session: Session, run_id: str, cause: str, sick: int) -> dict[str, Any] | None:
+    """The first stored step from the onset on that has completions with the marks, else with any."""
+    kind = "eval" if cause in HELD_OUT else "train"
+    for marks in (*SHOWN_BY.get(cause, ()), ()):
+        if (found := _first_step(session, run_id, kind, marks, sick)) is not None:
+            return {"cause": cause, "kind": kind, "marks": list(marks)} | found
+    return None
+
+
+def _first_step(
+    session: Session, run_id: str, kind: str, marks: Sequence[str], sick: int
+) -> dict[str, int] | None:
+    """The step and its completions that have all marks; None where no stored one has."""
+    query = (
+        select(GroupTally.step, func.sum(GroupTally.completions).label("completions"))
+        .where(*valid_tallies(session, run_id, kind), GroupTally.step >= sick)
+        .where(marked(mask_of(marks) | BIT["stored"]))
+        .group_by(GroupTally.step)
+        .order_by(GroupTally.step)
+        .limit(1)
+    )
+    row = session.execute(query).one_or_none()
+    return None if row is None else {"step": row.step, "completions": int(row.completions)}

@@ -1,0 +1,60 @@
+"""Metrics of another trainer's completions as texts, as our own trainer logs them."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.db.models import Rollout, RolloutGroup
+from backend.metrics.reading import read_curves
+from backend.rollouts.packing import unpack_text
+from backend.rollouts.text_metrics import METRICS, Written, text_metrics
+
+SCRIPT_CHARS = 1024
+"""Of a completion's end, whose letters are looked up one by one: there may be very many at once."""
+
+Places = Mapping[int, Sequence[Written]]
+"""Training completions of a step by the place of their prompt."""
+
+Points = list[tuple[int, dict[str, float]]]
+
+
+def foreign_metrics(written: Sequence[Written]) -> dict[str, float]:
+    """text/* over the training completions of a step."""
+    return text_metrics(written, script_chars=SCRIPT_CHARS)
+
+
+def is_cut(finish_reason: str) -> bool:
+    """Whether a completion was cut at the cap, or nobody knows."""
+    return finish_reason in {"", "length"}
+
+
+def text_points(session: Session, run_id: str, new: Mapping[int, Places]) -> Points:
+    """text/* of each step that gets new completions, over these and the stored ones of other places.
+
+    Where a step had no completions, its values are the log's own, and stay.
+    """
+    logged = _logged(session, run_id) if new else {}
+    points = []
+    for step, places in sorted(new.items()):
+        stored = _stored(session, run_id, step)
+        metrics = foreign_metrics([each for some in (stored | dict(places)).values() for each in some])
+        own = {name for name, steps in logged.items() if step in steps} if not stored else set()
+        points.append((step, {name: value for name, value in metrics.items() if name not in own}))
+    return points
+
+
+def _logged(session: Session, run_id: str) -> dict[str, set[int]]:
+    curves = read_curves(session, [run_id], METRICS, "step")
+    return {metric: set(curve.steps.tolist()) for (_, metric), curve in curves.items()}
+
+
+def _stored(session: Session, run_id: str, step: int) -> dict[int, list[Written]]:
+    columns = (RolloutGroup.prompt_index, RolloutGroup.prompt, Rollout.text, Rollout.finish_reason)
+    here = (RolloutGroup.run_id == run_id, RolloutGroup.step == step, RolloutGroup.kind == "train")
+    query = select(*columns).join(Rollout, Rollout.group_id == RolloutGroup.id).where(*here)
+    found: dict[int, list[Written]] = defaultdict(list)
+    for place, prompt, text, finish_reason in session.execute(query.order_by(Rollout.position)):
+        found[place].append(Written(unpack_text(prompt), unpack_text(text), is_cut(finish_reason)))
+    return dict(found)

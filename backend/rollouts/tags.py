@@ -1,0 +1,8 @@
+"""Tags between which a completion thinks."""
+
+OPEN, CLOSE = "<think>", "</think>"
+
+
+def with_opened(text: str) -> str:
+    """A completion with the <think> that its chat template has written."""
+    return f"{OPEN}{text}"
