@@ -159,6 +159,16 @@ class WhatIf(BaseModel):
     variants: list[WhatIfVariant]
 
 
+class Alternatives(BaseModel):
+    """The likeliest tokens at each token, the likeliest first, of the distribution that was drawn from."""
+
+    ids: list[list[int]]
+    logprobs: list[list[float | str]]
+    """-Infinity where top-p or top-k cut the token off."""
+    strings: dict[str, str]
+    """By id, of those that the group's completions have as tokens."""
+
+
 class TokensAnswer(BaseModel):
     """A completion token by token."""
 
@@ -170,6 +180,8 @@ class TokensAnswer(BaseModel):
     advantage: Spelled
     mask: list[int]
     """1 where a token is part of the loss's sums."""
+    alternatives: Alternatives | None
+    """None where `recording.alternatives` was 0, or they were removed since."""
     note: str
     """Why tokens, or values of them, were removed since; "" where none were."""
 

@@ -6,6 +6,11 @@ declare namespace Api {
     refused: KeptRun[];
     missing: number;
   }
+  interface Alternatives {
+    ids: number[][];
+    logprobs: ((number | string)[])[];
+    strings: Record<string, string>;
+  }
   interface ArmResult {
     name: string;
     changes: Record<string, any>;
@@ -939,6 +944,7 @@ declare namespace Api {
     arrays: Record<string, (number | string)[]>;
     advantage: number | string | null;
     mask: number[];
+    alternatives: Alternatives | null;
     note: string;
   }
   interface TrialArm {
