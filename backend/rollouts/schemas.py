@@ -140,6 +140,11 @@ class WhatIfVariant(BaseModel):
     terms: dict[str, Spelled] = {}
     metrics: dict[str, Spelled] = {}
     """clip/*, ratio/*, kl/* and mismatch/* of this computation."""
+    weight: str = ""
+    """Weight of a completion's tokens in the loss, as formula and with the counts of this batch."""
+    numbers: dict[str, Spelled] = {}
+    """What the formula counts here: completions, prompts, tokens, weights, advantages (population standard
+    deviation over completions), clipped tokens by side where ratios are bounded."""
     completions: list[WhatIfCompletion] = []
     """Of all groups, one after another."""
 

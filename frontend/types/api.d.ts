@@ -1077,6 +1077,8 @@ declare namespace Api {
     loss?: number | string | null;
     terms?: Record<string, number | string | null>;
     metrics?: Record<string, number | string | null>;
+    weight?: string;
+    numbers?: Record<string, number | string | null>;
     completions?: WhatIfCompletion[];
   }
   interface WrongReference {
