@@ -3,7 +3,8 @@
 First go the alternatives of tokens, from the oldest step on, then the values that only colour tokens
 (`token_values.COMPUTED_FROM` stay), again from the oldest step on; where that is not enough, the tokens.
 The newest step of a run stays as it is. Completions, rewards and tallies are not touched. Over the
-installation's budget, the run with most bytes gives way. Each step is a transaction of its own, and repeating one does no harm.
+installation's budget, the run with most bytes gives way. Each step is a transaction of its own, and
+repeating one does no harm.
 """
 
 from collections.abc import Callable, Iterator

@@ -109,7 +109,9 @@ def cut_power(database: str, act: str, *, every: int, first: int, most: int = 0,
         ground.syncs = syncs
         points, reference = _undisturbed(ground, base, act)
         wanted = range(first, points, every)
-        if most:  # none at the end: a life that goes by a clock may have some points fewer than the one before
+        if (
+            most
+        ):  # none at the end: a life that goes by a clock may have some points fewer than the one before
             wanted = range(points // most // 2, points, max(points // most, 1))[:most]
         verdict, faults, lost_in = Verdict(), Counter[str](), 0
         for cut in _life(ground, base, act, set(wanted)):

@@ -117,8 +117,10 @@ def _numbers(
         "advantage_lowest": float(spread.min()),
         "advantage_highest": float(spread.max()),
     }
-    sides = {"clipped_below": -1, "clipped_above": 1, "clipped_dual": 2} if clipped is not None else {}
-    return weight, numbers | {name: int((clipped == side).sum()) for name, side in sides.items()}
+    if clipped is not None:
+        sides = {"clipped_below": -1, "clipped_above": 1, "clipped_dual": 2}
+        numbers |= {name: int(clipped.eq(side).sum()) for name, side in sides.items()}
+    return weight, numbers
 
 
 def _batch(objective: Objective, own: Objective, request: dict[str, Any], values: Values) -> PolicyBatch:
