@@ -78,7 +78,7 @@ def causes_of(
 ) -> dict[str, Any]:
     """The change of a metric as a ranked sum: cause_schemas.CauseAnswer.
 
-    Raises InvalidRequest for a metric that is no mean over completions, NotFound for a window without finite
+    Raises InvalidRequest for a metric that is no sum over completions, NotFound for a window without finite
     values, Conflict for too many completions.
     """
     mean = mean_of(metric)

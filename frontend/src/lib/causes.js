@@ -4,7 +4,8 @@ import { address } from './url.js';
 /** @typedef {{first: number, last: number}} Window */
 /** @typedef {{healthy: number, sick: number}} Onset */
 
-const MEANS = /^(reward\/([^/]+\/)?mean|reward\/accuracy|length\/(mean|truncated_frac)|text\/repetition|groups\/zero_variance_frac|policy\/entropy|kl\/k3|loss\/total)$/;
+const MEANS =
+  /^(reward\/([^/]+\/)?mean|reward\/accuracy|length\/(mean|truncated_frac)|text\/repetition|groups\/zero_variance_frac|policy\/entropy|kl\/k3|loss\/total)$/;
 const EVALUATED = /^eval\/([^/]+\/)?(accuracy|length_mean|truncated_frac)$/;
 const NOT_A_TERM = ['reward/raw/mean'];
 
