@@ -18,7 +18,7 @@ MOST_TOKENS = 4_000_000
 def values_of_tokens(
     session: Session, run_id: str, name: str, steps: Sequence[int]
 ) -> dict[tuple[int, int, int], float]:
-    """By step, prompt_index and position: the sum of `loss`, else the mean of the values that count.
+    """Sums of `loss`, else means of the values that count, by step, prompt_index and position.
 
     Raises Conflict for too many tokens.
     """

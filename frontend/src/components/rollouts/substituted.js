@@ -13,13 +13,14 @@ export function Substituted({ one }) {
     <li>Σ|o| = ${at('tokens')} tokens, |o| from ${at('shortest')} to ${at('longest')}</li>
     <li>w<sub>i</sub> = ${weight}: from ${at('weight_lowest')} to ${at('weight_highest')}</li>
     <li>
-      Â: mean ${at('advantage_mean')}, standard deviation ${at('advantage_std')}, from ${at('advantage_lowest')} to${' '}
-      ${at('advantage_highest')}
+      Â: mean ${at('advantage_mean')}, standard deviation ${at('advantage_std')}, from${' '}
+      ${at('advantage_lowest')} to ${at('advantage_highest')}
     </li>
     ${
       isBounded &&
       html`<li>
-        clipped: ${at('clipped_below')} tokens below, ${at('clipped_above')} above, ${at('clipped_dual')} by the dual cap
+        clipped: ${at('clipped_below')} tokens below, ${at('clipped_above')} above,${' '}
+        ${at('clipped_dual')} by the dual cap
       </li>`
     }
     <li>L = ${parts.length ? `${parts.join(' + ')} = ` : ''}${formatValue(loss ?? null)}</li>
