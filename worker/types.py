@@ -22,6 +22,16 @@ class SamplingMask:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternatives:
+    """The likeliest tokens at each token of one completion, the likeliest first."""
+
+    ids: NDArray[np.int32]
+    """[T, k]"""
+    logprobs: Float[NDArray[np.float32], "T k"]
+    """[T, k] of the distribution that was drawn from; minus infinity where top-p or top-k cut a token off."""
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """A completion as the sampler generated it for a prompt.
 
@@ -47,6 +57,8 @@ class Completion:
     """[prompt + T - 1, L, K] the experts that read each token of prompt and completion but the last one."""
     prompt_tokens: int = 0
     """Tokens of the prompt."""
+    alternatives: Alternatives | None = None
+    """The likeliest tokens at each token; None when they were not recorded."""
 
     @property
     def is_truncated(self) -> bool:

@@ -25,6 +25,7 @@ def combination_errors(config: "RunConfig") -> list[Problem]:
     return [
         *_budget_errors(config),
         *_size_errors(config),
+        *_recording_errors(config),
         *suite_errors(config),
         *_group_errors(config),
         *_filter_errors(config),
@@ -53,6 +54,13 @@ def _size_errors(config: "RunConfig") -> Iterator[Problem]:
     if (rows := evaluation.prompts * evaluation.k) > MOST_COMPLETIONS:
         factors = f"is {evaluation.prompts}, times k = {evaluation.k}"
         yield "evaluation.prompts", f"{factors} makes {rows:,} an evaluation: {most}"
+
+
+def _recording_errors(config: "RunConfig") -> Iterator[Problem]:
+    recording = config.recording
+    if recording.alternatives and not (recording.tokens and recording.rollouts != "none"):
+        reason = f"is {recording.alternatives}, but the tokens they belong to are not stored"
+        yield "recording.alternatives", f"{reason}: recording.tokens and rollouts are expected"
 
 
 def _group_errors(config: "RunConfig") -> Iterator[Problem]:

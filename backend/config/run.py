@@ -213,6 +213,9 @@ class RecordingConfig(Frozen):
     tokens: bool = True
     """Store per-token strings, log-probabilities and entropies of the stored rollouts."""
 
+    alternatives: Annotated[int, Field(ge=0, le=8)] = 0
+    """Also store so many of the likeliest tokens at each token, with their log-probabilities."""
+
 
 class StopAtAccuracy(Frozen):
     """Finish when held-out accuracy reaches a value."""

@@ -7,6 +7,10 @@ BYTES_PER_TOKEN = 16
 """Measured: text, token strings and per-token arrays of one generated token, compressed."""
 
 
+BYTES_PER_ALTERNATIVE = 6
+"""Its id and its log-probability, before compression."""
+
+
 def most_tokens(config: RunConfig) -> int:
     """Tokens of the whole run if every completion is as long as it may be and every refill is used."""
     sampling, evaluation, updates = config.sampling, config.evaluation, config.updates
@@ -25,4 +29,5 @@ def _most_of(suite: Suite, config: RunConfig) -> int:
 
 def most_bytes(config: RunConfig) -> int:
     """Bytes that storing every rollout of the run takes at most."""
-    return most_tokens(config) * BYTES_PER_TOKEN
+    each = BYTES_PER_TOKEN + BYTES_PER_ALTERNATIVE * config.recording.alternatives
+    return most_tokens(config) * each

@@ -53,6 +53,11 @@ CREATE_SQLITE = text(
     "CREATE VIRTUAL TABLE rollout_words USING fts5"
     "(words, content='', tokenize='unicode61 remove_diacritics 0')"
 )
+READ_TERMS = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS temp.rollout_terms "
+    "USING fts5vocab('main', 'rollout_words', 'instance')"
+)
+"""A view of SQLite's index by word, of this connection alone."""
 
 
 def is_index(name: str) -> bool:
@@ -63,6 +68,22 @@ def is_index(name: str) -> bool:
 def words_of(content: str) -> list[str]:
     """The words of a text as they are compared: in lower case."""
     return WORD.findall(content.lower())
+
+
+def is_common_beginning(session: Session, beginning: str, most: int) -> bool:
+    """Whether words that begin so stand more than so many times in all texts: on SQLite alone.
+
+    FTS5 would collect every place of every such word before it names the first one.
+    """
+    if is_postgres(session):
+        return False
+    session.execute(text(READ_TERMS))
+    query = text(
+        "SELECT count(*) FROM (SELECT 1 FROM temp.rollout_terms "
+        "WHERE term >= :first AND term < :behind LIMIT :most)"
+    )
+    bounds = {"first": beginning, "behind": f"{beginning}\U0010ffff", "most": most + 1}
+    return (session.scalar(query, bounds) or 0) > most
 
 
 def unindexed(session: Session) -> bool:

@@ -49,7 +49,9 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """Sections of the form and the fields of RunConfig they hold."""
 
-SECONDARY = ("policy.revision", "resources", "optimizer.betas", "optimizer.eps", "recording.tokens")
+SECONDARY = ("policy.revision", "resources", "optimizer.betas", "optimizer.eps", "recording.tokens",
+    "recording.alternatives",
+)  # fmt: skip
 """Fields that a form need not show at once."""
 
 

@@ -3,11 +3,15 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import func, select
+import numpy as np
+import orjson
+from sqlalchemy import BigInteger, Text, case, cast, func, literal, select
 from sqlalchemy.orm import Session
 
+from backend.db.engine import is_postgres
 from backend.db.models import GroupTally, RunPrompt
 from backend.rollouts.counting import marked, total, valid_tallies
 from backend.rollouts.marks import BIT
@@ -22,6 +26,10 @@ EXCERPT_CHARS = 300
 
 State = Literal["never", "always", "lost", "learned", "mixed", "ungraded"]
 Order = Literal["drift", "-drift", "rate", "-rate", "visits", "-visits", "first", "-first", "last", "-last"]
+
+FIELD = 20
+"""Bits of a count of completions; a group has fewer."""
+FULL = (1 << FIELD) - 1
 
 RIGHT, WRONG = marked(BIT["right"]), marked(BIT["wrong"])
 
@@ -92,23 +100,41 @@ def atlas_of(session: Session, run_id: str, *, state: State | None, sort: Order,
 
 
 def _histories(session: Session, valid: Sequence[Any], first: int, last: int) -> Iterable[PromptHistory]:
-    # SQLite and Postgres both divide whole numbers downwards.
-    span = last - first + 1
-    window = (GroupTally.step - first) * WINDOWS // span
-    groups = func.count().filter(GroupTally.number == 0)
-    query = (
-        select(GroupTally.prompt_id, window.label("window"), total(RIGHT), total(WRONG), groups)
-        .where(*valid)
-        .group_by(GroupTally.prompt_id, "window")
+    """All prompts, from the tallies of one window after another."""
+    places: dict[str, int] = {}
+    sums = []
+    for start, behind in pairwise(-(-at * (last - first + 1) // WINDOWS) for at in range(WINDOWS + 1)):
+        names, packed = _tallies(
+            session, [*valid, GroupTally.step.between(first + start, first + behind - 1)]
+        )
+        at = np.array([places.setdefault(name, len(places)) for name in names], np.int64)
+        numbers = np.array(packed, np.int64)
+        parts = (numbers >> FIELD & FULL, numbers >> 2 * FIELD, numbers & FULL)
+        sums.append([np.bincount(at, each, len(places)) for each in parts])
+    found = np.zeros((3, len(places), WINDOWS), np.int64)
+    for window, columns in enumerate(sums):
+        for column, values in enumerate(columns):
+            found[column, : len(values), window] = values
+    right, wrong, groups = found
+    return map(history_of, places, right.tolist(), (right + wrong).tolist(), groups.sum(axis=1).tolist())
+
+
+def _tallies(session: Session, conditions: Sequence[Any]) -> tuple[list[str], list[int]]:
+    """The prompt of each tally and, in one number, its wrong and right completions and whether it is a group.
+
+    The database gives them as two JSON texts: sorting rows by their prompts, and making an object of each,
+    take it and the driver four times as long.
+    """
+    count = GroupTally.completions
+    packed = (
+        case((RIGHT, count), else_=0) * literal(1 << FIELD, BigInteger)
+        + case((WRONG, count), else_=0) * literal(1 << 2 * FIELD, BigInteger)
+        + case((GroupTally.number == 0, 1), else_=0)
     )
-    found: dict[str, tuple[list[int], list[int], list[int]]] = {}
-    for prompt_id, at, right, wrong, count in session.execute(query):
-        own = found.get(prompt_id)
-        if own is None:
-            own = found[prompt_id] = [0] * WINDOWS, [0] * WINDOWS, [0]
-        own[0][at], own[1][at] = right, right + wrong
-        own[2][0] += count
-    return [history_of(each, right, graded, sum(groups)) for each, (right, graded, groups) in found.items()]
+    gather = func.json_agg if is_postgres(session) else func.json_group_array
+    texts = [cast(gather(each), Text) for each in (GroupTally.prompt_id, packed)]
+    row = session.execute(select(*texts).where(*conditions)).one()
+    return orjson.loads(row[0] or "[]"), orjson.loads(row[1] or "[]")
 
 
 def _sorted(prompts: list[PromptHistory], sort: Order) -> list[PromptHistory]:

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sqlalchemy import func, select
@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.models import GroupTally, Rollout, RolloutGroup
 from backend.errors import Conflict, FieldError, InvalidRequest
+from backend.rollouts.cause_tokens import values_of_tokens
 from backend.rollouts.counting import marked, valid_tallies
 from backend.rollouts.marks import BIT, FLAGS, marks_of
 from backend.rollouts.packing import unpack_text
@@ -45,6 +46,8 @@ class Cell:
     """Each reward term; of single completions only."""
     repetition: float | None = None
     """Share of its end that was written before; where texts are read."""
+    of_tokens: float | None = None
+    """Mean or sum over its tokens, where they are read; None: they are not stored, or did not train."""
 
     def has(self, mark: str) -> bool:
         """Whether the completions have a mark."""
@@ -64,10 +67,22 @@ class Mean:
     kind: str
     """Of the completions: `train`, `eval` or `eval/<suite>`."""
     of: str
-    """reward, accuracy, length, truncated, repetition, or the reward term."""
+    """reward, accuracy, length, truncated, repetition, same_reward, the reward term, or values of tokens:
+    entropy, kl, loss.
+    """
     is_term: bool = False
     by_prompt: bool = False
     """Whether each prompt counts the same, however many of its completions are graded."""
+
+    @property
+    def is_of_tokens(self) -> bool:
+        """Whether it is computed from the recorded values of tokens."""
+        return self.of in OF_TOKENS and not self.is_term
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether the metric is a sum over completions."""
+        return self.of == "loss" and not self.is_term
 
     def value(self, cell: Cell) -> float | None:
         """The value of each completion of a cell; None: it does not count."""
@@ -83,6 +98,10 @@ class Mean:
                 return cell.tokens / cell.count
             case "repetition":
                 return cell.repetition
+            case "entropy" | "kl" | "loss":
+                return cell.of_tokens
+            case "same_reward":
+                return None if cell.reward is None else float(cell.has("same_reward"))
             case _:
                 return float(cell.has("truncated"))
 
@@ -94,6 +113,8 @@ _TRAIN = {
     "length/truncated_frac": "truncated",
     "text/repetition": "repetition",
 }
+_TOKENS = {"policy/entropy": "entropy", "kl/k3": "kl", "loss/total": "loss"}
+OF_TOKENS = frozenset(_TOKENS.values())
 _EVAL = {"accuracy": "accuracy", "length_mean": "length", "truncated_frac": "truncated"}
 _TERM = re.compile(r"reward/([^/]+)/mean")
 _SUITE = re.compile(r"(eval(?:/[^/]+)?)/(accuracy|length_mean|truncated_frac)")
@@ -103,13 +124,18 @@ def mean_of(metric: str) -> Mean:
     """The mean behind a metric's name; raises InvalidRequest for a metric that is none over completions."""
     if metric in _TRAIN:
         return Mean(metric, "train", _TRAIN[metric])
+    if metric in _TOKENS:
+        return Mean(metric, "train", _TOKENS[metric])
+    if metric == "groups/zero_variance_frac":
+        return Mean(metric, "train", "same_reward", by_prompt=True)
     if found := _TERM.fullmatch(metric):
         return Mean(metric, "train", found[1], is_term=True)
     if (found := _SUITE.fullmatch(metric)) and found[1] != "eval/accuracy":
         return Mean(metric, found[1], _EVAL[found[2]], by_prompt=found[2] == "accuracy")
     reason = (
-        f"is {metric[:64]!r}, which is no mean over completions; {', '.join(_TRAIN)}, reward/<term>/mean, "
-        "eval/accuracy, and accuracy, length_mean and truncated_frac of evaluations are"
+        f"is {metric[:64]!r}, which is no sum over completions; {', '.join([*_TRAIN, *_TOKENS])}, "
+        "groups/zero_variance_frac, reward/<term>/mean, eval/accuracy, and accuracy, length_mean and "
+        "truncated_frac of evaluations are"
     )
     raise InvalidRequest([FieldError("metric", reason)])
 
@@ -121,6 +147,8 @@ class Cells:
     cells: Sequence[Cell]
     sampled: dict[int, int]
     """Completions of each step, those that are not stored included."""
+    trained: dict[int, int]
+    """Tokens of each step's completions that trained, those that are not stored included."""
     stored: dict[Place, str]
     """Ids of the groups whose completions can be read."""
 
@@ -130,12 +158,42 @@ def cells_of(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[
     carried = carried_groups(session, run_id, mean.kind, steps)
     tallied = [cell for cell in _tallied(session, run_id, mean.kind, steps) if _is_own(cell, carried)]
     sampled: Counter[int] = Counter()
+    trained: Counter[int] = Counter()
     for cell in tallied:
         sampled[cell.step] += cell.count
+        trained[cell.step] += 0 if cell.has("left_out") else cell.tokens
     cells = tallied
-    if mean.is_term or mean.of == "repetition" or by in {"length", "term"}:
+    if mean.is_of_tokens or (mean.of == "same_reward" and by in {"length", "term"}):
+        cells = _with_marks(session, run_id, mean, by, steps, tallied)
+        cells = [cell for cell in cells if _is_own(cell, carried)]
+    elif mean.is_term or mean.of == "repetition" or by in {"length", "term"}:
         cells = [cell for cell in _single(session, run_id, mean, by, steps) if _is_own(cell, carried)]
-    return Cells(cells, sampled, _stored(session, run_id, mean.kind, steps))
+    return Cells(cells, sampled, trained, _stored(session, run_id, mean.kind, steps))
+
+
+def _with_marks(
+    session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int], tallied: Sequence[Cell]
+) -> list[Cell]:
+    """One cell for each stored completion, with the marks of its group and, of tokens, their values."""
+    shared = BIT["same_reward"] | BIT["left_out"]
+    marks = {(cell.step, cell.prompt_index): cell.marks & shared for cell in tallied}
+    cells = [
+        replace(cell, marks=cell.marks | marks.get((cell.step, cell.prompt_index), 0))
+        for cell in _single(session, run_id, mean, by, steps)
+    ]
+    if not mean.is_of_tokens:
+        return cells
+    values = values_of_tokens(session, run_id, mean.of, steps)
+    places: Counter[Place] = Counter()
+    found = []
+    for cell in cells:  # in the order of their positions within a group
+        place = (cell.step, cell.prompt_index)
+        own = values.get((*place, places[place]))
+        if own is None and mean.of == "loss" and cell.has("left_out"):
+            own = 0.0
+        found.append(replace(cell, of_tokens=own))
+        places[place] += 1
+    return found
 
 
 def _is_own(cell: Cell, carried: dict[int, int]) -> bool:
@@ -189,6 +247,7 @@ def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[i
             .where(
                 *valid_groups(session, run_id), RolloutGroup.kind == mean.kind, RolloutGroup.step.in_(part)
             )
+            .order_by(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.id, Rollout.position)
         )
         most = MOST_TEXTS if with_texts else MOST_CELLS
         found += [

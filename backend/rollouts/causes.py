@@ -5,7 +5,7 @@
 
 with W the share of a category in a window and m its mean there. A category's part is split at R, the mean of
 M(before) and M(after), into its changed value, (W1 + W2) / 2 * (m2 - m1), and its changed share, all else.
-The shares of all categories add up to 1, so R cancels in the sum.
+The shares of all categories add up to 1, so R cancels in the sum. R is 0 for a loss, which is a sum.
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def causes_of(
 ) -> dict[str, Any]:
     """The change of a metric as a ranked sum: cause_schemas.CauseAnswer.
 
-    Raises InvalidRequest for a metric that is no mean over completions, NotFound for a window without finite
+    Raises InvalidRequest for a metric that is no sum over completions, NotFound for a window without finite
     values, Conflict for too many completions.
     """
     mean = mean_of(metric)
@@ -88,7 +88,7 @@ def causes_of(
     steps = sorted({step for window in windows for step in window.steps})
     cells = cells_of(session, run.id, mean, by, steps)
     categories = categories_of(by, cells.cells, term_weights(run) if by == "term" else None)
-    reference = 0.0 if categories.is_sum else (windows[0].value + windows[1].value) / 2
+    reference = 0.0 if categories.is_sum or mean.is_sum else (windows[0].value + windows[1].value) / 2
     rows: dict[Key, Row] = {}
     rest = Row()
     completions = 0
@@ -141,6 +141,8 @@ def _fill(
         for cell in cells.cells
         if cell.step in inside and (value := mean.value(cell)) is not None
     ]
+    if mean.is_sum:  # a sum, written as a mean over the step's completions
+        valued = [(cell, value * cells.sampled[cell.step]) for cell, value in valued]
     weights = _weights([cell for cell, _ in valued], cells, mean, len(window.steps))
     for (cell, value), weight in zip(valued, weights, strict=True):
         for key, part in categories.parts(cell, value):
@@ -156,6 +158,8 @@ def _fill(
 
 def _weights(cells: Sequence[Cell], found: Cells, mean: Mean, steps: int) -> list[float]:
     """The weight of a completion of each cell in its window's mean."""
+    if mean.is_of_tokens and not mean.is_sum:
+        return [cell.tokens / (steps * max(1, found.trained[cell.step])) for cell in cells]
     counted: dict[int, int] = {}
     groups: dict[Place, int] = {}
     for cell in cells:

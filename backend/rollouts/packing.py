@@ -4,7 +4,7 @@ A text is zstd of its UTF-8 bytes; lone surrogates and NUL, which models do writ
 of one group are a single zstd frame:
 
     4 bytes                    length of the header, little endian
-    header, JSON               {"version": 2, "lengths": [T per completion],
+    header, JSON               {"version": 2 or 3, "lengths": [T per completion],
                                 "strings": [bytes of each token's string],
                                 "arrays": {name: [completions that have it]}, "kinds": {name: kind},
                                 "scales": {name: [of each of them]}}
@@ -13,8 +13,8 @@ of one group are a single zstd frame:
     arrays                     for each name the completions that have it, encoded by its kind
 
 Kinds of arrays (`backend.rollouts.token_values`): f4 float32; f3 float32 without its last eight bits; i1
-small integers; s3 24-bit integers times a power of two, whose sum over a completion is that of the values. A
-frame without a version holds float32 alone.
+small integers; s3 24-bit integers times a power of two, whose sum over a completion is that of the values; u3
+whole numbers below 2**24, in frames of version 3 alone. A frame without a version holds float32 alone.
 """
 
 import json
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from backend.rollouts.token_values import decode, encode, kind_of, width_of
 
-VERSION = 2
+VERSION = 3
 LEVEL = 3
 LIMIT_BYTES = 1 << 30
 """No stored text or group is longer; a damaged length is not believed."""
@@ -82,7 +82,8 @@ def pack_tokens(completions: Sequence[Tokens]) -> bytes:
         encoded = [encode(array, kinds[name]) for array in arrays]
         columns += [data for data, _ in encoded]
         scales[name] = [scale for _, scale in encoded]
-    header = {"version": VERSION, "lengths": lengths, "strings": list(sizes), "arrays": having}
+    version = VERSION if "u3" in kinds.values() else 2  # which earlier programs read
+    header = {"version": version, "lengths": lengths, "strings": list(sizes), "arrays": having}
     head = orjson.dumps(header | {"kinds": kinds, "scales": scales})
     return _compress(b"".join([len(head).to_bytes(4, "little"), head, _encoded(text), ids, *columns]))
 

@@ -1,7 +1,7 @@
 """Rollouts out of SQL: of each step the newest attempt's groups, with their completions."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -16,8 +16,10 @@ from backend.db.numbers import spell
 from backend.errors import FieldError, InvalidRequest, NotFound
 from backend.http.paging import read_cursor
 from backend.metrics.attempts import counts, limits_of
+from backend.rollouts.alternatives import alternatives_of
 from backend.rollouts.packing import unpack_text, unpack_tokens
 from backend.rollouts.token_budget import why_removed
+from backend.rollouts.token_values import ALTERNATIVE
 
 PAGE_TOKENS = 2_000_000
 """Of all completions of a page together: some ten megabytes of text."""
@@ -207,16 +209,35 @@ def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
     shared = {"id": rollout.id, "advantage": advantage}
     if packed is None:
         if note := why_removed(session, group.run_id, group.step):
-            return {**shared, "tokens": [], "token_ids": [], "arrays": {}, "mask": [], "note": note}
+            return {
+                **shared,
+                "tokens": [],
+                "token_ids": [],
+                "arrays": {},
+                "alternatives": None,
+                "mask": [],
+                "note": note,
+            }
         raise NotFound(f"the tokens of completion {rollout_id!r} were not recorded (recording.tokens)")
-    tokens = unpack_tokens(packed.data)[rollout.position]
-    arrays: Mapping[str, Any] = {name: values for name, values in tokens.arrays.items() if name != "mask"}
+    of_group = unpack_tokens(packed.data)
+    tokens = of_group[rollout.position]
+    arrays = {
+        name: [spell(value) for value in values.tolist()]
+        for name, values in tokens.arrays.items()
+        if name != "mask" and not name.startswith(ALTERNATIVE)
+    }
+    others = alternatives_of(tokens, of_group)
+    gone = [
+        why_removed(session, group.run_id, group.step, name)
+        for name in ("values", *(["alternatives"] if others is None else []))
+    ]
     mask = tokens.arrays.get("mask")
     return {
         **shared,
         "tokens": list(tokens.strings),
         "token_ids": tokens.ids.tolist(),
-        "arrays": {name: [spell(value) for value in values.tolist()] for name, values in arrays.items()},
-        "note": why_removed(session, group.run_id, group.step, "values"),
+        "arrays": arrays,
+        "note": next(filter(None, gone), ""),
+        "alternatives": others,
         "mask": [1] * len(tokens.strings) if mask is None else mask.astype(int).tolist(),
     }

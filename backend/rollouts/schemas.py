@@ -140,6 +140,11 @@ class WhatIfVariant(BaseModel):
     terms: dict[str, Spelled] = {}
     metrics: dict[str, Spelled] = {}
     """clip/*, ratio/*, kl/* and mismatch/* of this computation."""
+    weight: str = ""
+    """Weight of a completion's tokens in the loss, as formula and with the counts of this batch."""
+    numbers: dict[str, Spelled] = {}
+    """What the formula counts here: completions, prompts, tokens, weights, advantages (population standard
+    deviation over completions), clipped tokens by side where ratios are bounded."""
     completions: list[WhatIfCompletion] = []
     """Of all groups, one after another."""
 
@@ -159,6 +164,16 @@ class WhatIf(BaseModel):
     variants: list[WhatIfVariant]
 
 
+class Alternatives(BaseModel):
+    """The likeliest tokens at each token, the likeliest first, of the distribution that was drawn from."""
+
+    ids: list[list[int]]
+    logprobs: list[list[float | str]]
+    """-Infinity where top-p or top-k cut the token off."""
+    strings: dict[str, str]
+    """By id, of those that the group's completions have as tokens."""
+
+
 class TokensAnswer(BaseModel):
     """A completion token by token."""
 
@@ -170,6 +185,8 @@ class TokensAnswer(BaseModel):
     advantage: Spelled
     mask: list[int]
     """1 where a token is part of the loss's sums."""
+    alternatives: Alternatives | None
+    """None where `recording.alternatives` was 0, or they were removed since."""
     note: str
     """Why tokens, or values of them, were removed since; "" where none were."""
 

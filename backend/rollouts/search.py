@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Integer,
     Select,
@@ -22,12 +23,12 @@ from sqlalchemy import (
     true,
     tuple_,
 )
-from sqlalchemy.dialects.postgresql import TSQUERY
+from sqlalchemy.dialects.postgresql import TSQUERY, array
 from sqlalchemy.orm import Session
 
 from backend.db.engine import is_postgres
 from backend.db.models import Rollout, RolloutGroup
-from backend.db.rollout_words import LONGEST_WORD, SHIFT, TABLE, words_table
+from backend.db.rollout_words import LONGEST_WORD, SHIFT, TABLE, is_common_beginning, words_table
 from backend.rollouts.labels import labels_of
 from backend.rollouts.search_query import Term
 from backend.rollouts.search_scope import Scope
@@ -35,6 +36,9 @@ from backend.rollouts.search_scope import Scope
 BEFORE, BEHIND = 80, 160
 """Characters of a snippet around the first place that matches."""
 MOST_MARKS = 50
+
+MOST_OF_BEGINNING = 50_000
+"""Places of the words with a beginning up to which SQLite's index is asked for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,8 @@ class Part:
     first: tuple[int, str] | None = None
     last: tuple[int, str] | None = None
     """Step and id, both included; None: no bound."""
-    numbers: tuple[int, int] | None = None
-    """Their lowest and highest number in the index."""
+    numbers: Sequence[int] | None = None
+    """Their numbers in the index, in order."""
     every: int = 1
 
     def of_groups(self) -> list[ColumnElement[bool]]:
@@ -62,8 +66,8 @@ class Part:
     def of_numbers(self, number: ColumnElement[int]) -> list[ColumnElement[bool]]:
         """SQL conditions on numbers in Postgres's index."""
         found: list[ColumnElement[bool]] = []
-        if self.numbers is not None:
-            found.append(number.between(*self.numbers))
+        if self.numbers is not None:  # by name: groups of neighbouring steps may be far apart
+            found.append(number == func.any(array(self.numbers, type_=BigInteger)))
         if self.every > 1:  # by name: else each row of the table is looked at
             own = select(RolloutGroup.search_number).where(RolloutGroup.search_number % self.every == 0)
             found.append(number == func.any(func.array(own.scalar_subquery())))
@@ -82,11 +86,11 @@ def waiting(session: Session, scope: Scope) -> int:
 def matching(
     session: Session, scope: Scope, terms: Sequence[Term], *columns: Any, part: Part = WHOLE
 ) -> Select[Any]:
-    """Columns of the completions that match, with their groups."""
+    """Columns of the completions that match, with their groups; `terms` as `planned`."""
     conditions = [*scope.of_groups(session), *part.of_groups(), *scope.of_completions()]
     conditions += [_exact(session, term) for term in terms if term.is_exact]
-    wanted = [term for term in terms if term.words and not term.is_not]
-    unwanted = [term for term in terms if term.is_not and not term.is_exact]
+    conditions += [_read(term) for term in terms if term.is_read]
+    wanted, unwanted = _of_index(terms)
     in_group = Rollout.group_id == RolloutGroup.id
     if wanted:
         hits = _hits(session, wanted, unwanted, part).cte(nesting=True).prefix_with("MATERIALIZED")
@@ -105,12 +109,32 @@ def matching(
 
 def is_rare(session: Session, terms: Sequence[Term], most: int) -> bool:
     """Whether the words alone leave at most so many completions of all runs."""
-    wanted = [term for term in terms if term.words and not term.is_not]
+    wanted, unwanted = _of_index(terms)
     if not wanted:
         return False
-    unwanted = [term for term in terms if term.is_not and not term.is_exact]
     some = _hits(session, wanted, unwanted, WHOLE).limit(most + 1).subquery()
     return (session.scalar(select(func.count()).select_from(some)) or 0) <= most
+
+
+def planned(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
+    """The terms, those marked for which texts are read in place of the index."""
+    return [
+        replace(term, is_read=True)
+        if term.is_prefix and is_common_beginning(session, term.words[-1], MOST_OF_BEGINNING)
+        else term
+        for term in terms
+    ]
+
+
+def _of_index(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+    """The terms that the index is asked for: wanted and unwanted ones."""
+    wanted = [term for term in terms if term.whole_words and not term.is_not]
+    return wanted, [term for term in terms if term.is_not and not term.is_exact and not term.is_read]
+
+
+def _read(term: Term) -> ColumnElement[bool]:
+    is_there = Rollout.clean_text.regexp_match(f"(?i){term.pattern().pattern}")
+    return not_(is_there) if term.is_not else is_there
 
 
 def _exact(session: Session, term: Term) -> ColumnElement[bool]:
@@ -134,7 +158,7 @@ def _hits(session: Session, wanted: Sequence[Term], unwanted: Sequence[Term], pa
         .where(literal_column(TABLE).op("MATCH")(_fts5(wanted, unwanted)))
     )
     if part.numbers is not None:  # of the row's id, which FTS5 goes to at once
-        first, last = part.numbers
+        first, last = part.numbers[0], part.numbers[-1]
         found = found.where(rowid.between(first << SHIFT, ((last + 1) << SHIFT) - 1))
     return found.where(number % part.every == 0) if part.every > 1 else found
 
@@ -148,6 +172,8 @@ def _fts5(wanted: Sequence[Term], unwanted: Sequence[Term]) -> str:
 def _of_fts5(term: Term) -> str:
     if term.is_exact:
         return "(" + " AND ".join(f'"{word}"' for word in term.words) + ")"
+    if term.is_read:
+        return f'"{" ".join(term.whole_words)}"'
     inner = term.text.replace('"', " ")
     return f'"{inner}"{" *" if term.is_prefix else ""}'
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.models import GroupTally, Rollout, RolloutGroup
 from backend.http.paging import read_cursor
-from backend.rollouts.search import WHOLE, Part, is_rare, matching
+from backend.rollouts.search import WHOLE, Part, is_rare, matching, planned
 from backend.rollouts.search_query import Term
 from backend.rollouts.search_scope import Scope
 
@@ -65,11 +65,12 @@ def find(
     is_descending = sort.startswith("-")
     place = _place(read_cursor(cursor, *PLACE_KINDS, order=sort))
     rows: list[Any] = []
+    terms = planned(session, terms)
     if is_rare(session, terms, RARE):
         rows += _page(session, scope, terms, WHOLE, place, is_descending, limit + 1)
     else:
         until = time.monotonic() + SECONDS
-        for part, is_last in _parts(session, scope, place, is_descending):
+        for part, is_last in _parts(session, scope, place, is_descending, until):
             rows += _page(session, scope, terms, part, place, is_descending, limit + 1 - len(rows))
             if len(rows) > limit:
                 break
@@ -108,25 +109,35 @@ def _parts(
     scope: Scope,
     place: Place | None,
     is_descending: bool,  # noqa: FBT001
+    until: float,
 ) -> Iterator[tuple[Part, bool]]:
     """The groups of a scope from a place on, in order, and whether these are the last ones."""
     columns = (RolloutGroup.step, RolloutGroup.id)
     ways = [each.desc() if is_descending else each.asc() for each in columns]
-    query = select(*columns, RolloutGroup.search_number).where(*scope.of_groups(session)).order_by(*ways)
+    query = select(*columns, RolloutGroup.search_number).order_by(*ways)
     size, here = FIRST_PART, tuple_(*columns)
     if place is not None:
+        scope = scope.narrowed(session)
         step, group = place[:2]  # the rest of this group comes, too
         query = query.where(here <= (step, group) if is_descending else here >= (step, group))
-    while rows := session.execute(query.limit(size)).all():
+    began = time.monotonic()
+    while rows := session.execute(query.where(*scope.of_groups(session)).limit(size)).all():
         ends = [(row.step, row.id) for row in (rows[0], rows[-1])]
-        numbers = [row.search_number for row in rows if row.search_number is not None] or [0]
+        numbers = sorted(row.search_number for row in rows if row.search_number is not None)
         first, last = sorted(ends)
         is_last = len(rows) < size
-        yield Part(first, last, (min(numbers), max(numbers))), is_last
+        yield Part(first, last, numbers or [0]), is_last
         if is_last:
             return
         query = query.where(here < ends[1] if is_descending else here > ends[1])
-        size = min(4 * size, LARGEST_PART)
+        scope = scope.narrowed(session)
+        now = time.monotonic()
+        size, began = _next_size(size, now - began, until - now), now
+
+
+def _next_size(size: int, took: float, left: float) -> int:
+    """Four times as many groups, but for what the time that is left allows at the pace of the last ones."""
+    return max(FIRST_PART, min(4 * size, LARGEST_PART, int(size * left / max(took, 1e-6))))
 
 
 def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Counts:
@@ -135,6 +146,7 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
     query = select(GroupTally.step, count).where(*scope.of_tallies(session)).group_by(GroupTally.step)
     stored: dict[int, int] = {row[0]: int(row[1]) for row in session.execute(query)}
     part = WHOLE
+    terms = planned(session, terms)
     if not is_rare(session, terms, RARE):
         part = replace(WHOLE, every=math.ceil(sum(stored.values()) / MOST_COUNTED) or 1)
     if part.every > 1:
@@ -150,5 +162,5 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
 
 def is_more_than(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> bool:
     """Whether more completions match than so many."""
-    some = matching(session, scope, terms, Rollout.id).limit(most + 1).subquery()
+    some = matching(session, scope, planned(session, terms), Rollout.id).limit(most + 1).subquery()
     return (session.scalar(select(func.count()).select_from(some)) or 0) > most

@@ -46,11 +46,18 @@ class Term:
     is_prefix: bool = False
     """Whether its last word goes on."""
     is_not: bool = False
+    is_read: bool = False
+    """Whether texts are read for it, because asking the index costs more: see `search.planned`."""
 
     @property
     def words(self) -> Sequence[str]:
         """Words of a phrase in order; of an exact string those that surely are words of the text."""
         return [word.lower() for word in INNER.findall(self.text)] if self.is_exact else words_of(self.text)
+
+    @property
+    def whole_words(self) -> Sequence[str]:
+        """Words that the index is asked for: all, or those before the beginning of one that it is not."""
+        return self.words[:-1] if self.is_read else self.words
 
     def pattern(self) -> "re.Pattern[str]":
         """Expression that finds the term in a text, for marking it."""

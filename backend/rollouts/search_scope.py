@@ -11,11 +11,14 @@ from backend.db.models import Experiment, GroupTally, Rollout, RolloutGroup, Rol
 from backend.db.run_lookup import must_exist
 from backend.errors import ExperimentNotFound, FieldError, InvalidRequest
 from backend.metrics.attempts import counts, limits_of
-from backend.rollouts.marks import BIT
+from backend.rollouts.marks import BIT, FLAGS
 from backend.rollouts.reading import RolloutFilter, completion_conditions
 
 MOST_RUNS = 500
 """Runs of one search."""
+
+MOST_STEPS = 500
+"""Steps that a search is narrowed to by name; where more can have what is looked for, it is everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class Scope:
     filter: RolloutFilter = field(default_factory=lambda: RolloutFilter(run=""))
     """Its conditions on completions; its run and step are not used."""
     label: str = ""
+    steps: Sequence[int] | None = None
+    """The only steps that can have what is looked for; None: all."""
 
     def of_groups(self, session: Session) -> list[ColumnElement[bool]]:
         """SQL conditions on groups: those that no later attempt hides."""
@@ -43,6 +48,15 @@ class Scope:
         is_stored = GroupTally.marks.bitwise_and(BIT["stored"]) != 0
         return [*self._of(GroupTally, session), is_stored]
 
+    def narrowed(self, session: Session) -> "Scope":
+        """The same without the steps whose tallies show that no completion passes the filter."""
+        conditions = _of_tally(self.filter)
+        if not conditions or self.steps is not None:
+            return self
+        query = select(GroupTally.step).where(*self.of_tallies(session), *conditions).distinct()
+        steps = session.scalars(query.limit(MOST_STEPS + 1)).all()
+        return self if len(steps) > MOST_STEPS else replace(self, steps=sorted(steps))
+
     def of_completions(self) -> list[ColumnElement[bool]]:
         """SQL conditions on completions; none where every one is wanted."""
         found = completion_conditions(self.filter)
@@ -56,6 +70,8 @@ class Scope:
             found.append(table.step <= self.last_step)
         if self.kind:
             found.append(table.kind == self.kind)
+        if self.steps is not None:
+            found.append(table.step.in_(self.steps))
         return found
 
     def _labelled(self) -> Select[str]:
@@ -74,6 +90,18 @@ class Scope:
         return replace(
             self, first_step=max(steps, default=None), last_step=min(ends, default=None), filter=changed
         )
+
+
+def _of_tally(wanted: RolloutFilter) -> list[ColumnElement[bool]]:
+    """SQL conditions on tallies that every completion which passes a filter fulfils."""
+    marks = 0 if wanted.correct is None else BIT["right" if wanted.correct else "wrong"]
+    if wanted.flag in FLAGS and wanted.flag != "unscored":  # a mark of its own tells of the reward
+        marks |= BIT[wanted.flag]
+    return [
+        *([GroupTally.reward >= wanted.min_reward] if wanted.min_reward is not None else []),
+        *([GroupTally.reward <= wanted.max_reward] if wanted.max_reward is not None else []),
+        *([GroupTally.marks.bitwise_and(marks) == marks] if marks else []),
+    ]
 
 
 def valid_of_runs(session: Session, runs: Sequence[str], table: Any = RolloutGroup) -> ColumnElement[bool]:

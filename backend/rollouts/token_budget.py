@@ -1,12 +1,13 @@
 """Budgets of token values: of each run and of the installation; the oldest steps give way.
 
-First go the values that only colour tokens (`token_values.COMPUTED_FROM` stay), from the oldest step on;
-where that is not enough, the tokens themselves, again from the oldest step on. The newest step of a run
-stays as it is. Completions, rewards and tallies are not touched. Over the installation's budget, the run
-with most bytes gives way. Each step is a transaction of its own, and repeating one does no harm.
+First go the alternatives of tokens, from the oldest step on, then the values that only colour tokens
+(`token_values.COMPUTED_FROM` stay), again from the oldest step on; where that is not enough, the tokens.
+The newest step of a run stays as it is. Completions, rewards and tallies are not touched. Over the
+installation's budget, the run with most bytes gives way. Each step is a transaction of its own, and
+repeating one does no harm.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sqlalchemy import bindparam, delete, func, select, update
@@ -15,7 +16,7 @@ from sqlalchemy.orm import Session
 from backend.db.engine import Sessions, reading
 from backend.db.models import Event, RolloutGroup, RolloutTokens, Run
 from backend.rollouts.packing import Tokens, pack_tokens, unpack_tokens
-from backend.rollouts.token_values import COMPUTED_FROM
+from backend.rollouts.token_values import ALTERNATIVE, COMPUTED_FROM
 from backend.runs.events import add_event
 from backend.settings import Settings
 
@@ -65,10 +66,13 @@ class TokenBudget:
         megabytes = (self._of_run if whose == "the run" else self._of_all) / MEGABYTE
         left = size
         removed = {}
-        for name, piece in (("values", _strip), ("tokens", _remove)):
+        for name, piece in PIECES.items():
             with reading(self._sessions) as session:
+                if name == "alternatives" and not has_alternatives(session, run):
+                    continue
                 steps = sorted(token_bytes(session, run))
-                first = removed_up_to(session, run).get(name, -1) + 1 if name == "values" else 0
+                done = removed_up_to(session, run)
+                first = 0 if name == "tokens" else done.get(name, -1) + 1
             for step in steps[:-1]:
                 if left <= most:
                     break
@@ -85,8 +89,9 @@ class TokenBudget:
 
 def _words(removed: dict[str, int], megabytes: float, whose: str) -> str:
     values = f"values that colour tokens up to step {removed['values']}" if "values" in removed else ""
+    others = f"alternatives up to step {removed['alternatives']}" if "alternatives" in removed else ""
     tokens = f"all tokens up to step {removed['tokens']}" if "tokens" in removed else ""
-    what = " and ".join(filter(None, (values, tokens)))
+    what = " and ".join(filter(None, (others, values, tokens)))
     return f"removed {what} to keep the token values of {whose} within {megabytes:,g} MB"
 
 
@@ -103,11 +108,11 @@ def token_bytes(session: Session, run_id: str) -> dict[int, int]:
 
 
 def removed_up_to(session: Session, run_id: str) -> dict[str, int]:
-    """The last step whose `values`, and whose `tokens`, were removed to keep within a budget."""
+    """The last step whose `alternatives`, `values` and `tokens` were removed to keep within a budget."""
     found: dict[str, int] = {}
     query = select(Event.data).where(Event.run_id == run_id, Event.kind == KIND)
     for data in session.scalars(query):
-        for name in ("values", "tokens"):
+        for name in ("alternatives", "values", "tokens"):
             if isinstance(step := data.get(name), int):
                 found[name] = max(step, found.get(name, -1))
     return found
@@ -124,13 +129,29 @@ def why_removed(session: Session, run_id: str, step: int, name: str = "tokens") 
 
 def _strip(session: Session, run_id: str, step: int) -> int:
     """Remove the values that only colour tokens; how many bytes that freed."""
+    return _repacked(session, run_id, step, lambda name: name in COMPUTED_FROM)
+
+
+def _strip_alternatives(session: Session, run_id: str, step: int) -> int:
+    """Remove the alternatives of tokens; how many bytes that freed."""
+    return _repacked(session, run_id, step, lambda name: not name.startswith(ALTERNATIVE))
+
+
+def has_alternatives(session: Session, run_id: str) -> bool:
+    """Whether the config of a run asks for the alternatives of tokens."""
+    config = session.scalar(select(Run.config).where(Run.id == run_id)) or {}
+    return bool((config.get("recording") or {}).get("alternatives"))
+
+
+def _repacked(session: Session, run_id: str, step: int, stays: Callable[[str], bool]) -> int:
+    """Leave only the values of a step whose names stay; how many bytes that freed."""
     freed = 0
     ids = session.scalars(_of_step(run_id, step)).all()
     for start in range(0, len(ids), GROUPS_AT_ONCE):
         part = RolloutTokens.group_id.in_(ids[start : start + GROUPS_AT_ONCE])
         changed = []
         for group, data in session.execute(select(RolloutTokens.group_id, RolloutTokens.data).where(part)):
-            packed = pack_tokens([_stripped(tokens) for tokens in unpack_tokens(data)])
+            packed = pack_tokens([_stripped(tokens, stays) for tokens in unpack_tokens(data)])
             if len(packed) < len(data):
                 changed.append({"group": group, "packed": packed})
                 freed += len(data) - len(packed)
@@ -141,8 +162,8 @@ def _strip(session: Session, run_id: str, step: int) -> int:
     return freed
 
 
-def _stripped(tokens: Tokens) -> Tokens:
-    kept = {name: values for name, values in tokens.arrays.items() if name in COMPUTED_FROM}
+def _stripped(tokens: Tokens, stays: Callable[[str], bool]) -> Tokens:
+    kept = {name: values for name, values in tokens.arrays.items() if stays(name)}
     return Tokens(tokens.strings, tokens.ids, kept)
 
 
@@ -156,3 +177,7 @@ def _remove(session: Session, run_id: str, step: int) -> int:
 
 def _of_step(run_id: str, step: int) -> Any:
     return select(RolloutGroup.id).where(RolloutGroup.run_id == run_id, RolloutGroup.step == step)
+
+
+PIECES = {"alternatives": _strip_alternatives, "values": _strip, "tokens": _remove}
+"""In the order in which they give way."""

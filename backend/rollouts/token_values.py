@@ -6,7 +6,7 @@ from typing import Any, Literal, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-Kind = Literal["f4", "f3", "i1", "s3"]
+Kind = Literal["f4", "f3", "i1", "s3", "u3"]
 
 EXACT = frozenset(
     {"logprob", "policy_logprob", "old_logprob", "reference_logprob", "policy_entropy", "advantage"}
@@ -24,6 +24,9 @@ FLAGS = frozenset({"clipped", "covariant", "mask", "uncertain"})
 SUMS = frozenset({"loss", "loss_policy", "loss_kl", "loss_entropy", "loss_nll", "gradient"})
 """Parts of a number of the step: their sum has to be right, not only each of them."""
 
+ALTERNATIVE = "alternative_"
+"""Begins the names of the likeliest tokens' ids and log-probabilities."""
+
 STEPS = 2**23 - 2
 """Largest whole number of a sum's part, but for the one that rounding may add."""
 
@@ -34,7 +37,14 @@ def kind_of(name: str) -> Kind:
         return "f4"
     if name in FLAGS:
         return "i1"
+    if name.startswith(ALTERNATIVE) and name.endswith("_id"):
+        return "u3"
     return "s3" if name in SUMS else "f3"
+
+
+def alternative_names(rank: int) -> tuple[str, str]:
+    """The names of the ids and of the log-probabilities of the tokens of a rank; 0 is the likeliest."""
+    return f"{ALTERNATIVE}{rank}_id", f"{ALTERNATIVE}{rank}_logprob"
 
 
 def width_of(kind: Kind) -> int:
@@ -52,6 +62,8 @@ def encode(values: Any, kind: Kind) -> tuple[bytes, float]:
             return np.nan_to_num(exact).clip(-128, 127).astype("<i1").tobytes(), 1.0
         case "f3":
             return _shortened(exact), 1.0
+        case "u3":  # float32 holds whole numbers below 2**24 exactly
+            return _planes(np.nan_to_num(exact).clip(0, 2**24 - 1).astype("<i4"), first=0), 1.0
         case "s3":
             largest = float(np.abs(exact).max(initial=0.0))
             if not math.isfinite(largest):
@@ -73,6 +85,8 @@ def decode(raw: bytes, place: int, count: int, kind: Kind, scale: float) -> NDAr
             return np.frombuffer(raw, "<i1", count, place).astype(np.float32)
         case "f3":
             return _words(raw, place, count).view("<f4")
+        case "u3":
+            return (_words(raw, place, count).view("<u4") >> 8).astype(np.float32)
         case "s3":
             words = _words(raw, place, count)
             if not scale:

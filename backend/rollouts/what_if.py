@@ -24,6 +24,7 @@ from backend.rollouts.packing import unpack_arrays
 from backend.rollouts.reading import completions_of, valid_groups
 from backend.rollouts.schemas import WhatIfChange, WhatIfOrder
 from backend.rollouts.token_budget import why_removed
+from backend.rollouts.token_values import ALTERNATIVE
 
 MOST_VALUES = 4_000_000
 """Completions times the longest one's tokens: some gigabyte for the process that computes."""
@@ -157,7 +158,11 @@ def _loss_share(config: RunConfig, *, trained: int, total: int) -> float:
 
 def _padded(arrays: Sequence[Arrays], longest: int) -> dict[str, NDArray[np.float32]]:
     """(B, T) of the values that every completion has, and the mask."""
-    names = set.intersection(*(set(each) for each in arrays)) - {"mask"}
+    names = {
+        name
+        for name in set.intersection(*(set(each) for each in arrays)) - {"mask"}
+        if not name.startswith(ALTERNATIVE)
+    }
     found = {name: np.zeros((len(arrays), longest), np.float32) for name in (*names, "mask")}
     for row, each in enumerate(arrays):
         length = len(each["policy_logprob"])

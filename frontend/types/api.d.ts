@@ -6,6 +6,11 @@ declare namespace Api {
     refused: KeptRun[];
     missing: number;
   }
+  interface Alternatives {
+    ids: number[][];
+    logprobs: ((number | string)[])[];
+    strings: Record<string, string>;
+  }
   interface ArmResult {
     name: string;
     changes: Record<string, any>;
@@ -952,6 +957,7 @@ declare namespace Api {
     arrays: Record<string, (number | string)[]>;
     advantage: number | string | null;
     mask: number[];
+    alternatives: Alternatives | null;
     note: string;
   }
   interface TrialArm {
@@ -1084,6 +1090,8 @@ declare namespace Api {
     loss?: number | string | null;
     terms?: Record<string, number | string | null>;
     metrics?: Record<string, number | string | null>;
+    weight?: string;
+    numbers?: Record<string, number | string | null>;
     completions?: WhatIfCompletion[];
   }
   interface WrongReference {

@@ -308,7 +308,7 @@ def test_windows_are_read_from_fields_and_from_the_steps_of_a_panel(in_browser):
     assert read == [{"first": 10, "last": 20}, {"first": 7, "last": 7}, None, None, None]
     address = in_browser(CAUSES, "c => c.causesAddress('r', 'reward/mean', { zoom: [39.6, 49.2] })")
     assert "before=30-39&after=40-49" in address
-    begins = in_browser(CAUSES, "c => c.causesAddress('r', 'policy/entropy', { zoom: [0, 9] })")
+    begins = in_browser(CAUSES, "c => c.causesAddress('r', 'optim/grad_norm', { zoom: [0, 9] })")
     assert "before" not in begins
     assert "metric" not in begins
 

@@ -33,3 +33,15 @@ def test_a_long_completion_is_drawn_in_pieces(in_browser):
 def test_an_address_of_a_token_is_read_or_ignored(in_browser):
     function = "(t) => ['2.17', '0.0', 'x', '1.2.3', '-1.4', ''].map(t.readPlace)"
     assert in_browser(TOKENS, function) == [[2, 17], [0, 0], None, None, None, None]
+
+
+def test_alternatives_are_named_as_text_and_what_was_cut_off_is_left_out(in_browser):
+    function = """(t) => [0, 1, 2].map((at) => t.alternativesAt({ token_ids: [5, 7, 9], alternatives: {
+        ids: [[5, 6], [6, 7]], logprobs: [[Math.log(0.75), Math.log(0.25)], [Math.log(0.5), '-Infinity']],
+        strings: { 6: '<b>\\n', 7: ' ' } } }, at).map((each) => Object.values(each)))"""
+    assert in_browser(TOKENS, function) == [
+        [[5, None, "75.0 %", True], [6, "<b>⏎", "25.0 %", False]],
+        [[6, "<b>⏎", "50.0 %", False]],
+        [],
+    ]
+    assert in_browser(TOKENS, "(t) => t.alternativesAt({ token_ids: [5], alternatives: null }, 0)") == []

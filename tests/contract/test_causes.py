@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from statistics import fmean
 
+import numpy as np
 import pytest
 
 from backend.metrics.store import write_points
@@ -204,8 +205,8 @@ def test_what_cannot_be_decomposed_says_why(client, database, run):
         assert answer.status_code == status, answer.text
         return answer.text
 
-    assert "no mean over completions" in refused(422, metric="policy/entropy")
-    assert "no mean over completions" in refused(422, metric="<script>alert(1)</script>")
+    assert "no sum over completions" in refused(422, metric="optim/grad_norm")
+    assert "no sum over completions" in refused(422, metric="<script>alert(1)</script>")
     assert "no sum of terms" in refused(422, metric="reward/accuracy", by="term")
     assert "before it begins" in refused(422, before="9-3")
     assert "has not recorded length/mean" in refused(404, metric="length/mean")
@@ -219,3 +220,60 @@ def test_what_cannot_be_decomposed_says_why(client, database, run):
         ).status_code
         == 404
     )
+
+
+def test_a_share_of_equal_groups_is_divided_by_the_groups_themselves(client, database, run):
+    both, none = (RIGHT, RIGHT), (WRONG, WRONG)
+    store(database, run, 1, group("a", RIGHT, WRONG), group("b", *none, index=1))
+    store(database, run, 2, group("a", *both), group("b", *none, index=1), group("c", *both, index=2))
+    log(database, run, {1: {"groups/zero_variance_frac": 0.5}, 2: {"groups/zero_variance_frac": 1.0}})
+    for by in ("prompt", "flag", "length"):
+        found = causes(client, run, metric="groups/zero_variance_frac", by=by)
+        assert found["change"] == 0.5
+        assert found["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
+    by_prompt = causes(client, run, metric="groups/zero_variance_frac")
+    a = next(row for row in by_prompt["rows"] if row["label"] == "sums/a")
+    assert a["value"] == pytest.approx((1 / 2 + 1 / 3) / 2 * 1)
+
+
+class WithTokens(MadeCompletion):
+    """A completion whose tokens have an entropy of their number, and a loss of a tenth each."""
+
+    @property
+    def arrays(self):
+        count = len(self.text)
+        return {
+            "entropy": np.full(count, float(count), np.float32),
+            "kl": np.full(count, 0.5, np.float32),
+            "loss": np.full(count, 0.125, np.float32),
+        }
+
+
+@pytest.mark.parametrize(
+    ("metric", "first", "second", "rest"),
+    [
+        ("policy/entropy", (2 * 2 + 4 * 4) / 6, 6.0, 0.0),
+        ("kl/k3", 0.5, 0.5, 0.0),
+        ("loss/total", 6 * 0.125, 12 * 0.125, 0.0),
+        ("policy/entropy", (2 * 2 + 4 * 4) / 6, 7.0, 1.0),
+    ],
+)
+def test_values_of_tokens_add_up_and_what_is_not_stored_is_the_rest(
+    client, database, run, metric, first, second, rest
+):
+    store(database, run, 1, group("a", WithTokens(text="xx"), WithTokens(text="xxxx")))
+    store(database, run, 2, group("a", WithTokens(text="x" * 6), WithTokens(text="x" * 6)))
+    log(database, run, {1: {metric: first}, 2: {metric: second}})
+    found = causes(client, run, metric=metric)
+    assert found["rows"][-1]["total"] == pytest.approx(rest, abs=1e-6)
+    lengths = causes(client, run, metric=metric, by="length")
+    assert lengths["change"] == found["change"]
+
+
+def test_groups_whose_tokens_are_not_stored_are_the_rest_of_a_loss(client, database, run):
+    one = group("a", WithTokens(text="xx"))
+    store(database, run, 1, one, counted=(group("b", WithTokens(text="xx"), index=1),))
+    store(database, run, 2, one)
+    log(database, run, {1: {"loss/total": 1.25}, 2: {"loss/total": 0.25}})
+    found = causes(client, run, metric="loss/total")
+    assert found["rows"][-1]["total"] == pytest.approx(-1.0)

@@ -7,7 +7,7 @@ from sqlalchemy import select, text
 
 from backend.db.models import Rollout, RolloutGroup, RolloutLabel
 from backend.db.rollout_words import LAST_POSITION, index_groups, reset, tsvector_of
-from backend.rollouts import search_pages
+from backend.rollouts import search, search_pages
 from backend.rollouts.lift import scored_phrase
 from backend.rollouts.search_query import SearchError, parse
 from backend.rollouts.store import pack_groups, write_groups
@@ -42,7 +42,7 @@ def run(database):
     return run
 
 
-def search(client, run, q="", **params):
+def searched(client, run, q="", **params):
     answer = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": q, **params})
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -80,25 +80,36 @@ def places(page):
     ],
 )
 def test_a_search_finds_words_phrases_prefixes_and_exact_strings(client, run, q, found):
-    assert places(search(client, run, q, first_step=2)) == [(2, each) for each in found]
+    assert places(searched(client, run, q, first_step=2)) == [(2, each) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("q", "found"),
+    [("wait*", [0, 1, 2]), ('"forty t*"', [1]), ('-"let me ch*"', [1, 2, 3]), ("wait* -god*", [0, 1])],
+)
+def test_texts_are_read_for_beginnings_of_very_many_words(client, run, monkeypatch, q, found):
+    monkeypatch.setattr(search, "MOST_OF_BEGINNING", 0)
+    assert places(searched(client, run, q, first_step=2)) == [(2, each) for each in found]
+    steps, _ = counted(client, run, q, first_step=2)
+    assert steps == [(2, len(found), 4)]
 
 
 def test_a_search_is_narrowed_by_step_reward_flag_correct_and_kind(client, run):
-    assert places(search(client, run, "wait*")) == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
-    assert places(search(client, run, "wait*", sort="-step", limit=2)) == [(2, 2), (2, 1)]
-    assert places(search(client, run, "wait*", last_step=1)) == [(1, 0), (1, 1)]
-    assert places(search(client, run, "wait*", min_reward=1, max_reward=1)) == [(1, 1), (2, 1)]
-    assert places(search(client, run, "wait*", correct=True)) == [(1, 0), (2, 0), (2, 2)]
-    assert places(search(client, run, "pass", flag="odd")) == [(2, 3)]
-    assert places(search(client, run, flag="odd")) == [(2, 3)]
-    assert places(search(client, run, "wait", kind="eval")) == []
+    assert places(searched(client, run, "wait*")) == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+    assert places(searched(client, run, "wait*", sort="-step", limit=2)) == [(2, 2), (2, 1)]
+    assert places(searched(client, run, "wait*", last_step=1)) == [(1, 0), (1, 1)]
+    assert places(searched(client, run, "wait*", min_reward=1, max_reward=1)) == [(1, 1), (2, 1)]
+    assert places(searched(client, run, "wait*", correct=True)) == [(1, 0), (2, 0), (2, 2)]
+    assert places(searched(client, run, "pass", flag="odd")) == [(2, 3)]
+    assert places(searched(client, run, flag="odd")) == [(2, 3)]
+    assert places(searched(client, run, "wait", kind="eval")) == []
 
 
 def test_pages_follow_each_other_without_a_gap(client, run):
     seen: list[tuple[int, int]] = []
     cursor: str | None = ""
     while cursor is not None:
-        page = search(client, run, "wait*", limit=2, cursor=cursor)
+        page = searched(client, run, "wait*", limit=2, cursor=cursor)
         seen += places(page)
         cursor = page["next"]
     assert seen == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
@@ -149,7 +160,7 @@ def test_common_words_are_found_on_as_many_pages_as_it_takes(client, many, monke
     cursor: str | None = ""
     pages = 0
     while cursor is not None:
-        page = search(client, many[1], q, sort=sort, limit=5, cursor=cursor)
+        page = searched(client, many[1], q, sort=sort, limit=5, cursor=cursor)
         assert len(page["items"]) <= 5
         assert page["searched_to"] is None or page["next"] is not None
         seen += places(page)
@@ -161,9 +172,25 @@ def test_common_words_are_found_on_as_many_pages_as_it_takes(client, many, monke
 
 def test_a_page_that_runs_out_of_time_says_how_far_it_came(client, many, monkeypatch):
     monkeypatch.setattr(search_pages, "SECONDS", 0.0)
-    page = search(client, many[0], "common", min_reward=99)
+    page = searched(client, many[0], "`nowhere`")
     assert (page["items"], page["searched_to"]) == ([], 3)
     assert page["next"]
+
+
+@pytest.mark.parametrize("narrow", [{"min_reward": 99}, {"flag": "truncated"}, {"correct": "false"}])
+def test_steps_without_a_completion_that_passes_the_filter_are_not_gone_through(
+    client, database, many, monkeypatch, narrow
+):
+    odd = MadeCompletion(text="common", reward=100.0, correct=False, flags=("truncated",))
+    with database.sessions.begin() as session:
+        group = MadeGroup(completions=(odd,), prompt_index=7)
+        write_groups(session, pack_groups(many[0].id, 8, 1, [group]))
+    index(database)
+    monkeypatch.setattr(search_pages, "SECONDS", 0.0)
+    first = searched(client, many[0], "common", **narrow)
+    assert (places(first), first["searched_to"]) == ([], 3)
+    second = searched(client, many[0], "common", cursor=first["next"], **narrow)
+    assert [(item["step"], item["reward"]) for item in second["items"]] == [(8, 100.0)]
 
 
 def test_counts_of_common_words_are_those_of_evenly_chosen_groups(client, many, monkeypatch):
@@ -181,18 +208,18 @@ def test_counts_of_common_words_are_those_of_evenly_chosen_groups(client, many, 
 
 
 def test_a_label_narrows_common_words_to_the_groups_that_have_it(client, many):
-    item = search(client, many[0], "common", first_step=5)["items"][0]
+    item = searched(client, many[0], "common", first_step=5)["items"][0]
     client.post(f"/api/v1/rollouts/{item['id']}/labels", json={"label": "good"})
-    found = search(client, many[0], "common", label="good")
+    found = searched(client, many[0], "common", label="good")
     assert [each["id"] for each in found["items"]] == [item["id"]]
     assert (found["next"], found["searched_to"]) == (None, None)
 
 
 def test_a_snippet_marks_its_places_by_offsets_and_leaves_hostile_text_as_it_is(client, run):
-    snippet = search(client, run, '"forty two"')["items"][0]["snippet"]
+    snippet = searched(client, run, '"forty two"')["items"][0]["snippet"]
     assert snippet["text"] == TEXTS[1]
     assert [snippet["text"][a:b] for a, b in snippet["marks"]] == ["forty two"]
-    assert search(client, run, "hidden")["items"][0]["snippet"]["text"] == TEXTS[3]
+    assert searched(client, run, "hidden")["items"][0]["snippet"]["text"] == TEXTS[3]
 
 
 @pytest.mark.parametrize(
@@ -261,16 +288,16 @@ def test_rows_that_a_later_attempt_hides_are_not_found(client, database, run):
     with database.sessions.begin() as session:
         make_attempt(session, run, 1, from_step=-1)
         make_attempt(session, run, 2, from_step=1)
-    assert places(search(client, run, "wait*")) == [(1, 0), (1, 1)]
+    assert places(searched(client, run, "wait*")) == [(1, 0), (1, 1)]
 
 
 def test_groups_that_are_not_indexed_yet_are_counted(client, database, run):
     with database.sessions.begin() as session:
         write_groups(session, pack_groups(run.id, 9, 1, [MadeGroup()]))
-    page = search(client, run, "idea")
+    page = searched(client, run, "idea")
     assert (page["items"], page["waiting"]) == ([], 1)
     index(database)
-    page = search(client, run, "idea")
+    page = searched(client, run, "idea")
     assert (places(page), page["waiting"]) == ([(9, 1)], 0)
 
 
@@ -282,8 +309,8 @@ def test_deleted_groups_leave_the_index(client, database, run, settings):
         other = make_run(session)
         write_groups(session, pack_groups(other.id, 1, 1, [MadeGroup()]))
     index(database)
-    assert places(search(client, other, "wait*")) == []
-    assert places(search(client, other, "idea")) == [(1, 1)]
+    assert places(searched(client, other, "wait*")) == []
+    assert places(searched(client, other, "idea")) == [(1, 1)]
     with database.sessions() as session:
         if database.engine.dialect.name == "sqlite":
             hits = "SELECT count(*) FROM rollout_words WHERE rollout_words MATCH 'wait'"
@@ -295,9 +322,9 @@ def test_deleted_groups_leave_the_index(client, database, run, settings):
 def test_an_index_that_was_reset_is_filled_again(client, database, run):
     with database.engine.begin() as connection:
         reset(connection)
-    assert search(client, run, "wait")["waiting"] == 2
+    assert searched(client, run, "wait")["waiting"] == 2
     index(database)
-    assert len(places(search(client, run, "wait"))) == 4
+    assert len(places(searched(client, run, "wait"))) == 4
 
 
 def test_a_long_completion_is_found_from_its_first_word_to_its_last(client, database, run):
@@ -310,8 +337,8 @@ def test_a_long_completion_is_found_from_its_first_word_to_its_last(client, data
     assert tsvector_of(long)["is_long"]
     assert len(long.split()) > LAST_POSITION
     for q in ("end", '"the very end"', '"very e*"', '"begin the word"', "`very end`"):
-        assert places(search(client, run, q)) == [(7, 0)], q
-    assert places(search(client, run, '"very the end"')) == []
+        assert places(searched(client, run, q)) == [(7, 0)], q
+    assert places(searched(client, run, '"very the end"')) == []
 
 
 def test_terms_of_a_search_are_read():
@@ -369,7 +396,7 @@ def test_a_label_is_given_changed_and_removed_by_its_version(client, database, r
     assert late.status_code == 409
     assert "version 2" in late.json()["detail"]
     assert client.post(path, json={"label": "good"}).status_code == 200
-    assert len(places(search(client, run, label="hacked"))) == 1
+    assert len(places(searched(client, run, label="hacked"))) == 1
     counts = client.get("/api/v1/rollouts/labels", params={"runs": run.id}).json()["items"]
     assert counts == [{"label": "good", "completions": 1}, {"label": "hacked", "completions": 1}]
     assert client.delete(path, params={"label": "hacked", "version": 1}).status_code == 409

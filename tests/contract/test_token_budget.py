@@ -2,16 +2,28 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from sqlalchemy import select, update
 
 from backend.db.models import Event, Rollout, RolloutGroup, RolloutTokens
 from backend.rollouts.packing import pack_tokens, unpack_arrays, unpack_tokens
+from backend.rollouts.reading import tokens_of
 from backend.rollouts.token_budget import TokenBudget, token_bytes
 from backend.settings import Settings
 from tests.factories import MadeCompletion, make_group, make_run
 
 STEPS = 6
+
+
+class WithAlternatives(MadeCompletion):
+    """A completion with the likeliest token at each token."""
+
+    @property
+    def arrays(self):
+        ids = np.array(self.token_ids, np.float32)
+        logprobs = -np.random.default_rng(0).random(len(ids)).astype(np.float32)
+        return super().arrays | {"alternative_0_id": ids, "alternative_0_logprob": logprobs}
 
 
 @pytest.fixture
@@ -137,3 +149,28 @@ def test_a_step_that_is_too_large_to_compute_again_is_refused_before_it_is_read(
     answer = client.post("/api/v1/rollouts/what-if", json=order)
     assert answer.status_code == 409
     assert "1,026 completions of up to 100,000 tokens are too many" in answer.json()["detail"]
+
+
+def test_alternatives_give_way_before_anything_else(database, monkeypatch):
+    with database.sessions.begin() as session:
+        run = make_run(session, last_step=STEPS, config={"recording": {"alternatives": 1}})
+        completion = WithAlternatives(text="x" * 50)
+        for step in (1, 2, 3):
+            make_group(session, run, step=step, completions=(completion,))
+    before = sizes(database, run)
+    sweep(database, monkeypatch, of_run=sum(before.values()) - 1)
+    names = values_of(database, run)
+    assert names[1] == ["entropy", "logprob"]
+    assert names[2] == names[3] == sorted(completion.arrays)
+    [message] = messages(database, run)
+    assert message.startswith("removed alternatives up to step 1 to keep")
+    with database.sessions() as session:
+        first, last = (
+            session.scalars(select(Rollout.id).join(RolloutGroup).where(RolloutGroup.step == step)).one()
+            for step in (1, 3)
+        )
+        gone, there = tokens_of(session, first), tokens_of(session, last)
+    assert (gone["alternatives"], gone["note"]) == (None, message)
+    assert there["alternatives"]["ids"][49] == [ord("x") % 1000]
+    assert there["alternatives"]["strings"] == {str(ord("x")): "x"}
+    assert there["note"] == ""

@@ -74,9 +74,14 @@ def covariance_terms(
 
 
 def gradients(
-    terms: dict[str, Float[Tensor, "B T"]], policy_logprobs: Float[Tensor, "B T"]
+    terms: dict[str, Float[Tensor, "B T"]],
+    policy_logprobs: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
 ) -> dict[str, Float[Tensor, "B T"]]:
-    """Derivative of each term's sum by the tokens' log-probabilities; terms without a gradient have zeros."""
+    """Derivative of each term's sum by the tokens' log-probabilities; terms without a gradient have zeros.
+
+    A masked token has 0, though a ratio of whole completions depends on the zero that stands in its place.
+    """
     found = {}
     for name, term in terms.items():
         gradient = None
@@ -84,7 +89,7 @@ def gradients(
             (gradient,) = torch.autograd.grad(
                 term, policy_logprobs, torch.ones_like(term), retain_graph=True, allow_unused=True
             )
-        found[name] = torch.zeros_like(policy_logprobs) if gradient is None else gradient
+        found[name] = torch.zeros_like(policy_logprobs) if gradient is None else gradient * mask
     return found
 
 

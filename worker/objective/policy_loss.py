@@ -161,7 +161,7 @@ def policy_loss(
         if x is not None:
             metrics += diagnostics.kl_terms(x, mask, limit=objective.largest_k3)
             metrics += diagnostics.domain_terms(x, batch, limit=objective.largest_k3)
-        gradients = diagnostics.gradients(parts, policy) if policy.requires_grad else {}
+        gradients = diagnostics.gradients(parts, policy, mask) if policy.requires_grad else {}
         if gradients and kl_term is not None and kl_term.requires_grad:
             metrics += diagnostics.kl_share(gradients["policy"], gradients["kl"])
         if objective.kl.type != "none":

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from worker.policy.model import Policy
 from worker.policy.routing import RouterWatch, routers
 from worker.prompt import Prompt
+from worker.rollout.alternatives import AlternativesLog
 from worker.rollout.decoders import Decoder, decoder_for
 from worker.rollout.routes import RoutesLog
 from worker.rollout.row_limit import RowLimit
@@ -81,6 +82,7 @@ class Notes(NamedTuple):
 
     masks: SamplingMaskLog | None
     routes: RoutesLog | None
+    alternatives: AlternativesLog | None
 
 
 ASK_EVERY = 16
@@ -107,19 +109,21 @@ class Sampler:
         is_unwanted: Callable[[], bool] = lambda: False,
         keep_mask: bool = False,
         routes: bool = False,
+        alternatives: int = 0,
     ) -> None:
         """`rows_at_once` bounds the rows decoded together (whole groups at least); 0: what fits a GPU.
         `limit` is what was found to fit where memory ran out, which other samplers may share.
 
         `is_unwanted` is asked every few tokens; once it says yes, `sample` raises Interrupted. `keep_mask`
         records the ids that top-p and top-k left at each token, `routes` the experts that read it, if the
-        policy is a mixture of experts.
+        policy is a mixture of experts, `alternatives` so many of the likeliest tokens at each token.
         """
         self.policy = policy
         self.rows_at_once = rows_at_once
         self.limit = limit or RowLimit()
         self.is_unwanted = is_unwanted
         self.keep_mask = keep_mask
+        self.alternatives = alternatives
         self.routes = routes and bool(routers(policy.model))
 
     @torch.inference_mode()
@@ -170,6 +174,15 @@ class Sampler:
             routes=RoutesLog(self.policy.model, watch, rows=rows, tokens=sampling.max_new_tokens)
             if self.routes
             else None,
+            alternatives=AlternativesLog.blank(
+                self.alternatives,
+                tokens=sampling.max_new_tokens,
+                rows=rows,
+                vocabulary=self.policy.model.config.get_text_config().vocab_size,
+                device=self.policy.model.device,
+            )
+            if self.alternatives
+            else None,
         )
 
     def _decode(
@@ -193,6 +206,8 @@ class Sampler:
             logprobs = next_token_logprobs(logits, sampling)  # (U, V)
             if notes.masks is not None:
                 notes.masks.add(logprobs, going, step=step)
+            if notes.alternatives is not None:
+                notes.alternatives.add(logprobs, going, step=step)
             tokens = draw(logprobs, going, uniforms[step], drawn, step=step, greedy=sampling.temperature == 0)
             going.mark_ended(tokens, stops)
             if step + 1 == sampling.max_new_tokens:
@@ -222,6 +237,7 @@ class Sampler:
         lengths = np.where(stopped, is_stop.argmax(axis=1) + 1, ids.shape[1])
         masks = [None] * len(ids) if notes.masks is None else notes.masks.of_rows(lengths)
         routes = [None] * len(ids) if notes.routes is None else notes.routes.of_rows(lengths)
+        others = [None] * len(ids) if notes.alternatives is None else notes.alternatives.of_rows(lengths)
         for first in range(0, len(ids), group_size):
             yield [
                 replace(
@@ -233,6 +249,7 @@ class Sampler:
                     ),
                     sampling_mask=masks[row],
                     routes=routes[row],
+                    alternatives=others[row],
                     prompt_tokens=prompt_tokens[first // group_size],
                 )
                 for row, length in enumerate(lengths[first : first + group_size], start=first)

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from backend.rollouts.token_values import alternative_names
 from worker.recording.records import CompletionRecord, GroupRecord
 from worker.rewards.score import Scorer
 from worker.rollout.collector import Collected
 from worker.training.update_stats import CONTRIBUTIONS, Arrays, UpdateStats
-from worker.types import Group
+from worker.types import Completion, Group
 
 
 def step_records(collected: Collected, update_stats: UpdateStats, scorer: Scorer) -> tuple[GroupRecord, ...]:
@@ -73,12 +74,25 @@ def _shared_out(arrays: Arrays, loss_count: float) -> Arrays:
     }
 
 
+def _alternatives(completion: Completion) -> Arrays:
+    """Ids and log-probabilities of the likeliest tokens, an array of each rank; none where not recorded."""
+    if completion.alternatives is None:
+        return {}
+    ids, logprobs = completion.alternatives.ids, completion.alternatives.logprobs
+    return {
+        name: values[:, rank].astype(np.float32)
+        for rank in range(ids.shape[1])
+        for name, values in zip(alternative_names(rank), (ids, logprobs), strict=True)
+    }
+
+
 def _completion_record(
     group: Group, position: int, scorer: Scorer, *, update_stats: UpdateStats, trained_as: int | None
 ) -> CompletionRecord:
     completion = group.completions[position]
     correctness = group.correctness[position] if group.correctness else None
     arrays = {"logprob": completion.sampler_logprobs, "entropy": completion.entropies}
+    arrays |= _alternatives(completion)
     advantage = None
     if trained_as is not None:
         advantage = update_stats.advantages[trained_as][position]

@@ -237,6 +237,7 @@ class Trainer:
             is_unwanted=is_unwanted,
             keep_mask=sampling.keep_mask,
             routes=sampling.routing_replay,
+            alternatives=self.config.recording.alternatives,
         )
 
     def _collect(self, sampler: Sampler) -> Collected:

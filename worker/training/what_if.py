@@ -12,7 +12,7 @@ import json
 import resource
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from torch import Tensor
 from backend.config import knobs
 from backend.config.objective import Objective
 from backend.db.numbers import spell_all
+from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch
 from worker.objective.estimation import estimate_advantages, whiten
 from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_penalty, policy_loss
@@ -45,6 +46,7 @@ def answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
     if advantages.ndim == 2:
         advantages = (advantages * batch.mask).sum(dim=1) / batch.mask.sum(dim=1).clamp(min=1)
     clipped = found.per_token.get("clipped")
+    weight, numbers = _numbers(objective, batch, advantages, clipped, request)
     gradient = found.contributions["gradient"]
     metrics = found.metrics.values()
     return {
@@ -59,6 +61,8 @@ def answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
             for name, value in metrics.items()
             if name.startswith(("clip/", "ratio/", "mismatch/", "kl/k"))
         },
+        "weight": weight,
+        "numbers": numbers,
         "completions": [
             {"advantage": a, "loss": loss, "gradient": g, "clipped": c}
             for a, loss, g, c in zip(
@@ -70,6 +74,53 @@ def answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
             )
         ],
     }
+
+
+def _numbers(
+    objective: Objective,
+    batch: PolicyBatch,
+    advantages: Tensor,
+    clipped: Tensor | None,
+    request: dict[str, Any],
+) -> tuple[str, dict[str, float]]:
+    """The weight of a completion's tokens with this batch's counts, and the numbers of the formula."""
+    lengths, weights = batch.mask.sum(dim=1), _weights(objective, batch, request).weights
+    completions, prompts = len(lengths), int(batch.group_index.unique().numel())
+    tokens = int(lengths.sum())
+    match objective.aggregation:
+        case knobs.TokenMean():
+            weight = f"1 / Σ|o| = 1 / {tokens:,}"
+        case knobs.SeqMeanTokenMean():
+            weight = f"1 / (B |o_i|) = 1 / ({completions:,} |o_i|)"
+        case knobs.PromptMean():
+            weight = f"1 / (P Σ_j |o_j|) = 1 / ({prompts:,} Σ_j |o_j|), j in the group of i"
+        case knobs.SeqMeanTokenSum():
+            weight = f"1 / B = 1 / {completions:,}"
+        case knobs.SeqMeanTokenSumNorm(l_max=l_max):
+            most = request["max_new_tokens"] if l_max == "max_new_tokens" else l_max
+            weight = f"1 / (B L_max) = 1 / ({completions:,} · {most:,})"
+        case _:
+            assert_never(objective.aggregation)
+    if request["loss_share"] != 1 and not isinstance(objective.aggregation, knobs.TokenMean):
+        weight += f", times the share of groups that trained, {request['loss_share']:.4g}"
+    spread = advantages.double()
+    numbers = {
+        "completions": completions,
+        "prompts": prompts,
+        "tokens": tokens,
+        "shortest": int(lengths.min()),
+        "longest": int(lengths.max()),
+        "weight_lowest": float(weights.min()),
+        "weight_highest": float(weights.max()),
+        "advantage_mean": float(spread.mean()),
+        "advantage_std": float(spread.std(correction=0)),
+        "advantage_lowest": float(spread.min()),
+        "advantage_highest": float(spread.max()),
+    }
+    if clipped is not None:
+        sides = {"clipped_below": -1, "clipped_above": 1, "clipped_dual": 2}
+        numbers |= {name: int(clipped.eq(side).sum()) for name, side in sides.items()}
+    return weight, numbers
 
 
 def _batch(objective: Objective, own: Objective, request: dict[str, Any], values: Values) -> PolicyBatch:
@@ -147,14 +198,7 @@ def _missing(advantage: knobs.Advantage) -> str:
 
 def _loss(objective: Objective, batch: PolicyBatch, request: dict[str, Any], values: Values) -> PolicyLoss:
     """The loss over all updates of the batch, with its gradient by the log-probabilities."""
-    weights = denominators(
-        batch.mask,
-        batch.group_index,
-        objective,
-        max_new_tokens=request["max_new_tokens"],
-        loss_share=request["loss_share"],
-        correct=batch.correct,
-    )
+    weights = _weights(objective, batch, request)
     policy = values["policy_logprob"].clone().requires_grad_()
     entropy = values.get("policy_entropy", values.get("entropy"))
     first, *others = [
@@ -165,6 +209,17 @@ def _loss(objective: Objective, batch: PolicyBatch, request: dict[str, Any], val
         added = {name: first.contributions[name] + value for name, value in other.contributions.items()}
         first = first._replace(metrics=first.metrics + other.metrics, contributions=added)
     return first
+
+
+def _weights(objective: Objective, batch: PolicyBatch, request: dict[str, Any]) -> Denominators:
+    return denominators(
+        batch.mask,
+        batch.group_index,
+        objective,
+        max_new_tokens=request["max_new_tokens"],
+        loss_share=request["loss_share"],
+        correct=batch.correct,
+    )
 
 
 def _first(values: Tensor | None) -> Tensor | None:

@@ -5,12 +5,13 @@ import { address } from './url.js';
 /** @typedef {{healthy: number, sick: number}} Onset */
 
 const MEANS = /^(reward\/([^/]+\/)?mean|reward\/accuracy|length\/(mean|truncated_frac)|text\/repetition)$/;
+const OTHERS = ['groups/zero_variance_frac', 'policy/entropy', 'kl/k3', 'loss/total'];
 const EVALUATED = /^eval\/([^/]+\/)?(accuracy|length_mean|truncated_frac)$/;
 const NOT_A_TERM = ['reward/raw/mean'];
 
-/** Whether a metric is one of backend/rollouts/cause_cells.py: a mean over completions. @param {string} metric */
+/** Whether a metric is one of backend/rollouts/cause_cells.py: a sum over completions. @param {string} metric */
 export const isDecomposable = (metric) =>
-  (MEANS.test(metric) || EVALUATED.test(metric)) && !NOT_A_TERM.includes(metric);
+  OTHERS.includes(metric) || ((MEANS.test(metric) || EVALUATED.test(metric)) && !NOT_A_TERM.includes(metric));
 
 /** @type {{value: Api.CauseAnswer['by'], label: string, title: string}[]} */
 export const WAYS = [

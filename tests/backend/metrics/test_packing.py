@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from backend.db.text import clean_text, unstorable
 from backend.rollouts.packing import Tokens, pack_text, pack_tokens, unpack_arrays, unpack_text, unpack_tokens
+from backend.rollouts.token_values import kind_of, width_of
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None) | st.sampled_from("\0\ud800\udfff"))
 
@@ -85,8 +86,8 @@ def test_tokens_of_the_first_version_are_read_and_those_of_a_later_one_refused()
     [found] = unpack_tokens(frame(head, *raw))
     assert np.array_equal(found.arrays["ratio"], values)
     assert np.array_equal(unpack_arrays(frame(head, *raw))[0]["ratio"], values)
-    with pytest.raises(ValueError, match="packed in version 3; this program reads 2"):
-        unpack_tokens(frame(head | {"version": 3}, *raw))
+    with pytest.raises(ValueError, match="packed in version 4; this program reads 3"):
+        unpack_tokens(frame(head | {"version": 4}, *raw))
 
 
 def frame(header, *parts):
@@ -119,3 +120,17 @@ def test_what_is_not_finite_comes_back():
     )
     for name in ("loss", "kl"):
         assert np.array_equal(found.arrays[name], odd, equal_nan=True)
+
+
+def test_alternatives_keep_their_ids_exactly_and_cost_six_bytes_each():
+    ids = np.array([0, 7, 151_936, 2**24 - 1], np.float32)
+    logprobs = np.array([-0.1, -3.7, -12.5, -np.inf], np.float32)
+    arrays = {"alternative_0_id": ids, "alternative_0_logprob": logprobs}
+    for name in arrays:
+        assert width_of(kind_of(name)) == 3
+    plain = [Tokens(["x"] * 4, np.arange(4, dtype=np.int32), {"logprob": logprobs})]
+    [found] = unpack_tokens(pack_tokens([Tokens(["x"] * 4, np.arange(4, dtype=np.int32), arrays)]))
+    assert np.array_equal(found.arrays["alternative_0_id"], ids)
+    assert np.allclose(found.arrays["alternative_0_logprob"][:3], logprobs[:3], rtol=8e-6)
+    assert found.arrays["alternative_0_logprob"][3] == -np.inf
+    assert b'"version":2' in zstandard.ZstdDecompressor().decompress(pack_tokens(plain))

@@ -287,3 +287,28 @@ def test_an_empty_prompt_is_refused(tiny):
 def test_families_with_other_layers_take_the_generic_path(tiny):
     assert not is_lean(random_policy(tiny, "gpt2").model)
     assert isinstance(decoder_for(tiny.model), LeanDecoder)
+
+
+@pytest.mark.parametrize("top_k", [0, 2])
+def test_alternatives_are_the_largest_of_the_softmax_of_what_was_written(tiny, top_k):
+    decoding = Decoding(6, top_k=top_k)
+    with_, without = (
+        flat(Sampler(tiny, alternatives=count).sample(UNEVEN, 3, decoding, generator())) for count in (3, 0)
+    )
+    assert [each.ids.tolist() for each in with_] == [each.ids.tolist() for each in without]
+    assert all(each.alternatives is None for each in without)
+    for at, completion in enumerate(with_):
+        begun = tiny.encode(UNEVEN[at // 3], room=6)
+        ids = torch.tensor([[*begun, *completion.ids.tolist()]])
+        with torch.inference_mode():
+            probabilities = tiny.model(ids).logits[0, len(begun) - 1 : -1].softmax(dim=-1)
+        ranked = probabilities.sort(dim=-1, descending=True)
+        expected = ranked.values[:, : top_k or 3]
+        if top_k:
+            expected = expected / expected.sum(dim=-1, keepdim=True)
+        found = completion.alternatives
+        assert found.ids.shape == (len(completion), 3)
+        assert np.allclose(np.exp(found.logprobs[:, : top_k or 3]), expected, atol=1e-4)
+        assert np.isneginf(found.logprobs[:, top_k:]).all() if top_k else True
+        clear = (ranked.values[:, 0] - ranked.values[:, 1] > 1e-3).numpy()
+        assert (found.ids[clear, 0] == ranked.indices[:, 0].numpy()[clear]).all()

@@ -9,11 +9,12 @@ import {
   levelOf,
   LEVELS,
   probabilityText,
+  spelledToken,
   valueAt,
   valuesOf,
 } from '../../lib/text/tokens.js';
-import { visible } from '../../lib/text/visible.js';
 import { formatValue } from '../../lib/text/format.js';
+import { Alternatives } from './alternatives.js';
 import { More, MOST_SHOWN, Visible } from './text.js';
 
 /** @typedef {Api.TokensAnswer} Tokens */
@@ -206,6 +207,7 @@ export function Readout() {
         </span>`,
       )
     }
+    <${Alternatives} tokens=${tokens} at=${at} />
     ${
       pinned &&
       html`
@@ -215,12 +217,6 @@ export function Readout() {
     }
   </p>`;
 }
-
-/** A token in quotes in which white space can be seen. @param {string} token */
-const spelledToken = (token) => (token === '' ? '∅' : [...token].map((c) => WHITE[c] ?? visible(c)).join(''));
-
-/** @type {Record<string, string>} */
-const WHITE = { '\n': '⏎', '\t': '⇥', ' ': '␣' };
 
 /** What the colours mean. @param {{by: ColourName}} props */
 export function ColourLegend({ by }) {

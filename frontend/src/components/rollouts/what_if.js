@@ -7,6 +7,7 @@ import { laidOver } from '../../lib/launch/merge.js';
 import { formatValue } from '../../lib/text/format.js';
 import { list, text } from '../../lib/url.js';
 import { Knobs, KnobPanels } from '../launch/knobs.js';
+import { Substituted } from './substituted.js';
 import { Formula } from '../shared/formula.js';
 import { Select } from '../shared/marks.js';
 
@@ -177,7 +178,7 @@ function Answer({ answer, group }) {
       (one, i) => html`<details class="more" key=${i}>
         <summary>${one.name}: formula</summary>
         <${Formula} valid=${{ formula: one.formula, formula_mathml: one.formula_mathml, warnings: [] }} />
-        ${!one.problem && html`<p>L = ${substituted(one)}</p>`}
+        ${!one.problem && html`<${Substituted} one=${one} />`}
       </details>`,
     )}
   `;
@@ -194,9 +195,3 @@ const shown = (value) => (value === undefined || value === null ? '–' : format
 
 /** @param {Api.WhatIfCompletion | undefined} one */
 const ofCompletion = (one) => (one ? [one.advantage, one.loss, one.gradient, one.clipped].map(shown).join(' · ') : '–');
-
-/** The terms of a loss with this batch's numbers. @param {Api.WhatIfVariant} one */
-function substituted({ terms = {}, loss }) {
-  const parts = Object.entries(terms).map(([name, value]) => `${shown(value)} (${name})`);
-  return `${parts.join(' + ')} = ${shown(loss)}`;
-}

@@ -169,3 +169,24 @@ export function probabilityText(logprob) {
   if (probability >= 0.001) return `${(probability * 100).toFixed(1)} %`;
   return probability.toExponential(1).replace('-', '−');
 }
+
+/** @type {Record<string, string>} */
+const WHITE = { '\n': '⏎', '\t': '⇥', ' ': '␣' };
+
+/** A token in which white space can be seen. @param {string} token */
+export const spelledToken = (token) => (token === '' ? '∅' : [...token].map((c) => WHITE[c] ?? visible(c)).join(''));
+
+/**
+ * The likeliest tokens in place of a token, without those that sampling cut off; none where they were not recorded.
+ * @param {Api.TokensAnswer} tokens @param {number} at
+ * @returns {{id: number, text: string | null, probability: string, isDrawn: boolean}[]} `text` null: unknown here
+ */
+export function alternativesAt({ alternatives, token_ids: drawn }, at) {
+  const { ids = [], logprobs = [], strings = {} } = alternatives ?? {};
+  return (ids[at] ?? []).flatMap((id, rank) => {
+    const logprob = logprobs[at][rank];
+    if (typeof logprob !== 'number') return [];
+    const text = Object.hasOwn(strings, id) ? spelledToken(strings[id]) : null;
+    return [{ id, text, probability: probabilityText(logprob), isDrawn: id === drawn[at] }];
+  });
+}

@@ -1,0 +1,38 @@
+"""The likeliest tokens at each token of a completion, as they were recorded."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from backend.db.numbers import spell
+from backend.rollouts.packing import Tokens
+from backend.rollouts.token_values import alternative_names
+
+MOST = 8
+"""Alternatives of a token; `recording.alternatives` allows no more."""
+
+
+def alternatives_of(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, Any] | None:
+    """The likeliest tokens at each token: schemas.Alternatives; None where they are not stored.
+
+    Strings are those that the same ids have as tokens of the group.
+    """
+    ranks = [alternative_names(rank) for rank in range(MOST)]
+    stored = [names for names in ranks if all(name in tokens.arrays for name in names)]
+    if not stored:
+        return None
+    ids = np.stack([tokens.arrays[name].astype(np.int64) for name, _ in stored], axis=1)
+    logprobs = np.stack([tokens.arrays[name] for _, name in stored], axis=1)
+    wanted = set(np.unique(ids[np.isfinite(logprobs)]).tolist())
+    strings = {
+        id_: string
+        for each in of_group
+        for id_, string in zip(each.ids.tolist(), each.strings, strict=True)
+        if id_ in wanted and string
+    }
+    return {
+        "ids": ids.tolist(),
+        "logprobs": [[spell(value) for value in row] for row in logprobs.tolist()],
+        "strings": {str(id_): string for id_, string in strings.items()},
+    }

@@ -1,0 +1,62 @@
+"""A metric's value in each stored completion, from the recorded values of its tokens."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from backend.db.models import Rollout, RolloutGroup, RolloutTokens
+from backend.errors import Conflict
+from backend.rollouts.packing import unpack_arrays
+from backend.rollouts.reading import valid_groups
+
+MOST_TOKENS = 4_000_000
+"""That are read of both windows together."""
+
+
+def values_of_tokens(
+    session: Session, run_id: str, name: str, steps: Sequence[int]
+) -> dict[tuple[int, int, int], float]:
+    """Sums of `loss`, else means of the values that count, by step, prompt_index and position.
+
+    Raises Conflict for too many tokens.
+    """
+    if not steps:
+        return {}
+    own = [
+        *valid_groups(session, run_id),
+        RolloutGroup.kind == "train",
+        RolloutGroup.step.between(min(steps), max(steps)),
+        RolloutGroup.left_out == "",
+    ]
+    inside = set(steps)
+    counted = select(RolloutGroup.step, func.sum(Rollout.tokens)).join(
+        Rollout, Rollout.group_id == RolloutGroup.id
+    )
+    totals = session.execute(counted.where(*own).group_by(RolloutGroup.step))
+    if sum(row[1] for row in totals if row[0] in inside) > MOST_TOKENS:
+        raise Conflict(f"the two windows hold more than {MOST_TOKENS:,} tokens: choose shorter ones")
+    query = select(RolloutGroup.step, RolloutGroup.prompt_index, RolloutTokens.data).join(
+        RolloutTokens, RolloutTokens.group_id == RolloutGroup.id
+    )
+    found = {}
+    for step, index, data in session.execute(query.where(*own)):
+        if step in inside:
+            for position, arrays in enumerate(unpack_arrays(data)):
+                value = _value(arrays, name)
+                if value is not None:
+                    found[step, index, position] = value
+    return found
+
+
+def _value(arrays: dict[str, np.ndarray], name: str) -> float | None:
+    values = arrays.get("policy_entropy", arrays.get(name)) if name == "entropy" else arrays.get(name)
+    if values is None or not len(values):
+        return None
+    if name == "loss":
+        value = float(values.sum(dtype=np.float64))
+    else:
+        mask = arrays.get("mask", np.ones(len(values))) > 0
+        value = float(values[mask].mean(dtype=np.float64)) if mask.any() else 0.0
+    return value if np.isfinite(value) else None

@@ -1,0 +1,18 @@
+/** The likeliest tokens in place of the one that is pointed at. */
+import { html } from '../../dom.js';
+import { alternativesAt } from '../../lib/text/tokens.js';
+
+/** @param {{tokens: Api.TokensAnswer, at: number}} props */
+export function Alternatives({ tokens, at }) {
+  const found = alternativesAt(tokens, at);
+  if (!found.length) return null;
+  return html`<span class="alternatives" aria-label="The likeliest tokens here">
+    <span class="faint">likeliest:</span>
+    ${found.map(
+      ({ id, text, probability, isDrawn }) => html`<span key=${id} title=${`id ${id}${isDrawn ? ', drawn' : ''}`}>
+        ${text === null ? html`<span class="faint">id ${id}</span>` : html`<bdi class="readout-token">${text}</bdi>`}
+        ${' '}${isDrawn ? html`<b>${probability}</b>` : probability}
+      </span>`,
+    )}
+  </span>`;
+}

@@ -1,0 +1,97 @@
+"""What-if: numbers by hand, and gradients token by token against autograd's, for all presets."""
+
+import numpy as np
+import pytest
+import torch
+
+from backend.config import knobs
+from backend.config.merge import resolve
+from backend.config.presets import PRESETS
+from worker.objective.policy_loss import policy_loss
+from worker.objective.token_choice import updates_of
+from worker.training import what_if
+
+LENGTHS = (2, 4, 3, 3)
+
+
+def values_of(lengths):
+    """Random values of completions: policies that differ by some tenths, so that bounds are met."""
+    chance = np.random.default_rng(7)
+    shape = (len(lengths), max(lengths))
+    old = -chance.gamma(1.0, 1.0, shape)
+    drawn = {
+        "policy_logprob": old + chance.normal(0, 0.3, shape),
+        "old_logprob": old,
+        "logprob": old + chance.normal(0, 0.05, shape),
+        "reference_logprob": old + chance.normal(0, 0.2, shape),
+        "policy_entropy": chance.random(shape),
+        "entropy": chance.random(shape),
+        "advantage": chance.normal(size=shape),
+        "router_shift": chance.random(shape) * 0.1,
+        "mask": np.arange(max(lengths)) < np.array(lengths)[:, None],
+    }
+    return {name: torch.tensor(np.asarray(each, np.float32)) for name, each in drawn.items()}
+
+
+def request_of(objective, lengths, size):
+    own = objective.model_dump(mode="json")
+    return {
+        "own": own,
+        "objective": own,
+        "group_index": [at // size for at in range(len(lengths))],
+        "group_size": size,
+        "rewards": [float(at % 2) for at in range(len(lengths))],
+        "advantages": [0.0] * len(lengths),
+        "correct": [bool(at % 2) for at in range(len(lengths))],
+        "max_new_tokens": 8,
+        "loss_share": 1.0,
+    }
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_gradients_are_those_of_a_backward_pass_token_by_token(preset):
+    objective = resolve({"preset": preset}).objective
+    lengths = (5, 9, 7, 3, 8, 8, 1, 6)
+    request, values = request_of(objective, lengths, 4), values_of(lengths)
+    if not isinstance(objective.advantage, knobs.Critic | knobs.OptimalTokenBaseline):
+        request["advantages"] = values.pop("advantage")[:, 0].tolist()
+    found = what_if._loss(objective, what_if._batch(objective, objective, request, values), request, values)
+
+    batch = what_if._batch(objective, objective, request, values)
+    policy = values["policy_logprob"].clone().requires_grad_()
+    for update in updates_of(batch, objective.token_weight):
+        weights = what_if._weights(objective, batch, request)
+        policy_loss(policy, update, objective, weights, entropy=values["policy_entropy"]).loss.backward()
+    assert torch.isfinite(policy.grad).all()
+    assert policy.grad.abs().sum() > 0
+    torch.testing.assert_close(found.contributions["gradient"], policy.grad, rtol=1e-5, atol=1e-8)
+    assert not policy.grad[values["mask"] == 0].any()
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "weight", "lowest", "highest"),
+    [
+        ("token_mean", "1 / Σ|o| = 1 / 12", 1 / 12, 1 / 12),
+        ("seq_mean_token_mean", "1 / (B |o_i|) = 1 / (4 |o_i|)", 1 / 16, 1 / 8),
+        ("prompt_mean", "1 / (P Σ_j |o_j|) = 1 / (2 Σ_j |o_j|), j in the group of i", 1 / 12, 1 / 12),
+        ("seq_mean_token_sum", "1 / B = 1 / 4", 1 / 4, 1 / 4),
+        ("seq_mean_token_sum_norm", "1 / (B L_max) = 1 / (4 · 8)", 1 / 32, 1 / 32),
+    ],
+)
+def test_the_numbers_of_a_formula_are_those_counted_by_hand(aggregation, weight, lowest, highest):
+    objective = resolve({"objective": {"aggregation": {"type": aggregation}}}).objective
+    values = values_of(LENGTHS)
+    del values["advantage"]
+    values["old_logprob"] = values["policy_logprob"] - torch.tensor(
+        [[0.9, 0, 0, 0], [-0.9, 0.9, 0, 0], [0.9, 0.9, 0, 0], [0, 0, 0, 0]]
+    )
+    request = request_of(objective, LENGTHS, 2) | {"advantages": [1.0, -1.0, 3.0, 1.0]}
+    found = what_if.answer(request, values)
+    assert found["weight"] == weight
+    numbers = found["numbers"]
+    assert (numbers["weight_lowest"], numbers["weight_highest"]) == pytest.approx((lowest, highest))
+    counts = ("completions", "prompts", "tokens", "shortest", "longest")
+    assert [numbers[name] for name in counts] == [4, 2, 12, 2, 4]
+    spread = ("advantage_mean", "advantage_std", "advantage_lowest", "advantage_highest")
+    assert [numbers[name] for name in spread] == pytest.approx([1.0, 2**0.5, -1.0, 3.0])
+    assert [numbers[f"clipped_{side}"] for side in ("below", "above", "dual")] == [1, 3, 0]

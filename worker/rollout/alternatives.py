@@ -1,0 +1,43 @@
+"""The likeliest tokens at each place of a completion, collected while a batch is sampled."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from worker.rollout.sharing import Going
+from worker.types import Alternatives
+
+
+class AlternativesLog(NamedTuple):
+    """Ids and log-probabilities of the k likeliest tokens, both (T, B, k)."""
+
+    ids: Tensor
+    logprobs: Tensor
+
+    @classmethod
+    def blank(
+        cls, count: int, *, tokens: int, rows: int, vocabulary: int, device: torch.device
+    ) -> "AlternativesLog":
+        """Room for `count` alternatives at each token of all rows; a small vocabulary has fewer."""
+        shape = (tokens, rows, min(count, vocabulary))
+        return cls(
+            torch.zeros(shape, dtype=torch.int32, device=device),
+            torch.full(shape, -torch.inf, device=device),
+        )
+
+    def add(self, logprobs: Tensor, going: Going, *, step: int) -> None:
+        """Note the likeliest of the log-probabilities (U, V) that token `step` is drawn from."""
+        values, ids = logprobs.topk(self.ids.shape[-1], dim=-1)
+        self.ids[step].index_copy_(0, going.rows, ids.to(torch.int32).index_select(0, going.reads))
+        self.logprobs[step].index_copy_(0, going.rows, values.float().index_select(0, going.reads))
+
+    def of_rows(self, lengths: NDArray[np.int64]) -> list[Alternatives]:
+        """The alternatives at each token of completions of these lengths."""
+        ids, logprobs = (part.transpose(0, 1).cpu().numpy() for part in self)
+        return [
+            Alternatives(ids[row, :length].copy(), logprobs[row, :length].copy())
+            for row, length in enumerate(lengths)
+        ]
