@@ -1,6 +1,7 @@
 """Diagnosis, judged on runs that break on purpose.
 
     python -m benchmarks.diagnosis --part build     train what is missing; --seeds 2 the first seeds
+    python -m benchmarks.diagnosis --labels FILE    runs of a service whose completions people have labelled
     python -m benchmarks.diagnosis --table          only the table, from what is there
 
 Ctrl-C loses only what is training.
@@ -8,12 +9,16 @@ Ctrl-C loses only what is training.
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from backend.diagnosis.detectors import VERSION
+from benchmarks.diagnosis.labels import labelled_runs, scored
 from benchmarks.diagnosis.problems import service_with_problems
 from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES, Part, Planted, suite
 from benchmarks.diagnosis.results import report
@@ -34,8 +39,13 @@ def main() -> None:
     )
     parser.add_argument("--part", choices=("build", "unseen"), default="build")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--labels", type=Path, metavar="FILE", help="an export of a search, as JSON lines")
+    parser.add_argument("--url", default="http://127.0.0.1:8400", help="the service that has those runs")
     parser.add_argument("--table", action="store_true", help="train nothing")
     arguments = parser.parse_args()
+    if arguments.labels:
+        print(_of_labels(arguments.labels, arguments.url))
+        return
     known = recorded()
     missing = [key for key in suite(arguments.part, arguments.seeds) if key not in known]
     if missing and not arguments.table:
@@ -43,6 +53,18 @@ def main() -> None:
     text = tables()
     RESULTS.write_text(text, encoding="utf-8")
     print(text)
+
+
+def _of_labels(path: Path, url: str) -> str:
+    """How the diagnosis of labelled runs agrees with their labels; the token is GRPOLAB_TOKEN."""
+    runs = labelled_runs(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
+    headers = {"Authorization": f"Bearer {os.environ.get('GRPOLAB_TOKEN', '')}"}
+    with httpx2.Client(base_url=url, headers=headers, timeout=60) as client:
+
+        def diagnosis_of(run: str) -> Any:
+            return client.get(f"/api/v1/runs/{run}/diagnosis").raise_for_status().json()
+
+        return scored(runs, diagnosis_of)
 
 
 def tables() -> str:

@@ -125,12 +125,12 @@ def report(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> str:
         "",
         "| | runs | share | 95 % interval |",
         "|---|---|---|---|",
-        _share("falls that are found", (run.is_ill for run in fell)),
-        _share("healthy runs called ill", (run.is_ill for run in healthy)),
-        _share("planted cause first", (run.rank == 1 for run in fell)),
-        _share("planted cause among the first two", (0 < run.rank <= 2 for run in fell)),
-        _share("runs without a verdict", (run.found.outcome.verdict == "inconclusive" for run in runs)),
-        _share("plants that did no harm, called ill", (run.is_ill for run in bore)),
+        share_row("falls that are found", (run.is_ill for run in fell)),
+        share_row("healthy runs called ill", (run.is_ill for run in healthy)),
+        share_row("planted cause first", (run.rank == 1 for run in fell)),
+        share_row("planted cause among the first two", (0 < run.rank <= 2 for run in fell)),
+        share_row("runs without a verdict", (run.found.outcome.verdict == "inconclusive" for run in runs)),
+        share_row("plants that did no harm, called ill", (run.is_ill for run in bore)),
         "",
         "| planted | fell | found | cause first | among two | rightly named | onset off, median | 9 in 10 |",
         "|---|---|---|---|---|---|---|---|",
@@ -236,7 +236,8 @@ def _of(hits: Iterable[bool]) -> str:
     return f"{sum(each)} of {len(each)} ({sum(each) / len(each):.0%})" if each else "none"
 
 
-def _share(title: str, hits: Iterable[bool]) -> str:
+def share_row(title: str, hits: Iterable[bool]) -> str:
+    """A row of a table: how many of how many, with the Clopper-Pearson interval."""
     each = list(hits)
     if not each:
         return f"| {title} | 0 | | |"

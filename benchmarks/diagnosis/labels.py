@@ -1,0 +1,70 @@
+"""People's labels as a measure of the diagnosis: runs with completions that somebody called hacked.
+
+Takes the export of a search (JSON lines) and asks a running service for the diagnosis of each run in it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from benchmarks.diagnosis.results import share_row
+
+HACKED = "hacked"
+CAUSE = "reward_hacking"
+
+
+class Labelled(NamedTuple):
+    """What people said about one run."""
+
+    run: str
+    labelled: int
+    """Completions with any label."""
+    hacked: int
+    """Those that were called hacked."""
+    first_step: int | None
+    """Step of the first of them."""
+
+
+def labelled_runs(rows: Iterable[Mapping[str, Any]]) -> list[Labelled]:
+    """The runs of an export in which somebody labelled a completion, by id."""
+    found: dict[str, list[tuple[int, bool]]] = {}
+    for row in rows:
+        if labels := {each["label"] for each in row["labels"]}:
+            found.setdefault(row["run"], []).append((row["step"], HACKED in labels))
+    return [_labelled(run, those) for run, those in sorted(found.items())]
+
+
+def _labelled(run: str, those: list[tuple[int, bool]]) -> Labelled:
+    hacked = [step for step, is_hacked in those if is_hacked]
+    return Labelled(run, len(those), len(hacked), min(hacked, default=None))
+
+
+def scored(runs: Iterable[Labelled], diagnosis_of: Callable[[str], Mapping[str, Any]]) -> str:
+    """A table of runs with their labels and diagnoses, and how often hacking was named, in Markdown."""
+    lines = [
+        "| run | labelled | hacked | first at step | verdict | place of reward hacking | onset |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    named: dict[bool, list[bool]] = {True: [], False: []}
+    for run in runs:
+        found = diagnosis_of(run.run)
+        causes = [each["cause"] for each in found["causes"]]
+        place = causes.index(CAUSE) + 1 if CAUSE in causes else None
+        onset = found["onset"]
+        named[run.hacked > 0].append(place is not None)
+        cells = (
+            run.run,
+            run.labelled,
+            run.hacked,
+            "" if run.first_step is None else run.first_step,
+            found["verdict"],
+            place or "not named",
+            "" if onset is None else f"{onset['healthy']} to {onset['sick']}",
+        )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    shares = [
+        "| | runs | share | 95 % interval |",
+        "|---|---|---|---|",
+        share_row("runs with hacked completions in which reward hacking is named", named[True]),
+        share_row("other labelled runs in which it is named", named[False]),
+    ]
+    return "\n".join([*lines, "", *shares])
