@@ -1,6 +1,7 @@
 """Diagnosis, judged on runs that break on purpose.
 
     python -m benchmarks.diagnosis --part build     train what is missing; --seeds 2 the first seeds
+    python -m benchmarks.diagnosis --healthy        the same, of healthy runs alone
     python -m benchmarks.diagnosis --table          only the table, from what is there
 
 Ctrl-C loses only what is training.
@@ -33,9 +34,13 @@ def main() -> None:
     )
     parser.add_argument("--part", choices=("build", "unseen"), default="build")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--healthy", action="store_true", help="train no run that breaks")
     parser.add_argument("--table", action="store_true", help="train nothing")
     arguments = parser.parse_args()
-    missing = [key for key in suite(arguments.part, arguments.seeds) if key not in recorded()]
+    there = recorded()
+    missing = [key for key in suite(arguments.part, arguments.seeds) if key not in there]
+    if arguments.healthy:
+        missing = [key for key in missing if not key.plant]
     if missing and not arguments.table:
         train(missing)
     text = tables()
