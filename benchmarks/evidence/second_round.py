@@ -98,8 +98,8 @@ SECOND: dict[str, Claim] = {
     ),
     "c3": _claim(
         "Dynamic sampling, once more",
-        "Of DAPO, the regime of (c2), whose twelve seeds left the accuracy at equal steps undecided: twice the "
-        "seeds that its spread asked for, all of them new.",
+        "Of DAPO, the regime of (c2), whose twelve seeds left the accuracy at equal steps undecided: nearly "
+        "twice the seeds that its spread asked for, all of them new.",
         merged(size(16, 4), {"steps": 60}),
         {"refilled": REFILLED, "every group": {}},
         (ACCURACY, SILENT),
@@ -158,8 +158,8 @@ SECOND: dict[str, Claim] = {
     ),
     "f3": _claim(
         "Format reward, fast",
-        "Of the book's chapter 7, at twice the policy's own learning rate: in the pilot the format was earned at "
-        "every weight, and differences of seeds scattered by 7 to 10 points.",
+        "Of the book's chapter 7, at twice the policy's own learning rate: in the pilot the format was earned "
+        "at every weight, and differences of seeds scattered by 7 to 10 points.",
         {"preset": "dr_grpo", "steps": 60, "optimizer": {"lr": 6e-4}},
         FORMATS,
         (ACCURACY, FORMAT),
