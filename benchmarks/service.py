@@ -36,7 +36,7 @@ class Service:
             base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=60
         )
 
-    def wait(self, seconds: float = 120) -> None:
+    def wait(self, seconds: float = 600) -> None:
         """Until it is ready to train, and nothing of it starts any more."""
         deadline = time.monotonic() + seconds
         while not self.is_idle():

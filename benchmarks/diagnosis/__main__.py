@@ -1,6 +1,7 @@
 """Diagnosis, judged on runs that break on purpose.
 
     python -m benchmarks.diagnosis --part build     train what is missing; --seeds 2 the first seeds
+    python -m benchmarks.diagnosis --healthy        the same, of healthy runs alone
     python -m benchmarks.diagnosis --labels FILE    runs of a service whose completions people have labelled
     python -m benchmarks.diagnosis --table          only the table, from what is there
 
@@ -39,6 +40,13 @@ def main() -> None:
     )
     parser.add_argument("--part", choices=("build", "unseen"), default="build")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--healthy", action="store_true", help="train no run that breaks")
+    parser.add_argument("--table", action="store_true", help="train nothing")
+    arguments = parser.parse_args()
+    there = recorded()
+    missing = [key for key in suite(arguments.part, arguments.seeds) if key not in there]
+    if arguments.healthy:
+        missing = [key for key in missing if not key.plant]
     parser.add_argument("--labels", type=Path, metavar="FILE", help="an export of a search, as JSON lines")
     parser.add_argument("--url", default="http://127.0.0.1:8400", help="the service that has those runs")
     parser.add_argument("--table", action="store_true", help="train nothing")
