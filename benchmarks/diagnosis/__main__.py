@@ -41,12 +41,6 @@ def main() -> None:
     parser.add_argument("--part", choices=("build", "unseen"), default="build")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--healthy", action="store_true", help="train no run that breaks")
-    parser.add_argument("--table", action="store_true", help="train nothing")
-    arguments = parser.parse_args()
-    there = recorded()
-    missing = [key for key in suite(arguments.part, arguments.seeds) if key not in there]
-    if arguments.healthy:
-        missing = [key for key in missing if not key.plant]
     parser.add_argument("--labels", type=Path, metavar="FILE", help="an export of a search, as JSON lines")
     parser.add_argument("--url", default="http://127.0.0.1:8400", help="the service that has those runs")
     parser.add_argument("--table", action="store_true", help="train nothing")
@@ -56,6 +50,8 @@ def main() -> None:
         return
     known = recorded()
     missing = [key for key in suite(arguments.part, arguments.seeds) if key not in known]
+    if arguments.healthy:
+        missing = [key for key in missing if not key.plant]
     if missing and not arguments.table:
         train(missing)
     text = tables()
