@@ -158,8 +158,8 @@ SECOND: dict[str, Claim] = {
     ),
     "f3": _claim(
         "Format reward, fast",
-        "Of the book's chapter 7, at twice the policy's own learning rate: in the pilot the format was earned "
-        "at every weight, and differences of seeds scattered by 7 to 10 points.",
+        "Of the book's chapter 7, at twice the policy's own learning rate: in the pilot the format was earned"
+        " at every weight, and differences of seeds scattered by 7 to 10 points.",
         {"preset": "dr_grpo", "steps": 60, "optimizer": {"lr": 6e-4}},
         FORMATS,
         (ACCURACY, FORMAT),
