@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -73,6 +73,11 @@ test-images: .venv/dev.stamp ## build both images with buildah, without Docker, 
 
 test-models: .venv/dev.stamp ## compare sampling, learning, training and export of every tested architecture (ARGS="-k lfm2")
 	@GRPOLAB_MODELS=all .venv/bin/python -m pytest tests/models --timeout 1800 $(ARGS)
+
+test-slurm: .venv/dev.stamp ## train by pilots of a real Slurm whose jobs are cancelled; root on Debian (GRPOLAB_SLURM_RUNS=50)
+	@command -v slurmctld slurmd munged >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge; }
+	@.venv/bin/python -m pytest -m long -q -s tests/slurm $(ARGS)
 
 test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 	@.venv/bin/python -m pytest -m gpu $(ARGS)

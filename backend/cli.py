@@ -15,6 +15,7 @@ from backend.datasets.arguments import add_arguments as add_upload_arguments
 from backend.errors import GrpoLabError
 from backend.exports.arguments import add_arguments
 from backend.imports.arguments import add_arguments as add_import_arguments
+from backend.pilots.arguments import add_arguments as add_pilot_arguments
 from backend.redaction import redact
 from backend.runs.arguments import add_arguments as add_list_arguments
 from backend.settings import Settings
@@ -246,7 +247,25 @@ def upload(settings: Settings, *, file: str, dry_run: bool, **columns: str | Non
     return 0
 
 
-DAILY = (up, demo, serve, worker, token, link, runs, doctor, backup, restore, upload)
+def pilots(settings: Settings, *, dry_run: bool, **options: Any) -> int:
+    """keep pilot workers at Slurm, Kubernetes or SkyPilot while runs wait"""
+    from backend.pilots.command import job_text, keep_pilots
+
+    if dry_run:
+        print(
+            job_text(settings, **{name: value for name, value in options.items() if name not in LOOKS}),
+            end="",
+        )
+        return 0
+    for line in keep_pilots(settings, **options):
+        print(line, flush=True)
+    return 0
+
+
+LOOKS = ("most", "every", "once")
+"""Arguments of `pilots` that say nothing about a job."""
+
+DAILY = (up, demo, serve, worker, pilots, token, link, runs, doctor, backup, restore, upload)
 OUT = (export, archive, push, serve_model)
 
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -277,6 +296,7 @@ def _parser() -> argparse.ArgumentParser:
     add_arguments(parsers)
     add_list_arguments(parsers["runs"])
     add_worker_arguments(parsers["worker"])
+    add_pilot_arguments(parsers["pilots"])
     add_import_arguments(parsers["import"])
     add_upload_arguments(parsers["upload"])
     return parser

@@ -1,0 +1,54 @@
+"""Jobs for clusters: what they run, and what is said where no cluster answers."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.errors import Unavailable
+from backend.pilots.clusters import asked
+from backend.pilots.jobs import kubernetes_job, skypilot_task, slurm_script, worker_command
+
+COMMAND = worker_command("/opt/a b/python", runs=1, idle_seconds=60, devices=2)
+
+
+@pytest.mark.processes
+def test_the_worker_takes_the_place_of_the_shell():
+    text = slurm_script(COMMAND, Path("/shared/the lab"), ["--partition=gpu"], "/state/%j.log")
+    assert "#SBATCH --partition=gpu\n" in text
+    assert "#SBATCH --signal=B:TERM@120\n" in text
+    assert text.endswith(
+        "cd '/shared/the lab' || exit 1\n"
+        "exec '/opt/a b/python' -m backend.cli worker --runs 1 --idle 60 --devices 2\n"
+    )
+    assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+def test_a_job_of_kubernetes_is_suspended_only_for_a_queue():
+    options: dict[str, Any] = {"image": "worker", "gpus": 2, "secret": "s", "state_claim": "v"}
+    job = kubernetes_job(COMMAND, queue="", **options)
+    assert (job["apiVersion"], job["kind"], job["spec"]["suspend"]) == ("batch/v1", "Job", False)
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": 2}}
+    assert container["command"] == COMMAND
+    queued = kubernetes_job(COMMAND, queue="lab", **options)
+    assert queued["spec"]["suspend"]
+    assert queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "lab"
+
+
+def test_a_task_of_skypilot_names_secrets_without_their_values():
+    task = json.loads(
+        skypilot_task(COMMAND, accelerators="H100:1", directory="/d", environment={"DATABASE_URL": "x"})
+    )
+    assert task["secrets"] == {"DATABASE_URL": None}
+    assert task["resources"] == {"accelerators": "H100:1"}
+
+
+@pytest.mark.processes
+def test_a_cluster_that_is_away_is_named_in_its_own_words():
+    with pytest.raises(Unavailable, match="not installed"):
+        asked(["no-such-command-of-a-cluster"])
+    with pytest.raises(Unavailable, match="sh failed: queue is full"):
+        asked(["sh", "-c", "echo queue is full >&2; exit 3"])

@@ -1,0 +1,98 @@
+"""A cluster of Debian's Slurm in one box: munge, slurmctld and slurmd with a directory of their own."""
+
+import os
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel")
+
+CONFIG = """
+ClusterName=box
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={root}/munge.socket
+CryptoType=crypto/munge
+SlurmctldPort={port}
+SlurmdPort={node_port}
+StateSaveLocation={root}/state
+SlurmdSpoolDir={root}/spool
+SlurmctldPidFile={root}/slurmctld.pid
+SlurmdPidFile={root}/slurmd.pid
+SlurmctldLogFile={root}/slurmctld.log
+SlurmdLogFile={root}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+ReturnToService=2
+KillWait=60
+JobRequeue=1
+SchedulerParameters=sched_interval=1,batch_sched_delay=1
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
+PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+"""
+
+
+def missing() -> str:
+    """Why there can be no cluster here; empty: there can."""
+    if os.geteuid() != 0:
+        return "Slurm's daemons need root"
+    absent = [name for name in PROGRAMS if shutil.which(name) is None]
+    return f"{', '.join(absent)} are missing (apt-get install slurmctld slurmd munge)" if absent else ""
+
+
+@contextmanager
+def slurm(root: Path, *, port: int, node_port: int) -> Iterator[None]:
+    """The cluster; SLURM_CONF leads to it in this process and all that it starts."""
+    for name in ("state", "spool"):
+        (root / name).mkdir(parents=True)
+    root.chmod(0o755)
+    key = root / "munge.key"
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o400)
+    host = platform.node().partition(".")[0]
+    config = root / "slurm.conf"
+    settings = {"host": host, "root": root, "port": port, "node_port": node_port, "cpus": os.cpu_count()}
+    config.write_text(CONFIG.format(**settings))
+    os.environ["SLURM_CONF"] = str(config)
+    commands = (
+        [
+            *("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={root}/munge.socket"),
+            *(f"--{name}-file={root}/munged.{name}" for name in ("pid", "log", "seed")),
+        ],
+        ["slurmctld", "-D", "-i"],
+        ["slurmd", "-D"],
+    )
+    daemons = []
+    try:
+        for command in commands:
+            with (root / f"{command[0]}.out").open("wb") as out:
+                daemons.append(subprocess.Popen(command, stdout=out, stderr=out))
+            time.sleep(1)
+        _wait_for_nodes()
+        yield
+    finally:
+        subprocess.run(["scancel", "--full", "--user=root"], check=False, timeout=60)
+        for daemon in reversed(daemons):
+            daemon.terminate()
+            daemon.wait(60)
+        del os.environ["SLURM_CONF"]
+
+
+def _wait_for_nodes(seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        states = subprocess.run(
+            ["sinfo", "--noheader", "--format=%T"], capture_output=True, text=True, check=False, timeout=60
+        ).stdout.split()
+        if states == ["idle"]:
+            return
+        assert time.monotonic() < deadline, f"the node is not ready: {states}"
+        time.sleep(0.5)

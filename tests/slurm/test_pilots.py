@@ -1,0 +1,81 @@
+"""Runs that pilots of a real Slurm train, while jobs are cancelled and requeued: nothing is lost.
+
+`GRPOLAB_SLURM_RUNS=50 make test-slurm` is the long form.
+"""
+
+import os
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+
+from backend.db.engine import reading
+from backend.process.preflight import free_port
+from tests.faults.campaign import configs, references
+from tests.faults.plant import Kind, Plant
+from tests.faults.processes import ROOT
+from tests.faults.verdict import record_of
+from tests.slurm.cluster import missing, slurm
+
+RUNS = int(os.environ.get("GRPOLAB_SLURM_RUNS", "3"))
+SECONDS_BETWEEN = 12.0
+"""Mean time between two interferences."""
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(7200)]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    if reason := missing():
+        pytest.skip(reason)
+    with slurm(tmp_path / "box", port=free_port(), node_port=free_port()):
+        yield
+
+
+def jobs(state):
+    listing = ["squeue", "--noheader", "--format=%A", f"--states={state}"]
+    return subprocess.run(listing, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+
+
+def interfere(chance):
+    """Cancel or requeue one running pilot, kindly or by SIGKILL; what was done."""
+    running = jobs("R")
+    if not running:
+        return ""
+    job = chance.choice(running)
+    what = chance.choice(["scancel", "scancel --signal=KILL --full", "scontrol requeue"])
+    subprocess.run([*what.split(), job], check=False, timeout=60, capture_output=True)
+    return what
+
+
+def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
+    chance = random.Random(RUNS)
+    wanted = configs(RUNS, steps=12)
+    kind = Kind("sqlite", "filesystem")
+    with Plant(kind, workers=1, slots=2) as plant:
+        expected = references(plant, wanted)
+    with Plant(kind, workers=0, slots=1, lease_seconds=10) as plant:
+        run_ids = plant.queue(wanted)
+        command = [sys.executable, "-m", "backend.cli", "pilots", "slurm", "--every=1", "--most=2"]
+        command += ["--runs=3", "--idle=20"]
+        provisioner = subprocess.Popen(command, env=plant.environment, cwd=ROOT)
+        done, quiet_until = [], time.monotonic() + 2 * SECONDS_BETWEEN
+        try:
+            while plant.unended(run_ids):
+                if time.monotonic() > quiet_until:
+                    done.append(interfere(chance))
+                    quiet_until = time.monotonic() + chance.expovariate(1 / SECONDS_BETWEEN)
+                time.sleep(0.2)
+        finally:
+            provisioner.terminate()
+            assert provisioner.wait(60) == 0
+        with reading(plant.sessions) as session:
+            records = [record_of(session, run) for run in run_ids]
+            attempts = sum(plant.read(run).attempt for run in run_ids)
+        assert [plant.read(run).status for run in run_ids] == ["finished"] * RUNS
+        assert records == expected
+    with capsys.disabled():
+        counts = {what: done.count(what) for what in sorted({*done} - {""})}
+        print(f"{RUNS} runs, {attempts} attempts, {counts}")
