@@ -14,11 +14,12 @@ from safetensors.torch import load_file, save_file
 from sqlalchemy import select
 
 from backend.config.merge import resolve
-from backend.config.metrics import OF_THE_MACHINE, find_metric
+from backend.config.metrics import METRICS, OF_THE_MACHINE, find_metric
 from backend.config.presets import PRESETS
 from backend.config.presets.book import BOOK
 from backend.db.engine import open_engine, open_sessions
 from backend.db.models import Checkpoint, Event, Metric, MetricKey, Rollout, RolloutGroup, Run
+from backend.metrics.reading import read_points
 from backend.rollouts.reading import tokens_of
 from backend.runs import lifecycle
 from worker.checkpoints.files import BadCheckpoint
@@ -31,7 +32,7 @@ from worker.policy.routing import routed_logprobs
 from worker.recording.recorder import Recorder
 from worker.rollout import sampler
 from worker.rollout.sampler import Sampler
-from worker.training import passes
+from worker.training import passes, timings
 from worker.training.learner import Learner
 from worker.training.reference import ReferenceChanged
 from worker.training.stop_rules import EMPTY_STEPS
@@ -170,6 +171,21 @@ def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queu
     assert len(rollouts) == 4 * 4 * 4 + 3 * 8
     assert run.status == "finished"
     assert run.summary["last"]["eval/accuracy"] == recorded["eval/accuracy"][4]
+
+
+def test_the_load_of_the_machine_stands_beside_the_steps(sessions, queued, train, monkeypatch):
+    monkeypatch.setattr(timings, "READING_SECONDS", 0.0)  # the steps are quicker than a second
+    config = resolve(SMALL | {"evaluation": {"every": 0}})
+    run_id = queued(config)
+    train(run_id, config)
+    with sessions() as session:
+        points = read_points(session, [run_id], list(METRICS))
+    load = {name: found for (_, name), found in points.items() if name.startswith("machine/")}
+    for name in ("machine/cpu_frac", "machine/memory_bytes", "machine/disk_free_bytes"):
+        assert load[name].steps.tolist() == [1, 2, 3, 4], name
+    assert ((load["machine/cpu_frac"].values >= 0) & (load["machine/cpu_frac"].values <= 1)).all()
+    assert (load["machine/memory_bytes"].values > 10**8).all()
+    assert not [name for name in load if name.startswith("machine/gpu")]
 
 
 def test_group_advantages_sum_to_zero_in_what_is_stored(sessions, queued, train):
