@@ -157,6 +157,8 @@ def backup(settings: Settings, *, to: str) -> int:
         step.result = saved.in_words()
     for name in saved.missing:
         print(f"  not included: checkpoint {name}, whose files are not on this machine")
+    for damage in saved.damage:
+        print(f"  damaged: {damage}")
     return 0
 
 

@@ -9,10 +9,11 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, reading
-from backend.db.models import Metric, MetricKey, Rollout, RolloutGroup, RolloutLabel, RolloutTokens
+from backend.db.models import Rollout, RolloutGroup, RolloutLabel, RolloutTokens
 from backend.db.text import clean_text
 from backend.metrics.lineage import lineages
 from backend.metrics.reading import read_points
+from backend.metrics.windows import names_of_metrics
 from backend.rollouts.packing import Tokens, unpack_text, unpack_tokens
 from backend.rollouts.reading import completions_of, valid_groups
 
@@ -42,7 +43,7 @@ def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
         [("metric", pa.dictionary(pa.int32(), pa.string())), ("step", pa.int32()), ("value", pa.float64())]
     )
     with reading(sessions) as session:
-        names = _metric_names(session, run_id)
+        names = names_of_metrics(session, [part.run for part in lineages(session, [run_id])[run_id]])
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for start in range(0, len(names), METRICS_AT_ONCE):
             some = names[start : start + METRICS_AT_ONCE]
@@ -59,13 +60,6 @@ def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
                         pa.array(points.values, pa.float64()),
                     ]
                     writer.write_table(pa.Table.from_arrays(columns, schema=schema))
-
-
-def _metric_names(session: Session, run_id: str) -> list[str]:
-    """Names of all metrics that the run or those that it was forked from have."""
-    runs = [part.run for part in lineages(session, [run_id])[run_id]]
-    has_row = select(Metric.step).where(Metric.run_id.in_(runs), Metric.key_id == MetricKey.id).exists()
-    return sorted(session.scalars(select(MetricKey.name).where(has_row)))
 
 
 def write_rollouts(

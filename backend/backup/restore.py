@@ -28,6 +28,8 @@ from backend.db.models import BrowserSession, Experiment, Run, Singleton, Worker
 from backend.db.rollout_words import reset
 from backend.durable_files import make_directory, publish, sync
 from backend.errors import Conflict, Unavailable
+from backend.maintenance.damaged_blocks import tell_damage
+from backend.metrics.block_check import damaged
 from backend.process.instance_lock import AlreadyRunning, hold_instance
 from backend.process.preflight import check_state_dir, restore_mark
 from backend.runs.events import add_event
@@ -269,6 +271,7 @@ def _finish(connection: Connection, manifest: Manifest) -> None:
     check_rows(connection)
     reset(connection)
     session = Session(connection)
+    tell_damage(session, damaged(session))
     session.execute(delete(BrowserSession))
     session.execute(delete(Worker))
     session.execute(delete(Singleton))

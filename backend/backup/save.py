@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, delete, func, select, text
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from backend.backup.contents import (
     DATABASE,
@@ -35,6 +36,7 @@ from backend.db.engine import copy_sqlite, open_engine
 from backend.db.migrate import newest_schema, schema_of
 from backend.db.models import BrowserSession, Checkpoint
 from backend.errors import Conflict, Unavailable
+from backend.metrics.block_check import damaged, sentence
 from backend.settings import Settings
 
 TRIES = 5
@@ -47,6 +49,8 @@ class SavedBackup(NamedTuple):
     manifest: Manifest
     missing: list[str]
     """Checkpoints that have a row but no directory here."""
+    damage: list[str]
+    """Sentences on blocks of points that nobody can read."""
 
     def in_words(self) -> str:
         """One line."""
@@ -68,6 +72,7 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
                     if missing and number < TRIES - 1:
                         continue
                     tables = _tables(connection, draft, missing)
+                    damage = _damage(connection)
                     break
             _take_uploads(settings.datasets_dir, draft)
             manifest = _manifest(engine, draft, tables, len(rows) - len(missing))
@@ -78,7 +83,13 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
         raise Unavailable(f"no backup was written to {directory}: {reason}") from None
     finally:
         engine.dispose()
-    return SavedBackup(manifest, [rows[row_id] for row_id in missing])
+    return SavedBackup(manifest, [rows[row_id] for row_id in missing], damage)
+
+
+def _damage(connection: Connection) -> list[str]:
+    """Points that this backup has, and that nobody can read."""
+    session = Session(connection)
+    return [sentence(session, place, reason) for place, reason in damaged(session)]
 
 
 def _take_all(source: Path, target: Path) -> None:

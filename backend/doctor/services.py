@@ -13,6 +13,7 @@ from backend.db.engine import db_now, open_engine, open_sessions, reading
 from backend.db.migrate import known_schemas, newest_schema, schema_of
 from backend.db.models import Webhook
 from backend.doctor.finding import Finding, bad, checked, ok, warn
+from backend.doctor.points import free_pages, points
 from backend.monitoring.status import broker_fault
 from backend.process.instance_lock import is_alive, running_instance
 from backend.process.preflight import (
@@ -59,6 +60,7 @@ def examine_services(settings: Settings) -> Iterator[Finding]:
             with reading(open_sessions(engine)) as session:
                 yield from database(engine, session.connection())
                 yield age(settings, session)
+                yield points(session)
                 yield webhook(settings, session)
         except SQLAlchemyError as error:
             yield bad(
@@ -157,6 +159,7 @@ def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
         yield postgres(found | {"collation": _collation(connection)})
     else:
         yield sqlite(sqlite3.sqlite_version_info, str(connection.scalar(text("PRAGMA journal_mode"))))
+        yield free_pages(connection)
 
 
 def age(settings: Settings, session: Session) -> Finding:

@@ -21,6 +21,8 @@ from backend.db.models import Run, Singleton
 from backend.db.rollout_words import index_groups, unindexed
 from backend.diagnosis.store import judge_runs, unjudged
 from backend.maintenance.clock_jumps import ClockWatch, Look, mend, tell
+from backend.maintenance.damaged_blocks import tell_damage
+from backend.metrics.block_damage import noticed, told
 from backend.metrics.packing import pack, packable
 from backend.queue.doorbell import ring
 from backend.rollouts.token_budget import TokenBudget
@@ -146,7 +148,8 @@ class Reconciler:
         is_sweeping = time.monotonic() > self._sweep_after
         is_budgeting = time.monotonic() > self._budget_after
         is_busy = bool(self._packing or self._indexing or self._trials or self._searches or self._judging)
-        if not (rings or lost or is_deleting or is_odd or is_sweeping or is_budgeting or is_busy):
+        damage = noticed()
+        if not (rings or lost or is_deleting or is_odd or is_sweeping or is_budgeting or is_busy or damage):
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
@@ -156,6 +159,8 @@ class Reconciler:
                 self._set_right(session, clock)
             if taken := take_back_lost(session, lost):
                 logger.warning("took back runs whose worker was lost: %s", ", ".join(taken))
+            tell_damage(session, damage.items())
+        told(damage)
         self._clock.settled(clock)
         for _ in range(rings):
             if not ring(self._settings):

@@ -1,12 +1,10 @@
-"""Points once more, packed for reading: a database hands over a million rows in seconds, a thousand blocks in
-milliseconds.
+"""Points in sealed blocks: the only copy of what an attempt has most likely done with.
 
-The rows of `metric` stay the truth. What an attempt has most likely done with (all but its last steps while
-it trains, everything once it has ended) is packed by the reconciler, BLOCK steps of a metric at a time,
-however many of these have a row. `Attempt.packed_step` says how far: readers take the blocks up to there and
-the rows behind it; whoever writes a row up to there takes the blocks back (`packing.unpack`). A block has an
-outline beside its points: for a curve that is thinned to its peaks anyway, a tenth of the bytes. To have all
-blocks made again, in one transaction: `UPDATE attempt SET packed_step = -1; DELETE FROM metric_block`.
+An attempt's newest points are rows of `metric`. All but its last steps while it trains, everything once it
+has ended, is sealed by the reconciler (`packing`): BLOCK steps of a metric at a time become one block, and
+their rows go in the same transaction. `Attempt.packed_step` says how far; whoever writes a point up to there
+changes its block. So a point is in a row or in a block, never in both. A block has an outline beside its
+points: for a curve that is thinned to its peaks anyway, a tenth of the bytes. `block_codec` describes them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,18 +12,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import zstandard
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, and_, bindparam, case, or_, select
 from sqlalchemy.orm import Session
 
 from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock
 from backend.db.numbers import from_stored
+from backend.metrics.block_codec import BlockDamaged, content, decode_all
+from backend.metrics.block_damage import Place, notice
 
 BLOCK = 1_024
 """Steps of a block, a multiple of an outline's bucket."""
-
-STEP, VALUE = np.dtype("<i4"), np.dtype("<f8")
-"""In a block. NaN, the infinities and -0.0 need no kind here."""
 
 _BEFORE_ALL = -(2**31)
 
@@ -35,7 +33,6 @@ _TAIL = (
         Metric.run_id == bindparam("run"),
         Metric.key_id == bindparam("key"),
         Metric.step > bindparam("after"),
-        Metric.step <= bindparam("last"),
         Metric.attempt >= bindparam("attempt"),
     )
     .order_by(Metric.step, Metric.attempt)
@@ -82,18 +79,25 @@ def _weights(stored: Stored) -> NDArray[np.int64]:
 NOTHING = Stored(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
+Reached = Mapping[int, int]
+"""How far each attempt of a run is sealed: no point of it up to there is a row."""
+
+
 @dataclass(frozen=True, slots=True)
 class Packed:
     """The blocks of one metric of one run, in one."""
 
     points: Stored = NOTHING
-    reached: Mapping[int, int] = field(default_factory=dict)
-    """How far each attempt of the run is packed: no point of it up to there is missing."""
+    reached: Reached = field(default_factory=dict)
 
-    @property
-    def is_all(self) -> bool:
-        """Whether the run has no point outside of its blocks."""
-        return bool(self.reached) and min(self.reached.values()) >= ALL_PACKED
+    def with_tail(self, rows: Stored) -> Stored:
+        """All points; of the rows, which were read before the blocks, those that are not sealed by now."""
+        if not len(rows.steps):
+            return self.points
+        is_row = np.ones(len(rows.steps), dtype=bool)
+        for attempt, step in self.reached.items():
+            is_row &= (rows.attempts != attempt) | (rows.steps > step)
+        return self.points + (rows if is_row.all() else rows.at(is_row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +124,41 @@ class Outlined:
         return case((will_do, MetricBlock.outline), else_=MetricBlock.data)
 
 
-def read_blocks(
-    session: Session, runs: Collection[str], keys: Collection[int], outlined: Outlined | None = None
-) -> dict[tuple[str, int], Packed]:
-    """The packed points of each (run, key of a metric).
+def read_reached(session: Session, runs: Collection[str]) -> dict[str, dict[int, int]]:
+    """How far the attempts of each run are sealed."""
+    reached: dict[str, dict[int, int]] = {run: {} for run in runs}
+    query = select(Attempt.run_id, Attempt.number, Attempt.packed_step).where(Attempt.run_id.in_(runs))
+    for run, attempt, step in session.execute(query):
+        reached[run][attempt] = step
+    return reached
 
-    One statement: how far an attempt is packed is never of another moment than its blocks.
+
+def read_tail(session: Session, run: str, key: int, reached: Reached) -> Stored:
+    """The points that are rows; to be read before the blocks, lest what is sealed in between be missed."""
+    open_ones = {attempt: step for attempt, step in reached.items() if step < ALL_PACKED}
+    if reached and not open_ones:
+        return NOTHING
+    place = {"attempt": min(open_ones, default=0), "after": min(open_ones.values(), default=_BEFORE_ALL)}
+    return points_of(session.execute(_TAIL, {"run": run, "key": key, **place}).all())
+
+
+def read_blocks(
+    session: Session,
+    runs: Collection[str],
+    keys: Collection[int],
+    outlined: Outlined | None = None,
+    *,
+    numbers: tuple[int, int] | None = None,
+) -> dict[tuple[str, int], Packed]:
+    """The sealed points of each (run, key of a metric), of all blocks or of those from one to another number.
+
+    One statement: how far an attempt is sealed is never of another moment than its blocks.
     """
     own = and_(
         MetricBlock.run_id == Attempt.run_id,
         MetricBlock.attempt == Attempt.number,
         MetricBlock.key_id.in_(keys),
+        *([] if numbers is None else [MetricBlock.number.between(*numbers)]),
     )
     query = (
         select(
@@ -152,52 +180,43 @@ def read_blocks(
         reached[row[0]][row[2]] = row[4]
         if row[1] is not None:
             found[row[0], row[1]].append(row)
-    return {place: Packed(_joined(blocks), reached[place[0]]) for place, blocks in found.items()}
+    reader = zstandard.ZstdDecompressor()
+    return {place: Packed(_joined(blocks, reader), reached[place[0]]) for place, blocks in found.items()}
 
 
-def _joined(blocks: list[Any]) -> Stored:
-    if not blocks:
-        return NOTHING
+def _joined(blocks: list[Any], reader: zstandard.ZstdDecompressor) -> Stored:
+    """The points of the blocks that are not damaged; of those that are, a note is left."""
     blocks.sort(key=lambda row: (row[2], row[3]))  # a database would sort their bytes, too
-    _, _, attempts, _, _, ends, counts, data = zip(*blocks, strict=True)
-    if attempts[0] == attempts[-1] and _is_gapless(ends, counts, data):
-        first, last = ends[0] - counts[0] + 1, ends[-1]
-        steps, values = np.arange(first, last + 1), np.frombuffer(b"".join(data), VALUE)
-        return Stored(steps, np.broadcast_to(attempts[0], len(steps)), values)
-    pieces, numbers = zip(*(decoded(*block[5:]) for block in blocks), strict=True)
-    steps, there = np.concatenate(pieces, dtype=np.int64), [len(piece) for piece in pieces]
-    weights = None
-    if sum(there) < sum(counts):
-        weights = np.ones(len(steps), np.int64)
-        weights[np.cumsum(there) - 1] += np.subtract(counts, there)
-    return Stored(steps, np.repeat(attempts, there), np.concatenate(numbers), weights)
-
-
-def _is_gapless(ends: Sequence[int], counts: Sequence[int], data: Sequence[bytes]) -> bool:
-    """Whether no step is missing in the blocks of one attempt: the usual case, and a big one's quick way."""
-    are_dense = all(len(each) == count * VALUE.itemsize for each, count in zip(data, counts, strict=True))
-    return are_dense and sum(counts) == ends[-1] - ends[0] + counts[0]
-
-
-def decoded(last: int, count: int, data: bytes) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Steps and values of a block of so many points, or of its outline; see MetricBlock."""
-    if len(data) == count * VALUE.itemsize:
-        return np.arange(last - count + 1, last + 1), np.frombuffer(data, VALUE)
-    there = len(data) // (VALUE.itemsize + STEP.itemsize)
-    return np.frombuffer(data, STEP, offset=there * VALUE.itemsize), np.frombuffer(data, VALUE, there)
-
-
-def read_tail(session: Session, run: str, key: int, packed: Packed, *, last: int) -> Stored:
-    """The points up to `last` that are not in blocks."""
-    if packed.is_all:
+    attempts, counts, contents = [], [], []
+    for run, key, attempt, number, _, last, count, data in blocks:
+        try:
+            contents.append(content(data, reader))
+        except BlockDamaged as error:
+            notice(Place(run, key, attempt, number, number * BLOCK, last), str(error))
+            continue
+        attempts.append(attempt)
+        counts.append(count)
+    if not contents:
         return NOTHING
-    open_ones = {attempt: step for attempt, step in packed.reached.items() if step < ALL_PACKED}
-    place = {"attempt": min(open_ones, default=0), "after": min(open_ones.values(), default=_BEFORE_ALL)}
-    rows = points_of(session.execute(_TAIL, {"run": run, "key": key, "last": last, **place}).all())
-    is_new = np.ones(len(rows.steps), dtype=bool)
-    for attempt, step in packed.reached.items():
-        is_new &= (rows.attempts != attempt) | (rows.steps > step)
-    return rows if is_new.all() else rows.at(is_new)
+    found = decode_all(contents)
+    return Stored(
+        found.steps,
+        np.broadcast_to(attempts[0], len(found.steps))
+        if attempts[0] == attempts[-1]
+        else np.repeat(attempts, found.counts),
+        found.values,
+        _weights_of(found.counts, counts),
+    )
+
+
+def _weights_of(there: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64] | None:
+    """For how many points each stands, where some of the blocks are outlines."""
+    left_out = np.subtract(counts, there)
+    if not left_out.any():
+        return None
+    weights = np.ones(int(there.sum()), np.int64)
+    weights[np.cumsum(there) - 1] += left_out
+    return weights
 
 
 def points_of(rows: Sequence[Any]) -> Stored:

@@ -5,33 +5,18 @@ is, and a client that reads slowly keeps no snapshot of the database open. What 
 it is begun: later attempts and new names of metrics are left out.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from sqlalchemy import ColumnElement, Select, and_, func, select
 from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, reading
-from backend.db.models import Attempt, Metric, MetricKey
-from backend.db.numbers import SPELLINGS
-from backend.metrics.attempts import counts, limits_of
+from backend.db.numbers import SPELLINGS, kind_of
 from backend.metrics.lineage import Stretch, lineages
-from backend.metrics.reading import StoredRow
+from backend.metrics.windows import Part, StoredPoint, next_window, parts_of, read_window
 
 FORMULA_MARKS = tuple("=+-@\t\r\n＝＋－＠")
 """A spreadsheet may run a cell that begins with one of these."""
-
-WINDOW_POINTS = 20_000
-"""About so many points are in memory at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The rows of one run that belong to the file."""
-
-    conditions: ColumnElement[bool]
-    keys: Mapping[int, str]
 
 
 def csv_lines(sessions: Sessions, run_id: str, *, all_attempts: bool) -> Iterator[str]:
@@ -49,63 +34,32 @@ def csv_lines(sessions: Sessions, run_id: str, *, all_attempts: bool) -> Iterato
             yield "".join(",".join(cells) + "\n" for cells in lines)
 
 
-def _parts(session: Session, run_id: str, *, all_attempts: bool) -> list[_Part]:
+def _parts(session: Session, run_id: str, *, all_attempts: bool) -> list[Part]:
     stretches = [Stretch(run_id)] if all_attempts else lineages(session, [run_id])[run_id]
-    limits = limits_of(session, [part.run for part in stretches])
-    newest = func.coalesce(func.max(Attempt.number), 2**31 - 1)
-    found = []
-    for part in stretches:
-        attempt = session.scalar(select(newest).where(Attempt.run_id == part.run))
-        own = and_(Metric.run_id == part.run, Metric.step <= part.last_step, Metric.attempt <= attempt)
-        conditions = own if all_attempts else and_(own, counts(Metric, limits.get(part.run, ())))
-        # One search in the key per name, where DISTINCT would read every row.
-        has_any = select(Metric.step).where(conditions, Metric.key_id == MetricKey.id).exists()
-        keys = session.execute(select(MetricKey.id, MetricKey.name).where(has_any))
-        found.append(_Part(conditions, {row.id: row.name for row in keys}))
-    return found
+    return parts_of(session, stretches, all_attempts=all_attempts)
 
 
-def _windows(sessions: Sessions, part: _Part) -> Iterator[Sequence[StoredRow]]:
-    """The rows in the order of steps, those of a step together."""
-    width = max(1, WINDOW_POINTS // max(1, len(part.keys)))
+def _windows(sessions: Sessions, part: Part) -> Iterator[Sequence[StoredPoint]]:
+    """The points in the order of steps, those of a step together."""
     after = -1
     while True:
         with reading(sessions) as session:
-            first = _first_step(session, part, after) if part.keys else None
-            if first is None:
+            window = next_window(session, part, after)
+            if window is None:
                 return
-            after = first + width - 1
-            rows = session.execute(_rows(part, first, after)).all()
-        yield rows
+            after = window[1]
+            points = read_window(session, part, *window)
+        yield points
 
 
-def _first_step(session: Session, part: _Part, after: int) -> int | None:
-    """The first step behind `after`; where a run has gaps they are passed over at once."""
-    of_key = select(func.min(Metric.step)).where(
-        part.conditions, Metric.key_id == MetricKey.id, Metric.step > after
-    )
-    firsts = select(of_key.scalar_subquery().label("step")).where(MetricKey.id.in_(part.keys)).subquery()
-    first: int | None = session.scalar(select(func.min(firsts.c.step)))
-    return first
-
-
-def _rows(part: _Part, first: int, last: int) -> Select[int, int, str, int, float | None]:
-    return (
-        select(Metric.step, Metric.attempt, MetricKey.name, Metric.kind, Metric.value)
-        .join(MetricKey, MetricKey.id == Metric.key_id)
-        .where(part.conditions, Metric.key_id.in_(part.keys), Metric.step.between(first, last))
-        .order_by(Metric.step, Metric.attempt, MetricKey.name)
-    )
-
-
-def _lines(rows: Sequence[StoredRow], names: Sequence[str], *, all_attempts: bool) -> Iterator[list[str]]:
+def _lines(rows: Sequence[StoredPoint], names: Sequence[str], *, all_attempts: bool) -> Iterator[list[str]]:
     for key, group in groupby(rows, key=lambda row: row[: 2 if all_attempts else 1]):
-        values = {name: _spelled(kind, value) for _, _, name, kind, value in group}
+        values = {name: _spelled(value) for _, _, name, value in group}
         yield [*map(str, key), *(values.get(name, "") for name in names)]
 
 
-def _spelled(kind: int, value: float | None) -> str:
-    return SPELLINGS[kind] or repr(value)
+def _spelled(value: float) -> str:
+    return SPELLINGS[kind_of(value)] or repr(value)
 
 
 def _quoted(text: str) -> str:

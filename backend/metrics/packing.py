@@ -1,24 +1,30 @@
-"""The packing of points into the blocks that `blocks` reads."""
+"""The sealing of points: rows become the blocks that `blocks` reads, and go in the same transaction."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from sqlalchemy import and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import CursorResult, and_, bindparam, delete, func, select, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.db.engine import Sessions, reading
+from backend.db.engine import Sessions, insert_into
 from backend.db.models import ALL_PACKED, NOT_BEGUN, Attempt, Metric, MetricBlock, MetricKey, Run
 from backend.metrics import blocks
-from backend.metrics.blocks import STEP, VALUE, Stored, points_of
+from backend.metrics.block_codec import BlockDamaged, decode, encode
+from backend.metrics.blocks import NOTHING, Stored, points_of
 from backend.metrics.thinning import OUTLINE_SHIFT, peaks
 
 TASKS = 1_000
-"""So many attempts are packed in one go."""
+"""So many attempts are sealed in one go."""
+
+NO_STEP = -(2**31)
+"""Before the first step of any run."""
+
+KEY = ("run_id", "key_id", "attempt", "number")
 
 logger = logging.getLogger(__name__)
 
@@ -50,29 +56,22 @@ _NEXT = select(
 ).select_from(MetricKey)
 """The first step of any metric behind a gap."""
 
-_COUNT = select(func.count()).where(
-    Metric.run_id == bindparam("run"),
-    Metric.key_id.in_(select(MetricKey.id)),
-    Metric.step.between(bindparam("first"), bindparam("last")),
-    Metric.attempt == bindparam("attempt"),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Points of an attempt that can be packed."""
+    """Points of an attempt that can be sealed."""
 
     run: str
     attempt: int
     packed: int
-    """How far it is packed."""
+    """How far it is sealed."""
     first: int
     last: int
     """The last step of which no more is expected; ALL_PACKED where the attempt has ended."""
 
 
 def packable(session: Session) -> list[Task]:
-    """The attempts whose points can be packed."""
+    """The attempts whose points can be sealed."""
     open_ones = select(Attempt).where(Attempt.packed_step < ALL_PACKED)
     attempts = session.scalars(open_ones.order_by(Attempt.run_id, Attempt.number).limit(TASKS)).all()
     own = Run.id.in_({attempt.run_id for attempt in attempts})
@@ -90,32 +89,17 @@ def _task(attempt: Attempt, run: Run) -> Task:
     return Task(attempt.run_id, attempt.number, attempt.packed_step, attempt.packed_step + 1, last)
 
 
-def unpack(session: Session, run: str, attempt: int, step: int) -> None:
-    """Take back the blocks of an attempt from this step on; part of the transaction that writes a row there.
-
-    The attempt stays locked: nobody packs what that transaction has not committed.
-    """
-    own = and_(Attempt.run_id == run, Attempt.number == attempt)
-    packed = session.scalar(select(Attempt.packed_step).where(own).with_for_update(key_share=True))
-    if packed is None or packed < step:
-        return
-    number = step // blocks.BLOCK
-    session.execute(update(Attempt).where(own).values(packed_step=number * blocks.BLOCK - 1))
-    its = and_(MetricBlock.run_id == run, MetricBlock.attempt == attempt, MetricBlock.number >= number)
-    session.execute(delete(MetricBlock).where(its))
-
-
 def pack(sessions: Sessions, tasks: Sequence[Task]) -> Iterator[None]:
     """Do the tasks; yields after each piece. Two that do it at once do no harm.
 
-    A run that cannot be packed is left for later; when the database is away, all are.
+    A run that cannot be sealed is left for later; when the database is away, all are.
     """
     failed = set()
     for task in tasks:
         try:
             if task.run not in failed:
                 yield from _pack_attempt(sessions, task)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, BlockDamaged) as error:
             logger.warning("the points of run %s cannot be packed: %s", task.run, str(error).splitlines()[0])
             if isinstance(error, OperationalError):
                 return
@@ -125,55 +109,129 @@ def pack(sessions: Sessions, tasks: Sequence[Task]) -> Iterator[None]:
 def _pack_attempt(sessions: Sessions, task: Task) -> Iterator[None]:
     first, packed = task.first, task.packed
     while first <= task.last:
-        piece = _read_piece(sessions, task, first)
-        if not _store(sessions, task, piece, packed):
-            return
+        with sessions.begin() as session:
+            if not _is_ours(session, task, packed):
+                return
+            packed = _seal(session, task, first)
         yield
-        packed, first = piece.last, piece.last + 1
+        first = packed + 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """One block of every metric that has any, and the steps behind it that have no row."""
+def _is_ours(session: Session, task: Task, packed: int) -> bool:
+    """Whether the run is not being deleted and nobody else seals it; both stay locked until the end.
 
-    first: int
-    last: int
-    points: Mapping[int, Stored]
-    """By the metric's key."""
+    Whoever writes a point locks the attempt, too: what is read now stays as it is.
+    """
+    here = select(Run.id).where(Run.id == task.run, Run.deleting_at.is_(None))
+    if session.scalar(here.with_for_update(key_share=True)) is None:
+        return False
+    mine = and_(_own(task.run, task.attempt), Attempt.packed_step == packed)
+    return session.scalar(select(Attempt.number).where(mine).with_for_update(key_share=True)) is not None
 
 
-def _read_piece(sessions: Sessions, task: Task, first: int) -> _Piece:
+def _own(run: str, attempt: int) -> Any:
+    return and_(Attempt.run_id == run, Attempt.number == attempt)
+
+
+def _seal(session: Session, task: Task, first: int) -> int:
+    """Turn the rows of one block of every metric that has any into blocks; how far the attempt is sealed now.
+
+    The steps behind it that have no row are part of it.
+    """
     end = min(first // blocks.BLOCK * blocks.BLOCK + blocks.BLOCK - 1, task.last)
     own = {"run": task.run, "attempt": task.attempt}
-    with reading(sessions) as session:
-        keys = session.scalars(select(MetricKey.id)).all()
-        rows = session.execute(_PIECE, {**own, "first": first, "last": end, "keys": keys}).all()
-        points = {key: points_of([row[1:] for row in its]) for key, its in groupby(rows, lambda row: row[0])}
-        if any(each.steps[-1] == end for each in points.values()):
-            return _Piece(first, end, points)
+    keys = session.scalars(select(MetricKey.id)).all()
+    rows = session.execute(_PIECE, {**own, "first": first, "last": end, "keys": keys}).all()
+    points = {key: points_of([row[1:] for row in its]) for key, its in groupby(rows, lambda row: row[0])}
+    last = end
+    if not any(each.steps[-1] == end for each in points.values()):
         following = session.scalar(_NEXT, {**own, "after": end, "last": task.last})
-    return _Piece(first, task.last if following is None else following - 1, points)
+        last = task.last if following is None else following - 1
+    session.execute(update(Attempt).where(_own(task.run, task.attempt)).values(packed_step=last))
+    put_into_blocks(session, task.run, task.attempt, points)
+    _remove_rows(session, task, list(points), first, end, count=len(rows))
+    return last
 
 
-def _rows(task: Task, piece: _Piece) -> list[dict[str, Any]]:
-    return [
-        {
-            "run_id": task.run,
-            "key_id": key,
-            "attempt": task.attempt,
-            "number": piece.first // blocks.BLOCK,
-            "last_step": int(each.steps[-1]),
-            "points": len(each.steps),
-            "outline": _outline(each),
-            "data": _data(each),
-        }
-        for key, each in piece.points.items()
+def _remove_rows(
+    session: Session, task: Task, keys: Sequence[int], first: int, last: int, *, count: int
+) -> None:
+    """Remove the rows that have become blocks."""
+    if not keys:
+        return
+    rows = delete(Metric).where(
+        Metric.run_id == task.run,
+        Metric.key_id.in_(keys),
+        Metric.step.between(first, last),
+        Metric.attempt == task.attempt,
+    )
+    result = session.execute(rows, execution_options={"synchronize_session": False})
+    removed = cast("CursorResult[Any]", result).rowcount
+    if removed != count:
+        raise BlockDamaged(f"{count} rows of step {first} to {last} were read, and {removed} are there")
+
+
+def put_into_blocks(session: Session, run: str, attempt: int, points: Mapping[int, Stored]) -> None:
+    """Store points of an attempt, by metric and in order of their steps; each replaces the one at its step.
+
+    Raises BlockDamaged where a block that they belong to cannot be read.
+    """
+    parts = {(key, number): part for key, each in points.items() for number, part in _by_block(each)}
+    old = _old_blocks(session, run, attempt, parts)
+    rows = [
+        {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block(merged)}
+        for (key, number), part in parts.items()
+        if (merged := _merged(old.get((key, number), NOTHING), part))
     ]
+    if not rows:
+        return
+    query = insert_into(session, MetricBlock)
+    changed = {name: query.excluded[name] for name in ("last_step", "points", "outline", "data")}
+    session.execute(query.on_conflict_do_update(index_elements=KEY, set_=changed), rows)
 
 
-def _data(points: Stored) -> bytes:
-    is_dense = points.steps[-1] - points.steps[0] + 1 == len(points.steps)
-    return points.values.astype(VALUE).tobytes() if is_dense else _with_steps(points)
+def _by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
+    numbers = points.steps // blocks.BLOCK
+    for number in np.unique(numbers).tolist():
+        yield number, points.at(numbers == number)
+
+
+def _old_blocks(
+    session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]]
+) -> dict[tuple[int, int], Stored]:
+    """The points that the blocks with these (key, number) have already."""
+    keys, numbers = (set(each) for each in zip(*places, strict=True)) if places else (set(), set())
+    query = select(MetricBlock.key_id, MetricBlock.number, MetricBlock.data).where(
+        MetricBlock.run_id == run,
+        MetricBlock.key_id.in_(keys),
+        MetricBlock.attempt == attempt,
+        MetricBlock.number.in_(numbers),
+    )
+    found = {}
+    for key, number, data in session.execute(query, execution_options={"binary": True}):
+        try:
+            columns = decode(data)
+        except BlockDamaged as error:
+            raise BlockDamaged(f"block {number} of metric {key} of run {run} is damaged: {error}") from None
+        found[key, number] = Stored(columns.steps, np.full(len(columns.steps), attempt), columns.values)
+    return found
+
+
+def _merged(old: Stored, new: Stored) -> Stored:
+    if not len(old.steps):
+        return new
+    kept = old.at(~np.isin(old.steps, new.steps))
+    both = kept + new if len(kept.steps) else new
+    return both.at(np.argsort(both.steps, kind="stable"))
+
+
+def _block(points: Stored) -> dict[str, Any]:
+    return {
+        "last_step": int(points.steps[-1]),
+        "points": len(points.steps),
+        "outline": _outline(points),
+        "data": encode(points.steps, points.values),
+    }
 
 
 def _outline(points: Stored) -> bytes:
@@ -181,30 +239,23 @@ def _outline(points: Stored) -> bytes:
     if not np.isfinite(points.values).all():
         return b""
     kept = points.at(peaks(points.steps, OUTLINE_SHIFT, points.values))
-    return _with_steps(kept) if 3 * len(kept.steps) <= len(points.steps) else b""
+    return encode(kept.steps, kept.values) if 3 * len(kept.steps) <= len(points.steps) else b""
 
 
-def _with_steps(points: Stored) -> bytes:
-    return points.values.astype(VALUE).tobytes() + points.steps.astype(STEP).tobytes()
+def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> int:
+    """The step up to which points belong into the blocks of an attempt that writes some at these steps.
 
-
-def _store(sessions: Sessions, task: Task, piece: _Piece, packed: int) -> bool:
-    """Store a piece and how far it reaches; False where it is not what is there (any more).
-
-    Then the run is being deleted, another one packs it, or rows were written since it was read.
+    Part of the transaction that writes them: the attempt stays locked, so nobody seals what it has not
+    committed. A run that goes on behind its newest block writes rows again.
     """
-    rows = _rows(task, piece)
-    with sessions.begin() as session:
-        here = select(Run.id).where(Run.id == task.run, Run.deleting_at.is_(None))
-        if session.scalar(here.with_for_update(key_share=True)) is None:
-            return False
-        mine = and_(Attempt.run_id == task.run, Attempt.number == task.attempt, Attempt.packed_step == packed)
-        if session.scalar(select(Attempt.number).where(mine).with_for_update(key_share=True)) is None:
-            return False
-        place = {"run": task.run, "attempt": task.attempt, "first": piece.first, "last": piece.last}
-        if session.scalar(_COUNT, place) != sum(row["points"] for row in rows):
-            return False
-        session.execute(update(Attempt).where(mine).values(packed_step=piece.last))
-        if rows:
-            session.execute(insert(MetricBlock), rows)
-    return True
+    own = _own(run, attempt)
+    packed = session.scalar(select(Attempt.packed_step).where(own).with_for_update(key_share=True))
+    if packed is None or packed < min(steps):
+        return NO_STEP
+    its = and_(MetricBlock.run_id == run, MetricBlock.attempt == attempt)
+    number = select(func.max(MetricBlock.number)).where(its).scalar_subquery()
+    newest = session.scalar(select(func.max(MetricBlock.last_step)).where(its, MetricBlock.number == number))
+    end: int = -1 if newest is None else newest
+    if any(end < step <= packed for step in steps):
+        session.execute(update(Attempt).where(own).values(packed_step=end))
+    return end

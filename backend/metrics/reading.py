@@ -4,25 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from sqlalchemy import Row, and_, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Metric, MetricKey
-from backend.metrics.attempts import Limit, counting, counts, limits_of
+from backend.metrics.attempts import Limit, counting, limits_of
 from backend.metrics.axes import axis_of, batch_sizes
-from backend.metrics.blocks import Outlined, Packed, Stored, read_blocks, read_tail
+from backend.metrics.blocks import Outlined, Stored, read_blocks, read_reached, read_tail
 from backend.metrics.lineage import ALL_STEPS, Stretch, lineages
 from backend.metrics.series import Curve, Points
 from backend.metrics.store import find_keys
-
-StoredRow = Row[int, int, str, int, float | None]
-"""step, attempt, name, kind, value."""
-
-_ROWS = (
-    select(Metric.step, Metric.attempt, MetricKey.name, Metric.kind, Metric.value)
-    .join(MetricKey, MetricKey.id == Metric.key_id)
-    .order_by(Metric.step, Metric.attempt, MetricKey.name)
-)
+from backend.metrics.windows import StoredPoint, all_points, parts_of
 
 
 def read_points(
@@ -38,18 +28,23 @@ def read_points(
     limits = limits_of(session, sources)
     if outlined is not None:
         outlined = _inherited(outlined, stretches, limits)
+    reached = read_reached(session, sources)
+    tails = {
+        (run, key): read_tail(session, run, key, reached[run]) for run in sources for key in keys.values()
+    }
     blocks = read_blocks(session, sources, keys.values(), outlined)
+    stored = {place: packed.with_tail(tails[place]) for place, packed in blocks.items()}
     found = {}
     for run, parts in stretches.items():
         for name, key in keys.items():
             pieces = [
-                _valid(session, part, key, blocks[part.run, key], limits.get(part.run, ())).of_run(number)
+                _valid(stored[part.run, key], part, limits.get(part.run, ())).of_run(number)
                 for number, part in enumerate(parts)
             ]
-            stored = sum(pieces[1:], pieces[0])
-            if outlined is not None and _overlap(stored):
+            whole = sum(pieces[1:], pieces[0])
+            if outlined is not None and _overlap(whole):
                 return read_points(session, runs, metrics)
-            if points := _points(stored):
+            if points := _points(whole):
                 found[run, name] = points
     return found
 
@@ -72,9 +67,10 @@ def _inherited(
     return replace(outlined, runs=within[True] - within[False], cuts=left | hidden)
 
 
-def _valid(session: Session, part: Stretch, key: int, packed: Packed, limits: Sequence[Limit]) -> Stored:
+def _valid(stored: Stored, part: Stretch, limits: Sequence[Limit]) -> Stored:
     """The points of a metric that count in this stretch."""
-    stored = packed.points + read_tail(session, part.run, key, packed, last=part.last_step)
+    if not limits and part.last_step >= ALL_STEPS:
+        return stored
     is_valid = counting(stored.attempts, stored.steps, limits) & (stored.steps <= part.last_step)
     return stored if is_valid.all() else stored.at(is_valid)
 
@@ -123,13 +119,12 @@ def _along(points: Points, axis: Points | None) -> Curve:
     return Curve(points.steps[has_x], axis.values[place][has_x], points.values[has_x])
 
 
-def valid_rows(session: Session, run_id: str, *, up_to: int = ALL_STEPS) -> Iterator[StoredRow]:
-    """(step, attempt, name, kind, value) of the rows that count, up to a step, in that order.
+def valid_rows(session: Session, run_id: str, *, up_to: int = ALL_STEPS) -> Iterator[StoredPoint]:
+    """The points that count, up to a step, in the order of steps, attempts and names.
 
     A fork's begin with those it inherited.
     """
-    parts = lineages(session, [run_id])[run_id]
-    limits = limits_of(session, [part.run for part in parts])
-    for part in parts:
-        own = and_(Metric.run_id == part.run, Metric.step <= min(up_to, part.last_step))
-        yield from session.execute(_ROWS.where(own, counts(Metric, limits.get(part.run, ()))))
+    stretches = lineages(session, [run_id])[run_id]
+    cut = [part._replace(last_step=min(up_to, part.last_step)) for part in stretches]
+    for part in parts_of(session, cut):
+        yield from all_points(session, part)

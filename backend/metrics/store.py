@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,7 +14,8 @@ from sqlalchemy.orm import Session
 from backend.db.engine import insert_into, is_postgres
 from backend.db.models import MetricKey
 from backend.db.numbers import FINITE, MINUS_ZERO, kinds_of, to_stored
-from backend.metrics.packing import unpack
+from backend.metrics.blocks import Stored
+from backend.metrics.packing import put_into_blocks, reopen
 
 Row = tuple[str, int, int, int, int, float | None]
 """run_id, key_id, step, attempt, kind, value."""
@@ -49,18 +51,33 @@ def write_points(
     """Store the metrics of some steps, in any order; a point that is there already is replaced."""
     steps = list(steps)
     keys = key_ids(session, {name for _, metrics in steps for name in metrics})
+    points = {(keys[name], step): float(value) for step, metrics in steps for name, value in metrics.items()}
+    if not points:
+        return
+    sealed = reopen(session, run_id, attempt, [step for _, step in points])
+    late = {place: value for place, value in points.items() if place[1] <= sealed}
+    if late:
+        put_into_blocks(session, run_id, attempt, _by_key(late, attempt))
     rows: list[Row] = [
-        (run_id, keys[name], step, attempt, *to_stored(value))
-        for step, metrics in steps
-        for name, value in metrics.items()
+        (run_id, key, step, attempt, *to_stored(value))
+        for (key, step), value in points.items()
+        if step > sealed
     ]
     if not rows:
         return
-    unpack(session, run_id, attempt, min(step for step, metrics in steps if metrics))
     if is_postgres(session):
-        _write_postgres(session, run_id, attempt, list({(row[1], row[2]): row for row in rows}.values()))
+        _write_postgres(session, run_id, attempt, rows)
     else:
         session.connection().exec_driver_sql(_UPSERT_SQLITE, rows)
+
+
+def _by_key(points: Mapping[tuple[int, int], float], attempt: int) -> dict[int, Stored]:
+    """Points by (key, step), each metric's in the order of steps."""
+    found = {}
+    for key, its in groupby(sorted(points.items(), key=lambda point: point[0]), lambda point: point[0][0]):
+        steps, values = zip(*((step, value) for (_, step), value in its), strict=True)
+        found[key] = Stored(np.array(steps), np.full(len(steps), attempt), np.array(values))
+    return found
 
 
 def _write_postgres(session: Session, run_id: str, attempt: int, rows: Sequence[Row]) -> None:

@@ -1,11 +1,14 @@
-"""Points at any steps, in blocks and in rows: sparse, restarting, late and far apart; on both databases."""
+"""Points at any steps, in blocks or in rows: sparse, restarting, late and far apart; on both databases."""
+
+import threading
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from backend.db.models import ALL_PACKED, Attempt, MetricBlock, Run
+from backend.db.engine import reading as open_reading
+from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
 from backend.db.run_lookup import names_of
 from backend.metrics import blocks, packing
 from backend.metrics.api import _read, _single
@@ -31,7 +34,7 @@ def make(session, *, status="finished", **fields):
 
 
 def same_as_rows(database, runs):
-    """Whether curves are what the rows say, of every run and metric."""
+    """Whether curves are what is read step by step, of every run and metric."""
     with database.sessions() as session:
         read = read_points(session, runs, NAMES)
         for run in runs:
@@ -81,38 +84,85 @@ def test_a_running_attempt_is_packed_over_a_gap_and_goes_on(database):
     assert same_as_rows(database, [run.id])
 
 
-def test_a_row_that_comes_late_takes_back_the_blocks_behind_it(database):
+def test_a_point_that_comes_late_becomes_part_of_its_block(database):
     with database.sessions.begin() as session:
         run = make(session)
         write_metric(session, run, "reward/mean", dict.fromkeys(range(0, 5_000, 5), 1.0))
     pack_all(database)
     with database.sessions.begin() as session:
         write_points(session, run.id, 1, [(2_050, {"reward/mean": 7.0, "kl/k3": 0.5})])
-    assert packed(database, run.id) == (2_047, 410)
-    assert same_as_rows(database, [run.id])
-    pack_all(database)
     assert packed(database, run.id) == (ALL_PACKED, 1_001)
     assert same_as_rows(database, [run.id])
+    with database.sessions() as session:
+        found = read_points(session, [run.id], NAMES)
+    assert found[run.id, "kl/k3"].values.tolist() == [0.5]
+    curve = found[run.id, "reward/mean"]
+    assert curve.values[curve.steps == 2_050] == [7.0]
+    assert (len(curve), curve.values.sum()) == (1_000, 999 + 7)
 
 
-def test_a_row_that_comes_while_its_block_is_made_is_not_lost(database, monkeypatch):
+def test_a_run_that_goes_on_after_it_was_sealed_writes_rows_again(database):
+    with database.sessions.begin() as session:
+        run = make(session)
+        write_metric(session, run, "reward/mean", dict.fromkeys(range(1_500), 1.0))
+    pack_all(database)
+    with database.sessions.begin() as session:
+        write_metric(session, run, "reward/mean", {1_499: 2.0, 1_500: 3.0, 1_600: 4.0})
+        assert session.scalars(select(Metric.step)).all() == [1_500, 1_600]
+    assert packed(database, run.id) == (1_499, 1_500)
+    assert same_as_rows(database, [run.id])
+    pack_all(database)
+    assert packed(database, run.id) == (ALL_PACKED, 1_502)
+    with database.sessions() as session:
+        curve = read_points(session, [run.id], NAMES)[run.id, "reward/mean"]
+    assert curve.values[-4:].tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_point_that_comes_while_its_block_is_made_is_not_lost(database, monkeypatch):
     with database.sessions.begin() as session:
         run = make(session)
         write_metric(session, run, "reward/mean", dict.fromkeys(range(0, 3_000, 3), 1.0))
-    real = packing._store
 
-    def after_another_writer(sessions, *arguments):
-        with sessions.begin() as session:
-            write_points(session, run.id, 1, [(7, {"kl/k3": 7.0})])
-        return real(sessions, *arguments)
+    def write():
+        with database.sessions.begin() as session:
+            write_points(session, run.id, 1, [(7, {"kl/k3": 7.0}), (9, {"reward/mean": 9.0})])
 
-    monkeypatch.setattr(packing, "_store", after_another_writer)
+    real = packing._seal
+    writers = []
+
+    def beside_another_writer(*arguments):
+        writers.append(threading.Thread(target=write))
+        writers[-1].start()
+        return real(*arguments)
+
+    monkeypatch.setattr(packing, "_seal", beside_another_writer)
     pack_all(database)
+    for writer in writers:
+        writer.join()
     monkeypatch.undo()
-    assert packed(database, run.id) == (-1, 0)
     pack_all(database)
     assert packed(database, run.id) == (ALL_PACKED, 1_001)
-    assert same_as_rows(database, [run.id])
+    with database.sessions() as session:
+        found = read_points(session, [run.id], NAMES)
+    assert found[run.id, "kl/k3"].values.tolist() == [7.0]
+    assert found[run.id, "reward/mean"].values[3] == 9.0
+
+
+def test_points_that_are_sealed_between_two_statements_of_a_reader_are_read_once(database, monkeypatch):
+    with database.sessions.begin() as session:
+        run = make(session)
+        write_metric(session, run, "reward/mean", dict.fromkeys(range(2_000), 1.0))
+    real = blocks.read_blocks
+
+    def after_sealing(*arguments, **options):
+        pack_all(database)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr("backend.metrics.reading.read_blocks", after_sealing)
+    with open_reading(database.sessions) as session:
+        curve = read_points(session, [run.id], ["reward/mean"])[run.id, "reward/mean"]
+    assert curve.steps.tolist() == list(range(2_000))
+    assert packed(database, run.id) == (ALL_PACKED, 2_000)
 
 
 def test_a_row_that_an_attempt_writes_before_its_own_beginning_is_read(database):

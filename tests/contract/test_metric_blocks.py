@@ -1,4 +1,4 @@
-"""Points in blocks beside their rows: the same curves, whatever was packed when; on both databases."""
+"""Points in sealed blocks: the same curves, whatever was sealed when; on both databases."""
 
 import math
 import random
@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import func, select, text, update
 
 from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
 from backend.db.run_lookup import names_of
 from backend.metrics import blocks, packing
 from backend.metrics.api import _cursor, _read, _single
+from backend.metrics.block_codec import decode
 from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.view import View
 from backend.runs.deletion import begin_deletion, carry_on
@@ -62,8 +63,7 @@ def packed(database, run):
         own = select(MetricBlock).where(MetricBlock.run_id == run.id)
         found = {}
         for block in session.scalars(own.order_by(MetricBlock.attempt, MetricBlock.number)):
-            steps, _ = blocks.decoded(block.last_step, block.points, block.data)
-            found.setdefault(block.attempt, []).extend(steps.tolist())
+            found.setdefault(block.attempt, []).extend(decode(block.data).steps.tolist())
     return found
 
 
@@ -88,7 +88,7 @@ def test_a_run_that_has_ended_is_packed_as_a_whole_and_every_float_is_as_it_was(
     pack(database)
     assert packed(database, run) == {1: list(STRANGE)}
     with database.sessions.begin() as session:
-        session.execute(delete(Metric))  # so that nothing else can be read
+        assert session.scalar(select(func.count()).select_from(Metric)) == 0
         assert session.scalar(select(Attempt.packed_step)) == ALL_PACKED
     assert repr(points(database, run)) == repr(before)
     assert before[1] == pytest.approx(list(STRANGE.values()), rel=0, nan_ok=True)
@@ -110,25 +110,6 @@ def test_an_attempt_that_has_not_begun_is_not_packed_by_the_steps_of_the_one_bef
     pack(database)
     assert packed(database, run)[2] == list(range(13, 40))
     assert points(database, run) == (list(range(1, 45)), [1.0] * 12 + [2.0] * 32)
-
-
-def test_blocks_can_be_made_again_even_while_somebody_packs(database):
-    with database.sessions.begin() as session:
-        run = make_run(session)
-        begin(session, run, 1, -1)
-        write(session, run, {step: float(step) for step in range(1, 61)})
-    whole = points(database, run)
-    under_way = in_pieces(database)
-    next(under_way)
-    next(under_way)
-    with database.sessions.begin() as session:
-        session.execute(update(Attempt).values(packed_step=-1))
-        session.execute(delete(MetricBlock))
-    assert list(under_way) == []
-    assert points(database, run) == whole
-    pack(database)
-    assert packed(database, run) == {1: list(range(1, 60))}
-    assert points(database, run) == whole
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -202,20 +183,23 @@ def test_curves_are_those_of_the_rows_after_any_history(database, data):
     """Attempts that begin anywhere before what is there, sparse metrics, packing at any moment."""
     with database.sessions.begin() as session:
         run = make_run(session)
+    written: dict[tuple[str, int], float] = {}
     for number in range(1, data.draw(st.integers(1, 4)) + 1):
         with database.sessions.begin() as session:
             own = session.get(Run, run.id)
-            begin(
-                session, own, number, data.draw(st.integers(-1, own.last_step), "from") if number > 1 else -1
-            )
+            from_step = data.draw(st.integers(-1, own.last_step), "from") if number > 1 else -1
+            begin(session, own, number, from_step)
+        written = {place: value for place, value in written.items() if place[1] <= from_step}
         for _ in range(data.draw(st.integers(0, 3))):
             with database.sessions.begin() as session:
                 own = session.get(Run, run.id)
                 first = own.last_step + 1
                 steps = range(first, first + data.draw(st.integers(1, 25), "steps"))
                 write(session, own, {step: number + step / 1000 for step in steps})
+                written |= {("a", step): number + step / 1000 for step in steps}
                 if sparse := [step for step in steps if step % 7 == 0]:
                     write(session, own, dict.fromkeys(sparse, float(number)), name="eval")
+                    written |= {("eval", step): float(number) for step in sparse}
             if data.draw(st.booleans(), "pack"):
                 pack(database)
         with database.sessions.begin() as session:
@@ -230,16 +214,7 @@ def test_curves_are_those_of_the_rows_after_any_history(database, data):
         for (_, name), curve in read.items()
         for step, value in zip(curve.steps.tolist(), curve.values.tolist(), strict=True)
     ]
-    assert sorted(shown) == sorted(rows)
-
-
-def test_blocks_are_values_alone_only_where_each_of_them_is():
-    """A block with steps and an outline can have, together, as many bytes as their points without steps."""
-    with_steps, outline = bytes(2 * 12), bytes(2 * 12)
-    assert len(with_steps + outline) == (2 + 4) * 8
-    assert not blocks._is_gapless([11, 15], [2, 4], [with_steps, outline])
-    assert blocks._is_gapless([11, 15], [2, 4], [bytes(2 * 8), bytes(4 * 8)])
-    assert not blocks._is_gapless([11, 16], [2, 4], [bytes(2 * 8), bytes(4 * 8)])
+    assert sorted(shown) == sorted(rows) == sorted((*place, value) for place, value in written.items())
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

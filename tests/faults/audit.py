@@ -1,7 +1,7 @@
 """The audit after a fault: `audit(sessions, state_dir)` returns one sentence per violated invariant.
 
-I1  steps 1..last_step of every run have exactly one valid row per metric, all of one attempt; what is packed
-    for reading says the same
+I1  steps 1..last_step of every run have exactly one valid point per metric, all of one attempt; the checksums
+    of sealed blocks are right, and no point of sealed steps is a row
 I2  attempts are 1, 2, 3, ...; at most the newest is open; no two of them at the same time
 I3  every checkpoint has a directory with the files and the SHA-256 that were written
 I4  every move of a run is one that `lifecycle.MOVES` allows, each from where the last one led
@@ -14,14 +14,16 @@ from collections.abc import Collection, Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from sqlalchemy import and_, false, func, or_, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, reading
-from backend.db.models import Attempt, Checkpoint, Event, Metric, MetricKey, RolloutGroup, Run
-from backend.db.numbers import SPELLINGS
+from backend.db.models import Attempt, Checkpoint, Event, Metric, MetricBlock, RolloutGroup, Run
 from backend.metrics.attempts import counts, limits_of
-from backend.metrics.blocks import read_blocks
+from backend.metrics.block_check import damaged as damaged_blocks
+from backend.metrics.block_check import sentence
+from backend.metrics.lineage import Stretch
+from backend.metrics.windows import all_points, parts_of
 from backend.runs.lifecycle import MOVES, STATUSES
 from tests.faults.audit_files import canary_in_files, checkpoint_files, files_of_nobody
 from tests.faults.audit_tables import canary_in_rows, damage, rows_of_nobody
@@ -66,10 +68,14 @@ def steps(session: Session, run: Run) -> Iterator[str]:
     first = 1 if run.fork_step is None or run.steps == 0 else run.fork_step + 1  # before: its parent's
     wanted = set(range(first, run.last_step + 1))
     found: dict[str, dict[int, set[int]]] = {}
-    for table in (Metric, RolloutGroup):
-        rows = select(table.step, table.attempt).where(table.run_id == run.id, counts(table, limits))
-        by_step = found.setdefault(table.__tablename__, {})
-        for step, attempt in session.execute(rows.distinct()):
+    groups = select(RolloutGroup.step, RolloutGroup.attempt).where(
+        RolloutGroup.run_id == run.id, counts(RolloutGroup, limits)
+    )
+    (part,) = parts_of(session, [Stretch(run.id)])
+    points = ((point.step, point.attempt) for point in all_points(session, part))
+    for table, places in (("metric", points), ("rollout_group", session.execute(groups.distinct()))):
+        by_step = found.setdefault(table, {})
+        for step, attempt in places:
             by_step.setdefault(step, set()).add(attempt)
     for step in sorted(wanted - found["metric"].keys()):
         yield f"I1: run {run.id} is at step {run.last_step} but has no valid row of step {step}"
@@ -86,25 +92,19 @@ def steps(session: Session, run: Run) -> Iterator[str]:
 
 
 def blocks(session: Session, run: Run) -> Iterator[str]:
-    """I1, points that are packed for reading."""
-    keys = session.scalars(select(MetricKey.id)).all()
-    for (_, key), packed in read_blocks(session, [run.id], keys).items():
-        is_packed = or_(
-            false(),
-            *(and_(Metric.attempt == number, Metric.step <= step) for number, step in packed.reached.items()),
+    """I1, sealed points."""
+    for place, reason in damaged_blocks(session, run.id):
+        yield f"I1: run {run.id}: {sentence(session, place, reason)}"
+    for attempt in session.scalars(select(Attempt).where(Attempt.run_id == run.id)):
+        own = (MetricBlock.run_id == run.id, MetricBlock.attempt == attempt.number)
+        beyond = select(MetricBlock.number).where(*own, MetricBlock.last_step > attempt.packed_step)
+        if session.scalar(beyond.limit(1)) is not None:
+            yield f"I1: run {run.id} has a block that attempt {attempt.number} has not sealed"
+        rows = select(Metric.step).where(
+            Metric.run_id == run.id, Metric.attempt == attempt.number, Metric.step <= attempt.packed_step
         )
-        query = select(Metric.attempt, Metric.step, Metric.kind, Metric.value).where(
-            Metric.run_id == run.id, Metric.key_id == key, is_packed
-        )
-        rows = [
-            (row.attempt, row.step, repr(float(SPELLINGS[row.kind] or row.value)))
-            for row in session.execute(query.order_by(Metric.attempt, Metric.step))
-        ]
-        values = map(repr, packed.points.values.tolist())
-        if rows != list(
-            zip(packed.points.attempts.tolist(), packed.points.steps.tolist(), values, strict=True)
-        ):
-            yield f"I1: run {run.id} has blocks of metric {key} that are not what its rows say"
+        if (step := session.scalar(rows.limit(1))) is not None:
+            yield f"I1: run {run.id} has a row of step {step}, and attempt {attempt.number} is sealed there"
 
 
 def attempts(session: Session, run: Run, *, clock_jumped: bool = False) -> Iterator[str]:
@@ -126,7 +126,10 @@ def attempts(session: Session, run: Run, *, clock_jumped: bool = False) -> Itera
         if attempt is not None and attempt < newest:
             yield f"I2: attempt {attempt} of run {run.id} wrote after attempt {newest} had begun"
         newest = max(newest, attempt or 0)
-    last = session.scalar(select(func.max(Metric.attempt)).where(Metric.run_id == run.id)) or 0
+    newest_of = (
+        select(func.max(each.attempt)).where(each.run_id == run.id) for each in (Metric, MetricBlock)
+    )
+    last = max(session.scalar(each) or 0 for each in newest_of)
     if rows and last > run.attempt:
         yield f"I2: run {run.id} is at attempt {run.attempt} but has rows of attempt {last}"
 

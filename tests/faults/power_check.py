@@ -20,7 +20,6 @@ from backend.db.models import (
     Checkpoint,
     Event,
     Experiment,
-    Metric,
     RolloutGroup,
     Run,
 )
@@ -32,6 +31,7 @@ from backend.settings import Settings
 from tests.faults.audit import audit
 from tests.faults.power_acts import Place
 from tests.faults.verdict import Record, Verdict, Witness, judge
+from tests.stored_points import stored_points
 from worker.train import Assignment, train_run
 
 ATTEMPTS = 3
@@ -47,7 +47,6 @@ def visible(sessions: Sessions) -> set[Row]:
         (Experiment.id,),
         (Event.id,),
         (Attempt.run_id, Attempt.number),
-        (Metric.run_id, Metric.key_id, Metric.step, Metric.attempt),
         (RolloutGroup.run_id, RolloutGroup.id),
     )
     with reading(sessions) as session:
@@ -56,6 +55,11 @@ def visible(sessions: Sessions) -> set[Row]:
         if doomed:  # events and the experiment of it go too
             keys = keys[2:]
         found = {(key[0].class_.__name__, *row) for key in keys for row in session.execute(select(*key))}
+        found |= {
+            ("Metric", run, point.name, point.step, point.attempt)
+            for run in session.scalars(select(Run.id)).all()
+            for point in stored_points(session, run)
+        }
         by_step = select(Checkpoint).order_by(Checkpoint.step)
         newest = {row.run_id: row.path for row in session.scalars(by_step)}
     found = {row for row in found if not doomed.intersection(row)}

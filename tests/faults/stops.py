@@ -17,12 +17,13 @@ import psutil
 from sqlalchemy import func, select
 
 from backend.db.engine import reading
-from backend.db.models import Attempt, Checkpoint, Metric, MetricKey, Worker
+from backend.db.models import Attempt, Checkpoint, Worker
 from backend.runs import lifecycle
 from tests.faults.campaign import Round, configs, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.plant import Kind, Plant, Trainer
 from tests.faults.processes import send, wait_for
+from tests.stored_points import stored_points
 from worker.host.supervisor import GRACE_SECONDS
 
 WAYS = ("stop_wished", "worker_asked", "worker_asked_twice")
@@ -150,10 +151,9 @@ class Enders:
             self.said.append(f"{way}: the run is at step {run.last_step}, its newest checkpoint at {saved}")
 
     def _longest_step(self, victim: Trainer) -> float:
-        query = select(func.max(Metric.value)).join(MetricKey, MetricKey.id == Metric.key_id)
-        one = query.where(Metric.run_id == victim.run_id, MetricKey.name == "time/step_seconds")
         with reading(self.plant.sessions) as session:
-            return float(session.scalar(one) or 0.0)
+            points = stored_points(session, victim.run_id)
+        return max((point.value for point in points if point.name == "time/step_seconds"), default=0.0)
 
     def _pid_of(self, victim: Trainer) -> int:
         """The process that the supervisor knows."""

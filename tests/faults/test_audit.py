@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import delete, select, text, update
 
 from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Attempt, Event, LogChunk, Metric, Run
+from backend.db.models import Attempt, Event, LogChunk, Metric, MetricBlock, Run
 from backend.metrics.packing import pack, packable
 from backend.runs import lifecycle
 from tests.factories import make_checkpoint, make_group, make_run, write_metric
@@ -57,12 +57,29 @@ def test_a_run_that_was_killed_and_continued_has_no_violation(database, state_di
     assert audit(database.sessions, state_dir, canary="hunter2") == []
 
 
-def test_points_that_were_packed_otherwise_than_their_rows_are_seen(database, found):
+@pytest.fixture
+def sealed(database, run_id):
+    """The same run, all its points in blocks."""
     with database.sessions() as session:
         tasks = packable(session)
     assert list(pack(database.sessions, tasks))
+
+
+@pytest.mark.usefixtures("sealed")
+def test_a_block_that_was_damaged_is_seen(database, found):
     assert found() == []
-    assert found(update(Metric).where(Metric.step == 2).values(value=0.7)) == ["I1"]
+    with database.sessions() as session:
+        data = session.scalar(select(MetricBlock.data).where(MetricBlock.attempt == 2))
+    assert found(update(MetricBlock).where(MetricBlock.attempt == 2).values(data=data[:-1] + b"?"))[0] == "I1"
+
+
+@pytest.mark.usefixtures("sealed")
+def test_a_lost_block_and_a_row_that_should_be_in_one_are_seen(database, found, run_id):
+    with database.sessions.begin() as session:
+        (key,) = session.scalars(select(MetricBlock.key_id).distinct())
+        session.add(Metric(run_id=run_id, key_id=key, step=2, attempt=1, kind=0, value=0.2))
+    assert found() == ["I1"]
+    assert found(delete(Metric), delete(MetricBlock).where(MetricBlock.attempt == 2)) != []
 
 
 def test_a_lost_step_is_seen(found):

@@ -8,8 +8,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.config.metrics import OF_THE_MACHINE
-from backend.db.models import Attempt, Metric, MetricKey, Rollout, RolloutGroup, Run
+from backend.db.models import Attempt, Rollout, RolloutGroup, Run
+from backend.db.numbers import to_stored
 from backend.metrics.attempts import counts, limits_of
+from backend.metrics.lineage import Stretch
+from backend.metrics.windows import all_points, parts_of
+from tests.stored_points import stored_points
 
 PULSE = "tokens/total"
 """A metric that every step has."""
@@ -20,20 +24,16 @@ Record = dict[tuple[Any, ...], Any]
 def record_of(session: Session, run_id: str) -> Record:
     """All that a run recorded and that counts: metrics but for the clocks, completions with their rewards."""
     limits = limits_of(session, [run_id]).get(run_id, ())
-    points = (
-        select(MetricKey.name, Metric.step, Metric.kind, Metric.value)
-        .join(MetricKey, MetricKey.id == Metric.key_id)
-        .where(Metric.run_id == run_id, counts(Metric, limits))
-    )
+    (part,) = parts_of(session, [Stretch(run_id)])
     texts = (
         select(RolloutGroup, Rollout)
         .join(Rollout, Rollout.group_id == RolloutGroup.id)
         .where(RolloutGroup.run_id == run_id, counts(RolloutGroup, limits))
     )
     record: Record = {
-        (name, step): (kind, value)
-        for name, step, kind, value in session.execute(points)
-        if not name.startswith(OF_THE_MACHINE)
+        (point.name, point.step): to_stored(point.value)
+        for point in all_points(session, part)
+        if not point.name.startswith(OF_THE_MACHINE)
     }
     for group, one in session.execute(texts):
         place = ("completion", group.step, group.kind, group.prompt_index, one.position)
@@ -50,23 +50,18 @@ class Witness:
 
     def look(self, session: Session, run_ids: Iterable[str]) -> None:
         """Remember what is committed now."""
-        query = (
-            select(Metric.run_id, Metric.step, Metric.attempt)
-            .join(MetricKey, MetricKey.id == Metric.key_id)
-            .where(MetricKey.name == PULSE, Metric.run_id.in_(list(run_ids)))
-        )
-        for run_id, step, attempt in session.execute(query):
-            self.steps.setdefault(run_id, set()).add((step, attempt))
+        for run_id in run_ids:
+            for point in stored_points(session, run_id):
+                if point.name == PULSE:
+                    self.steps.setdefault(run_id, set()).add((point.step, point.attempt))
 
     def lost(self, session: Session, run_id: str) -> int:
         """How many of the steps that were seen committed have no row, or no valid row, now."""
         seen = self.steps.get(run_id, set())
         now = Witness()
         now.look(session, [run_id])
-        limits = limits_of(session, [run_id]).get(run_id, ())
-        valid = set(
-            session.scalars(select(Metric.step).where(Metric.run_id == run_id, counts(Metric, limits)))
-        )
+        (part,) = parts_of(session, [Stretch(run_id)])
+        valid = {point.step for point in all_points(session, part)}
         vanished = len(seen - now.steps.get(run_id, set()))
         return vanished + len({step for step, _ in seen} - valid)
 

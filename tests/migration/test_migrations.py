@@ -9,12 +9,12 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import and_, delete, inspect, select, text
+from sqlalchemy import inspect, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from backend.db.engine import open_engine, open_sessions
 from backend.db.migrate import MIGRATIONS, NewerDatabase, downgrade, newest_schema, upgrade
-from backend.db.models import ALL_PACKED, Attempt, Base, MetricBlock
+from backend.db.models import ALL_PACKED, Attempt, Base, Metric, MetricBlock
 from backend.db.rollout_words import is_index
 from backend.metrics.packing import pack, packable
 from tests.factories import make_attempt, make_run, write_metric
@@ -114,20 +114,29 @@ def test_runs_whose_gaps_were_packed_wrongly_are_packed_again_and_no_others(empt
         for run in runs:
             make_attempt(session, run, 1, from_step=-1)
             write_metric(session, run, "a", dict.fromkeys(range(0, 5_000, 10), 1.0))
-    with sessions() as session:
-        tasks = packable(session)
-    assert list(pack(sessions, tasks))
-    downgrade(empty_url, "0008")  # takes all blocks back
-    assert list(pack(sessions, tasks))
+    downgrade(empty_url, "0008")
     with sessions.begin() as session:  # as version 0008 left it: one block of a log of every tenth step
-        wrong = and_(MetricBlock.run_id == runs[0].id, MetricBlock.number > 0)
-        session.execute(delete(MetricBlock).where(wrong))
-    upgrade(empty_url)
+        session.execute(update(Attempt).values(packed_step=ALL_PACKED))
+        key = session.scalars(select(Metric.key_id).limit(1)).one()
+        for run, counts in zip(runs, ((103,), (103, 102, 103, 102, 90)), strict=True):
+            for number, points in enumerate(counts):
+                place = {"run_id": run.id, "key_id": key, "attempt": 1, "number": number}
+                session.add(MetricBlock(**place, last_step=0, points=points, outline=b"", data=b""))
+    upgrade(empty_url, revision="0009")
     with sessions() as session:
         reached = {row[0]: row[1] for row in session.execute(select(Attempt.run_id, Attempt.packed_step))}
         blocks = session.scalars(select(MetricBlock.run_id)).all()
     assert reached == {runs[0].id: -1, runs[1].id: ALL_PACKED}
     assert blocks == [runs[1].id] * 5
+    upgrade(empty_url)
+    with sessions() as session:  # their rows are there, and are sealed again
+        assert session.scalars(select(MetricBlock.run_id)).all() == []
+        assert set(session.scalars(select(Attempt.packed_step))) == {-1}
+        tasks = packable(session)
+    assert list(pack(sessions, tasks))
+    with sessions() as session:
+        assert sum(session.scalars(select(MetricBlock.points))) == 1_000
+        assert session.scalars(select(Metric.step)).all() == []
     engine.dispose()
 
 

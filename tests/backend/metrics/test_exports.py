@@ -16,7 +16,7 @@ from backend.auth.tokens import cookie_name
 from backend.db.models import Metric, Rollout
 from backend.http import read_budget as budget
 from backend.http.read_budget import ReadBudget
-from backend.metrics import csv
+from backend.metrics import windows
 from backend.metrics.csv import csv_lines
 from backend.metrics.store import key_ids
 from backend.rollouts import reading as rollouts
@@ -52,7 +52,7 @@ def long_run(database):
 
 
 def test_a_long_run_is_exported_in_the_memory_of_a_short_one(database, long_run, monkeypatch):
-    monkeypatch.setattr(csv, "WINDOW_POINTS", min(csv.WINDOW_POINTS, POINTS // 20))
+    monkeypatch.setattr(windows, "WINDOW_POINTS", min(windows.WINDOW_POINTS, POINTS // 20))
     next(
         csv_lines(database.sessions, long_run.id, all_attempts=False)
     )  # what is imported and remembered once
@@ -64,17 +64,17 @@ def test_a_long_run_is_exported_in_the_memory_of_a_short_one(database, long_run,
     tracemalloc.stop()
     print(f"{POINTS:,} points, {size:,} bytes of CSV, at most {most:,} bytes of memory")
     assert lines == POINTS // NAMES + 1
-    assert most < max(3 * MEGABYTE, 400 * csv.WINDOW_POINTS)
+    assert most < max(3 * MEGABYTE, 400 * windows.WINDOW_POINTS)
 
 
 def test_an_export_is_the_same_however_it_is_cut(database, long_run, monkeypatch):
     whole = "".join(csv_lines(database.sessions, long_run.id, all_attempts=True))
-    monkeypatch.setattr(csv, "WINDOW_POINTS", 999)
+    monkeypatch.setattr(windows, "WINDOW_POINTS", 999)
     assert "".join(csv_lines(database.sessions, long_run.id, all_attempts=True)) == whole
 
 
 def test_what_is_written_after_an_export_began_is_not_half_in_it(database, monkeypatch):
-    monkeypatch.setattr(csv, "WINDOW_POINTS", 1)
+    monkeypatch.setattr(windows, "WINDOW_POINTS", 1)
     with database.sessions.begin() as session:
         run = make_run(session)
         write_metric(session, run, "a", {1: 1.0, 2: 2.0})
@@ -87,14 +87,14 @@ def test_what_is_written_after_an_export_began_is_not_half_in_it(database, monke
 
 def test_an_export_stops_when_nobody_reads_it(database, long_run, monkeypatch):
     looked = []
-    look = csv._first_step
+    look = windows.next_window
 
     def looking(*given):
         looked.append(given)
         return look(*given)
 
-    monkeypatch.setattr(csv, "_first_step", looking)
-    monkeypatch.setattr(csv, "WINDOW_POINTS", 100)
+    monkeypatch.setattr("backend.metrics.csv.next_window", looking)
+    monkeypatch.setattr(windows, "WINDOW_POINTS", 100)
     lines = csv_lines(database.sessions, long_run.id, all_attempts=False)
     next(lines), next(lines)
     cast("Generator[str]", lines).close()

@@ -1,0 +1,45 @@
+"""Sealed points: whether their blocks are as they were written, and what sealing has left free."""
+
+import time
+from itertools import islice
+
+from sqlalchemy import Connection, text
+from sqlalchemy.orm import Session
+
+from backend.db.migrate import newest_schema, schema_of
+from backend.doctor.finding import Finding, bad, ok, warn
+from backend.metrics.block_check import damaged, sentence
+
+SECONDS = 5.0
+"""So long blocks are read."""
+
+NAMED = 3
+"""So many damaged blocks are named."""
+
+MUCH_FREE = 2**30
+"""Free bytes of a database file that are worth a word, if they are half of it."""
+
+
+def points(session: Session) -> Finding:
+    """Whether the checksums of blocks are right, of as many as a few seconds suffice for."""
+    if schema_of(session.connection()) != newest_schema():
+        return ok("points", "checked once the schema is up to date")
+    until = time.monotonic() + SECONDS
+    found = list(islice(damaged(session, until=until), NAMED))
+    if found:
+        return bad("points", "; ".join(sentence(session, *each) for each in found))
+    if time.monotonic() > until:
+        return ok("points", f"no damaged block among those that were read in {SECONDS:.0f} s")
+    return ok("points", "no damaged block")
+
+
+def free_pages(connection: Connection) -> Finding:
+    """How much of a SQLite file is free: rows that became blocks leave pages, which are written again."""
+    size, pages, free = (
+        connection.scalar(text(f"PRAGMA {name}")) or 0
+        for name in ("page_size", "page_count", "freelist_count")
+    )
+    used = f"{size * free / 1e6:,.0f} of {size * pages / 1e6:,.0f} MB are free and will be used again"
+    if size * free > MUCH_FREE and 2 * free > pages:
+        return warn("pages", f"{used}; to have them back, stop the service and run `VACUUM` in sqlite3")
+    return ok("pages", used)

@@ -1,0 +1,68 @@
+"""The check of all sealed blocks, for `make doctor`, backups and audits."""
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import zstandard
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.db.models import MetricBlock, MetricKey
+from backend.metrics import blocks
+from backend.metrics.block_codec import BlockDamaged, content, count_of, decode_all
+from backend.metrics.block_damage import Place
+
+BLOCKS_AT_ONCE = 1_000
+
+
+def damaged(
+    session: Session, run: str | None = None, *, until: float = math.inf
+) -> Iterator[tuple[Place, str]]:
+    """Every block, of one run or of all, whose bytes are not what was written; with what is wrong.
+
+    Ends at the time `until` of the monotonic clock.
+    """
+    own = MetricBlock
+    query = select(
+        own.run_id, own.key_id, own.attempt, own.number, own.last_step, own.points, own.outline, own.data
+    )
+    query = query if run is None else query.where(own.run_id == run)
+    options = {"binary": True, "yield_per": BLOCKS_AT_ONCE}
+    reader = zstandard.ZstdDecompressor()
+    for row in session.execute(query, execution_options=options):
+        if time.monotonic() > until:
+            return
+        owner, key, attempt, number, last = row[:5]
+        try:
+            _check(row, reader)
+        except BlockDamaged as error:
+            yield Place(owner, key, attempt, number, number * blocks.BLOCK, last), str(error)
+
+
+def _check(row: Any, reader: zstandard.ZstdDecompressor) -> None:
+    number, last, points, outline, data = row[3:]
+    if outline and count_of(content(outline, reader)) > points:
+        raise BlockDamaged("its outline has more points than it")
+    whole = content(data, reader)
+    if count_of(whole) != points:
+        raise BlockDamaged(f"it holds {count_of(whole)} points, {points} were written")
+    steps = decode_all([whole]).steps
+    first = number * blocks.BLOCK
+    if (
+        steps[0] < first
+        or steps[-1] != last
+        or last >= first + blocks.BLOCK
+        or (steps[1:] <= steps[:-1]).any()
+    ):
+        raise BlockDamaged("its steps are those of another block")
+
+
+def sentence(session: Session, place: Place, reason: str) -> str:
+    """What is lost, and why."""
+    name = session.scalar(select(MetricKey.name).where(MetricKey.id == place.key)) or f"metric {place.key}"
+    return (
+        f"{name}, steps {place.first_step} to {place.last_step} of attempt {place.attempt}: the block that "
+        f"holds them is damaged ({reason}); a backup may have them"
+    )

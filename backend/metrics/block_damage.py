@@ -1,0 +1,49 @@
+"""Damaged blocks that this process has met: a reader leaves a note and goes on with the points of the others.
+
+The reconciler writes what was noticed into the history of the runs.
+"""
+
+import logging
+import threading
+from typing import NamedTuple
+
+logger = logging.getLogger(__name__)
+
+
+class Place(NamedTuple):
+    """A block and the steps that it may hold."""
+
+    run: str
+    key: int
+    attempt: int
+    number: int
+    first_step: int
+    last_step: int
+
+
+_noticed: dict[Place, str] = {}
+_told: set[Place] = set()
+_lock = threading.Lock()
+
+
+def notice(place: Place, reason: str) -> None:
+    """Remember a block that could not be read, and why."""
+    with _lock:
+        if place in _told or place in _noticed:
+            return
+        _noticed[place] = reason
+    logger.error("block %d of metric %d of run %s is damaged: %s", place.number, place.key, place.run, reason)
+
+
+def noticed() -> dict[Place, str]:
+    """What was noticed and is not told yet."""
+    with _lock:
+        return dict(_noticed)
+
+
+def told(places: dict[Place, str]) -> None:
+    """Forget these: they are written down."""
+    with _lock:
+        _told.update(places)
+        for place in places:
+            _noticed.pop(place, None)

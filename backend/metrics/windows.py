@@ -1,0 +1,172 @@
+"""A run's points in the order of steps, a window of steps at a time: out of its blocks and its rows.
+
+Memory stays the same however long a run is.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import and_, func, or_, select
+from sqlalchemy.orm import Session
+
+from backend.db.models import Attempt, Metric, MetricBlock, MetricKey
+from backend.metrics import blocks
+from backend.metrics.attempts import Limit, counting, counts, limits_of
+from backend.metrics.blocks import NOTHING, Stored, points_of, read_blocks
+from backend.metrics.lineage import ALL_STEPS, Stretch
+
+WINDOW_POINTS = 20_000
+"""About so many points are in memory at a time."""
+
+NO_LIMIT = 2**31 - 1
+
+
+class StoredPoint(NamedTuple):
+    """A value of a metric."""
+
+    step: int
+    attempt: int
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The points of one run that count: up to a step, of no attempt that is newer than `attempt`."""
+
+    run: str
+    last_step: int
+    attempt: int
+    limits: Sequence[Limit]
+    keys: Mapping[int, str]
+
+    @property
+    def width(self) -> int:
+        """Steps of a window."""
+        return max(1, WINDOW_POINTS // max(1, len(self.keys)))
+
+    def counting(self, points: Stored) -> Stored:
+        """Those of these points that count."""
+        is_own = (points.steps <= self.last_step) & (points.attempts <= self.attempt)
+        return points.at(is_own & counting(points.attempts, points.steps, self.limits))
+
+
+def parts_of(session: Session, stretches: Iterable[Stretch], *, all_attempts: bool = False) -> list[Part]:
+    """The parts of these stretches as they are now, with hidden points or without."""
+    stretches = list(stretches)
+    limits = {} if all_attempts else limits_of(session, [part.run for part in stretches])
+    return [_part(session, part, limits.get(part.run, ())) for part in stretches]
+
+
+def _part(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> Part:
+    newest = select(func.coalesce(func.max(Attempt.number), NO_LIMIT)).where(Attempt.run_id == stretch.run)
+    attempt = session.scalars(newest).one()
+    part = Part(stretch.run, stretch.last_step, attempt, limits, {})
+    own = and_(Metric.run_id == part.run, Metric.step <= part.last_step, Metric.attempt <= attempt)
+    # One search in the key per name, where DISTINCT would read every row.
+    has_row = select(Metric.step).where(own, counts(Metric, limits), Metric.key_id == MetricKey.id).exists()
+    its = and_(MetricBlock.run_id == part.run, MetricBlock.attempt <= attempt)
+    has_block = select(MetricBlock.number).where(its, MetricBlock.key_id == MetricKey.id).exists()
+    names = select(MetricKey.id, MetricKey.name, has_row).where(or_(has_row, has_block))
+    keys = {
+        key: name
+        for key, name, is_row in session.execute(names).all()
+        if is_row or _counts_in_blocks(session, part, key)
+    }
+    return Part(part.run, part.last_step, attempt, limits, keys)
+
+
+def _counts_in_blocks(session: Session, part: Part, key: int) -> bool:
+    """Whether any sealed point of a metric counts."""
+    if not part.limits and part.last_step >= ALL_STEPS:
+        return True
+    return len(part.counting(read_blocks(session, [part.run], [key])[part.run, key].points).steps) > 0
+
+
+def next_window(session: Session, part: Part, after: int) -> tuple[int, int] | None:
+    """The first and the last step of the window behind a step; None behind the last point.
+
+    Where a run has gaps they are passed over at once.
+    """
+    if not part.keys:
+        return None
+    of_key = and_(Metric.run_id == part.run, Metric.key_id == MetricKey.id, Metric.step > after)
+    row = select(Metric.step).where(of_key).order_by(Metric.step).limit(1).scalar_subquery()
+    of_both = and_(
+        MetricBlock.run_id == part.run,
+        MetricBlock.key_id == MetricKey.id,
+        MetricBlock.attempt == Attempt.number,
+        MetricBlock.number >= (after + 1) // blocks.BLOCK,
+    )
+    block = select(func.min(MetricBlock.number)).where(of_both).scalar_subquery()
+    own = MetricKey.id.in_(part.keys)
+    rows = session.scalar(select(func.min(row)).select_from(MetricKey).where(own))
+    numbers = session.scalar(
+        select(func.min(block)).select_from(MetricKey).join(Attempt, Attempt.run_id == part.run).where(own)
+    )
+    firsts = [] if rows is None else [rows]
+    firsts += [] if numbers is None else [max(numbers * blocks.BLOCK, after + 1)]
+    first = min(firsts, default=NO_LIMIT)
+    last = min(first + part.width - 1, part.last_step)
+    return (first, last) if firsts and first <= part.last_step else None
+
+
+def read_window(session: Session, part: Part, first: int, last: int) -> list[StoredPoint]:
+    """The points that count from one step to another, by step, attempt and name."""
+    tails = _rows(session, part, first, last)
+    numbers = (first // blocks.BLOCK, last // blocks.BLOCK)
+    sealed = read_blocks(session, [part.run], part.keys, numbers=numbers)
+    found: list[tuple[Stored, str]] = []
+    for key, name in part.keys.items():
+        whole = sealed[part.run, key].with_tail(tails.get(key, NOTHING))
+        inside = whole.at((whole.steps >= first) & (whole.steps <= last))
+        found.append((part.counting(inside), name))
+    return _in_order(found)
+
+
+def _rows(session: Session, part: Part, first: int, last: int) -> dict[int, Stored]:
+    """The rows of these steps by metric; to be read before the blocks, see `blocks.read_tail`."""
+    query = (
+        select(Metric.key_id, Metric.step, Metric.attempt, Metric.kind, Metric.value)
+        .where(Metric.run_id == part.run, Metric.key_id.in_(part.keys), Metric.step.between(first, last))
+        .order_by(Metric.key_id, Metric.step, Metric.attempt)
+    )
+    rows: Sequence[Any] = session.execute(query).all()
+    return {key: points_of([row[1:] for row in its]) for key, its in groupby(rows, lambda row: row[0])}
+
+
+def _in_order(found: Sequence[tuple[Stored, str]]) -> list[StoredPoint]:
+    by_name = sorted(found, key=lambda each: each[1])
+    if not by_name:
+        return []
+    steps, attempts, values = (
+        np.concatenate([getattr(points, column) for points, _ in by_name])
+        for column in ("steps", "attempts", "values")
+    )
+    names = np.repeat(np.arange(len(by_name)), [len(points.steps) for points, _ in by_name])
+    order = np.lexsort((names, attempts, steps))
+    columns = (column[order].tolist() for column in (steps, attempts, names, values))
+    return [
+        StoredPoint(step, attempt, by_name[name][1], value)
+        for step, attempt, name, value in zip(*columns, strict=True)
+    ]
+
+
+def all_points(session: Session, part: Part) -> Iterator[StoredPoint]:
+    """All points of a part, in one transaction."""
+    after = -1
+    while (window := next_window(session, part, after)) is not None:
+        yield from read_window(session, part, *window)
+        after = window[1]
+
+
+def names_of_metrics(session: Session, runs: Iterable[str]) -> list[str]:
+    """Names of all metrics that these runs have, hidden points included."""
+    runs = list(runs)
+    has_row = select(Metric.step).where(Metric.run_id.in_(runs), Metric.key_id == MetricKey.id).exists()
+    its = and_(MetricBlock.run_id.in_(runs), MetricBlock.key_id == MetricKey.id)
+    has_block = select(MetricBlock.number).where(its).exists()
+    return sorted(session.scalars(select(MetricKey.name).where(or_(has_row, has_block))))

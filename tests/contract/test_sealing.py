@@ -1,0 +1,226 @@
+"""Rows become blocks and nothing is lost: killed anywhere, with a full disk, a damaged block, backwards."""
+
+import math
+
+import numpy as np
+import pytest
+from sqlalchemy import event, func, select, text, update
+
+from backend.db.migrate import downgrade, upgrade
+from backend.db.models import ALL_PACKED, Attempt, Event, Metric, MetricBlock, Run
+from backend.maintenance.damaged_blocks import tell_damage
+from backend.metrics import block_damage, blocks, packing
+from backend.metrics.block_check import damaged
+from backend.metrics.csv import csv_lines
+from backend.metrics.reading import read_points, valid_rows
+from backend.metrics.windows import names_of_metrics
+from tests.factories import make_attempt, make_run, write_metric
+from tests.stored_points import stored_points
+
+STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 0.1 + 0.2, 7: -0.0}
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 10)
+
+
+@pytest.fixture
+def run(database):
+    """A run of two attempts, of which the second hides some of the first, with strange values and gaps."""
+    with database.sessions.begin() as session:
+        run = make_run(session, status="finished", attempt=2, last_step=40)
+        make_attempt(session, run, 1, from_step=-1)
+        write_metric(session, run, "loss", {**STRANGE, **{step: step / 7 for step in range(8, 26)}})
+        write_metric(session, run, "only/hidden", {22: 1.0, 25: 2.0})
+        make_attempt(session, run, 2, from_step=20)
+        write_metric(session, run, "loss", {step: step / 9 for step in range(21, 41)}, attempt=2)
+        write_metric(session, run, "eval/accuracy", {30: 0.5, 40: 1.0}, attempt=2)
+    return run
+
+
+def seal(database):
+    with database.sessions() as session:
+        tasks = packing.packable(session)
+    for _ in packing.pack(database.sessions, tasks):
+        pass
+
+
+def everything(database, run):
+    """All that readers see of a run, to the last bit."""
+    with database.sessions() as session:
+        names = names_of_metrics(session, [run.id])
+        curves = read_points(session, [run.id], names)
+        return (
+            names,
+            [repr(point) for point in valid_rows(session, run.id)],
+            [repr(point) for point in stored_points(session, run.id)],
+            {name: (each.steps.tolist(), each.values.tobytes()) for (_, name), each in curves.items()},
+            "".join(csv_lines(database.sessions, run.id, all_attempts=False)),
+            "".join(csv_lines(database.sessions, run.id, all_attempts=True)),
+        )
+
+
+def counts(database):
+    with database.sessions() as session:
+        return [session.scalar(select(func.count()).select_from(table)) for table in (Metric, MetricBlock)]
+
+
+def test_all_readers_see_the_same_before_and_after(database, run):
+    before = everything(database, run)
+    assert before[4].startswith("step,eval/accuracy,loss\n")  # a name of hidden points alone has no column
+    assert before[5].startswith("step,attempt,eval/accuracy,loss,only/hidden\n")
+    rows, _ = counts(database)
+    seal(database)
+    assert counts(database) == [0, 9]
+    assert everything(database, run) == before
+    assert rows == len(before[2])
+
+
+def test_sealing_that_is_killed_at_any_statement_loses_nothing(database, run):
+    before = everything(database, run)
+    survived = 0
+    while True:
+        left = survived
+
+        def kill(*_):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+
+        event.listen(database.engine, "before_cursor_execute", kill)
+        try:
+            seal(database)
+            break
+        except Killed:
+            survived += 1
+        finally:
+            event.remove(database.engine, "before_cursor_execute", kill)
+        assert everything(database, run) == before
+        with database.sessions() as session:  # whatever was sealed is no row any more
+            for attempt, step in session.execute(select(Attempt.number, Attempt.packed_step)):
+                behind = select(Metric.step).where(Metric.attempt == attempt, Metric.step <= step)
+                assert session.scalars(behind).all() == []
+    assert survived > 10
+    assert counts(database) == [0, 9]
+    assert everything(database, run) == before
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_full_disk_while_sealing_is_waited_for(database, run, caplog):
+    before = everything(database, run)
+    with database.engine.connect() as connection:
+        pages = connection.scalar(text("PRAGMA page_count"))
+
+    def fill(dbapi, _record, _proxy):
+        dbapi.execute(f"PRAGMA max_page_count={pages}")
+
+    with database.sessions.begin() as session:  # no page is free
+        session.execute(text("CREATE TABLE filler (data BLOB)"))
+        session.execute(text(f"PRAGMA max_page_count={pages + 1}"))
+    event.listen(database.engine, "checkout", fill)
+    trigger = (
+        "CREATE TRIGGER full BEFORE INSERT ON metric_block BEGIN INSERT INTO filler VALUES (zeroblob(9000))"
+    )
+    with database.sessions.begin() as session:
+        session.execute(text(f"{trigger}; END"))
+    seal(database)
+    assert "database or disk is full" in caplog.text
+    assert counts(database)[1] == 0
+    assert everything(database, run) == before
+    event.remove(database.engine, "checkout", fill)
+    with database.sessions.begin() as session:
+        session.execute(text("DROP TRIGGER full"))
+        session.execute(text(f"PRAGMA max_page_count={2**30}"))
+    seal(database)
+    assert counts(database) == [0, 9]
+    assert everything(database, run) == before
+
+
+def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monkeypatch):
+    monkeypatch.setattr(block_damage, "_noticed", {})
+    monkeypatch.setattr(block_damage, "_told", set())
+    seal(database)
+    with database.sessions.begin() as session:
+        hit = (MetricBlock.attempt == 1, MetricBlock.number == 1, MetricBlock.points > 2)
+        block = session.scalars(select(MetricBlock).where(*hit)).one()
+        session.execute(update(MetricBlock).where(*hit).values(data=block.data[:-2] + b"??"))
+    with database.sessions() as session:
+        curve = read_points(session, [run.id], ["loss"])[run.id, "loss"]
+        assert curve.steps.tolist() == [*range(1, 10), 20, *range(21, 41)]
+        assert [row.step for row in valid_rows(session, run.id) if row.name == "loss"] == curve.steps.tolist()
+        assert len(list(damaged(session))) == 1
+    for _ in range(2):
+        with database.sessions.begin() as session:
+            tell_damage(session, block_damage.noticed().items())
+    with database.sessions() as session:
+        (told,) = session.scalars(select(Event).where(Event.run_id == run.id, Event.kind == "data"))
+    assert told.level == "error"
+    assert told.message.startswith("loss, steps 10 to 19 of attempt 1: the block that holds them is damaged")
+
+
+def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run):
+    seal(database)
+    with database.sessions.begin() as session:
+        session.execute(update(MetricBlock).values(data=b"\x01no block"))
+    with pytest.raises(ValueError, match="of metric .* is damaged"), database.sessions.begin() as session:
+        write_metric(session, run, "loss", {30: 1.0}, attempt=2)
+    assert counts(database) == [0, 9]
+
+
+def test_late_points_of_many_steps_change_only_their_blocks(database, run):
+    seal(database)
+    with database.sessions.begin() as session:
+        untouched = {
+            (block.key_id, block.number): block.data
+            for block in session.scalars(select(MetricBlock).where(MetricBlock.attempt == 1))
+        }
+        write_metric(session, run, "loss", {3: 3.0, 25: 25.0, 12: 12.0}, attempt=2)
+        write_metric(session, run, "kl/k3", {5: math.nan}, attempt=2)
+    assert counts(database)[0] == 0
+    with database.sessions() as session:
+        for block in session.scalars(select(MetricBlock).where(MetricBlock.attempt == 1)):
+            assert block.data == untouched[block.key_id, block.number]
+        curve = read_points(session, [run.id], ["loss"])[run.id, "loss"]
+        values = dict(zip(curve.steps.tolist(), curve.values.tolist(), strict=True))
+        assert (values[3], values[12], values[25], values[26]) == (3.0, 12.0, 25.0, 26 / 9)
+        assert session.scalar(select(Attempt.packed_step).where(Attempt.number == 2)) == ALL_PACKED
+
+
+def test_an_older_version_finds_every_point_as_a_row_again(database, run):
+    def rows():
+        with database.engine.connect() as connection:
+            order = "ORDER BY run_id, key_id, step, attempt"
+            return connection.execute(text(f"SELECT * FROM metric {order}")).all()  # noqa: S608 - our words
+
+    before, seen = rows(), everything(database, run)
+    seal(database)
+    assert rows() == []
+    database.engine.dispose()
+    downgrade(database.url, "0022")
+    assert rows() == before
+    upgrade(database.url)
+    assert everything(database, run) == seen
+    seal(database)
+    assert counts(database) == [0, 9]
+    assert everything(database, run) == seen
+
+
+def test_a_long_dense_run_takes_at_most_ten_bytes_a_point(database, monkeypatch):
+    """Of noise with full mantissas; what the table adds is measured by `make bench-storage`."""
+    monkeypatch.setattr(blocks, "BLOCK", 1_024)
+    noise = np.random.default_rng(0).normal(0, 1, 5_000)
+    with database.sessions.begin() as session:
+        run = make_run(session, status="finished", attempt=1)
+        make_attempt(session, run, 1, from_step=-1)
+        write_metric(session, run, "loss", dict(enumerate(noise.tolist())))
+    seal(database)
+    with database.sessions() as session:
+        sizes = session.execute(select(func.length(MetricBlock.data), func.length(MetricBlock.outline))).all()
+        assert session.get(Run, run.id) is not None
+    assert sum(map(sum, sizes)) < 8.5 * len(noise)

@@ -1,0 +1,12 @@
+"""Every point of a run that is stored, hidden ones included, whether it is in a block or a row."""
+
+from sqlalchemy.orm import Session
+
+from backend.metrics.lineage import Stretch
+from backend.metrics.windows import StoredPoint, all_points, parts_of
+
+
+def stored_points(session: Session, run_id: str) -> list[StoredPoint]:
+    """By step, attempt and name."""
+    (part,) = parts_of(session, [Stretch(run_id)], all_attempts=True)
+    return list(all_points(session, part))
