@@ -39,14 +39,16 @@ class Completion:
     """stop: the policy ended it; length: it was cut at the cap."""
     sampler_logprobs: Float[NDArray[np.float32], "T"]
     """[T] log-probability of each token as the sampler computed it."""
-    entropies: Float[NDArray[np.float32], "T"]
-    """[T] entropy in nats of the distribution each token was drawn from."""
+    entropies: Float[NDArray[np.float32], "T"] | None = None
+    """[T] entropy in nats of the distribution each token was drawn from; None where the engine tells none."""
     sampling_mask: SamplingMask | None = None
     """The ids that top-p or top-k left at each token; None when they were not recorded."""
     routes: NDArray[np.integer] | None = None
     """[prompt + T - 1, L, K] the experts that read each token of prompt and completion but the last one."""
     prompt_tokens: int = 0
     """Tokens of the prompt."""
+    version: int = 0
+    """Weight version that wrote it: the steps that had been learned when those weights were current."""
 
     @property
     def is_truncated(self) -> bool:

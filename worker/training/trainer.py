@@ -14,7 +14,6 @@ for each step:
 import os
 import threading
 import time
-from collections.abc import Callable
 
 import torch
 
@@ -24,7 +23,7 @@ from backend.settings import Settings
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
 from worker.policy.microbatches import Microbatches
-from worker.policy.model import Policy, frozen_copy, load_policy
+from worker.policy.model import frozen_copy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.packing import enable_packing
 from worker.policy.recompute import enable_recompute
@@ -38,8 +37,9 @@ from worker.rewards.score import Scorer
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, Collector
 from worker.rollout.decoder_check import check_decoder
+from worker.rollout.engine import Engine, Interrupted
+from worker.rollout.engines import engine_for
 from worker.rollout.row_limit import RowLimit
-from worker.rollout.sampler import Interrupted, Sampler
 from worker.state import Parts
 from worker.training.evaluation import Evaluator
 from worker.training.learner import Learner
@@ -126,6 +126,15 @@ class Trainer:
         )
         self.collector = Collector(config, self.mixture, self.scorer)
         self.behaviour = Behaviour(config.sampling)
+        self.engine: Engine = engine_for(
+            config,
+            self.policy,
+            settings,
+            behaviour=self.behaviour,
+            limit=self.row_limit,
+            run_id=checkpoints.run_id,
+            attempt=checkpoints.attempt,
+        )
         self.counters = RunCounters()
         self.diagnosis = OnlineDiagnosis(config, recorder)
         self.parts: Parts = {
@@ -158,6 +167,7 @@ class Trainer:
                 self._save()
             return outcome
         finally:
+            self.engine.close()
             self.evaluator.close()
             self.scorer.close()
             self.mixture.close()
@@ -177,6 +187,8 @@ class Trainer:
         if self._wants_routers() and not routers(self.policy.model):
             message = "the policy has no routers: router shift and routing replay do nothing"
             self._event("data", "warning", message)
+        if self.config.steps and (found := self.engine.check()):
+            self._event("engine", "info", found)
         if self.config.steps == 0:
             self.evaluator.origin_step = self.checkpoints.take_weights(self.policy)
         restored = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
@@ -195,10 +207,11 @@ class Trainer:
         """One training step, recorded; nothing at all when the run was asked to end before it learned."""
         started = time.perf_counter()
         before = self.generator.get_state()
-        sampler = self._sampler(self.policy, is_unwanted=self._is_asked_to_end)
         staleness = {"sampling/staleness": self.behaviour.age} if self.config.sampling.staleness else {}
+        self.engine.is_unwanted = self._is_unwanted
         try:
-            collected = self._collect(sampler)
+            self.engine.sync(self.counters.step, self.policy)
+            collected = self._collect()
         except Interrupted:
             self.generator.set_state(before)
             return {}
@@ -211,7 +224,8 @@ class Trainer:
         metrics = (
             group_metrics(collected) | update_stats.metrics() | timings(collected, update_stats, seconds)
         )
-        metrics |= self.scorer.take_metrics() | staleness | {"optim/update_norm": weights.moved()}
+        metrics |= self.scorer.take_metrics() | self.engine.take_metrics() | staleness
+        metrics |= {"optim/update_norm": weights.moved()}
         metrics |= self.hardware.utilization(collected, seconds)
         metrics |= signal_budget(collected, update_stats, seconds)
         groups = step_records(collected, update_stats, self.scorer)
@@ -228,19 +242,8 @@ class Trainer:
             self._save()
         return metrics
 
-    def _sampler(self, old_policy: Policy, is_unwanted: Callable[[], bool] = lambda: False) -> Sampler:
-        """What samples a step that `old_policy` begins."""
-        sampling = self.config.sampling
-        return Sampler(
-            self.behaviour.policy(old_policy),
-            limit=self.row_limit,
-            is_unwanted=is_unwanted,
-            keep_mask=sampling.keep_mask,
-            routes=sampling.routing_replay,
-        )
-
-    def _collect(self, sampler: Sampler) -> Collected:
-        return self.collector.collect(sampler, self.generator, cursor=self.counters.cursor)
+    def _collect(self) -> Collected:
+        return self.collector.collect(self.engine, self.generator, cursor=self.counters.cursor)
 
     def _learn(self, collected: Collected) -> UpdateStats:
         """Train on what was collected; when epochs sample afresh, each further one adds its rollouts."""
@@ -251,10 +254,11 @@ class Trainer:
             self.learner.end_step()
             return update_stats
         old_policy = frozen_copy(self.policy)
-        sampler = self._sampler(old_policy)
+        self.engine.is_unwanted = lambda: False  # the step has begun to learn
+        self.engine.sync(update_stats.step - 1, old_policy)
         self.learner.learn(collected, self.generator, update_stats)
         for _ in range(updates.epochs - 1):
-            again = self._collect(sampler)
+            again = self._collect()
             self.learner.learn(again, self.generator, update_stats, old_policy=old_policy)
             collected.add(again)
         self.learner.end_step()
@@ -310,6 +314,12 @@ class Trainer:
         self.counters.accuracy = found.score
         self.reference.saw(found.accuracy)
         return found.metrics, found.groups
+
+    def _is_unwanted(self) -> bool:
+        """Asked while a step is sampled; an engine that is waited for has deadlines of its own."""
+        if self.config.sampling.engine.type == "server":
+            self.recorder.show_life()
+        return self._is_asked_to_end()
 
     def _is_asked_to_end(self) -> bool:
         return request_to_end(self.stopping, self.recorder.wish) is not None
