@@ -14,6 +14,7 @@ for each step:
 import os
 import threading
 import time
+from contextlib import nullcontext
 
 import torch
 
@@ -34,6 +35,7 @@ from worker.problems.suites import load_suites
 from worker.recording.recorder import Recorder
 from worker.recording.records import GroupRecord, StepRecord
 from worker.rewards.score import Scorer
+from worker.rollout.ahead import RolloutsAhead, age_metrics
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, Collector
 from worker.rollout.decoder_check import check_decoder
@@ -135,6 +137,10 @@ class Trainer:
             run_id=checkpoints.run_id,
             attempt=checkpoints.attempt,
         )
+        ahead = config.sampling.ahead
+        self.ahead = (
+            RolloutsAhead(self.engine, self.collector, ahead=ahead, seed=config.seed) if ahead else None
+        )
         self.counters = RunCounters()
         self.diagnosis = OnlineDiagnosis(config, recorder)
         self.parts: Parts = {
@@ -145,6 +151,7 @@ class Trainer:
             **self.reference.parts,
             **self.collector.parts,
             **({"behaviour": self.behaviour} if config.sampling.staleness else {}),
+            **({} if self.ahead is None else {"ahead": self.ahead}),
         }
         epochs = 1 if config.updates.resample_each_epoch else config.updates.epochs
         gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "") if device.startswith("cuda") else ""
@@ -167,6 +174,8 @@ class Trainer:
                 self._save()
             return outcome
         finally:
+            if self.ahead is not None:
+                self.ahead.close()
             self.engine.close()
             self.evaluator.close()
             self.scorer.close()
@@ -199,6 +208,9 @@ class Trainer:
             metrics, groups = self._evaluate()
             self.recorder.record_step(StepRecord(0, metrics | self._clocks(), groups))
             self.diagnosis.take(0, metrics)
+        if self.ahead is not None and self.config.steps:
+            self.ahead.start(self.counters.step, self.counters.cursor, self._is_unwanted)
+            self.ahead.publish(self.counters.step, self.policy)
 
     def _wants_routers(self) -> bool:
         return self.config.sampling.routing_replay or self.config.objective.router.type != "none"
@@ -207,18 +219,23 @@ class Trainer:
         """One training step, recorded; nothing at all when the run was asked to end before it learned."""
         started = time.perf_counter()
         before = self.generator.get_state()
-        staleness = {"sampling/staleness": self.behaviour.age} if self.config.sampling.staleness else {}
-        self.engine.is_unwanted = self._is_unwanted
+        staleness: Metrics = (
+            {"sampling/staleness": self.behaviour.age} if self.config.sampling.staleness else {}
+        )
         try:
-            self.engine.sync(self.counters.step, self.policy)
-            collected = self._collect()
+            collected = self._collect() if self.ahead is None else self.ahead.take(self._is_unwanted)
         except Interrupted:
             self.generator.set_state(before)
             return {}
+        if self.ahead is not None:
+            waited = {"time/wait_seconds": time.perf_counter() - started}
+            staleness = waited | age_metrics(collected, version=self.counters.step)
         self.counters.step += 1
         self.counters.accuracy = None
         weights = WeightSample(self.policy.model)
         update_stats = self._learn(collected)
+        if self.ahead is not None:
+            self.ahead.publish(self.counters.step, self.policy)
         seconds = time.perf_counter() - started
         self._advance(collected, update_stats)
         metrics = (
@@ -243,6 +260,12 @@ class Trainer:
         return metrics
 
     def _collect(self) -> Collected:
+        """Sample a step with the weights as they are."""
+        self.engine.is_unwanted = self._is_unwanted
+        self.engine.sync(self.counters.step, self.policy)
+        return self._sampled()
+
+    def _sampled(self) -> Collected:
         return self.collector.collect(self.engine, self.generator, cursor=self.counters.cursor)
 
     def _learn(self, collected: Collected) -> UpdateStats:
@@ -258,7 +281,7 @@ class Trainer:
         self.engine.sync(update_stats.step - 1, old_policy)
         self.learner.learn(collected, self.generator, update_stats)
         for _ in range(updates.epochs - 1):
-            again = self._collect()
+            again = self._sampled()
             self.learner.learn(again, self.generator, update_stats, old_policy=old_policy)
             collected.add(again)
         self.learner.end_step()
@@ -335,7 +358,8 @@ class Trainer:
         self.recorder.flush()
         started = time.perf_counter()
         step, accuracy = self.counters.step, self.counters.accuracy
-        self.checkpoints.save(self.policy, self.parts, step=step, accuracy=accuracy)
+        with nullcontext() if self.ahead is None else self.ahead.held():
+            self.checkpoints.save(self.policy, self.parts, step=step, accuracy=accuracy)
         self.last_save_seconds = time.perf_counter() - started
         if self.last_save_seconds > SLOW_SAVE_SECONDS:
             slow = f"the disk is slow: writing a checkpoint took {self.last_save_seconds:.0f} s"
