@@ -129,6 +129,12 @@ class RewardServerFailed(GrpoLabError):
     title = "Reward server failed"
 
 
+class EngineFailed(GrpoLabError):
+    """The server that samples is not configured, is down, has other weights or answers nonsense."""
+
+    title = "Engine failed"
+
+
 class Fenced(GrpoLabError):
     """Another attempt owns the run: this one must stop without writing anything more."""
 

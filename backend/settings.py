@@ -159,6 +159,26 @@ class Settings(BaseSettings):
     judge_concurrency: Annotated[int, Field(ge=1, le=1024)] = 256
     """Requests at a time that one reward term of a run may have at its server."""
 
+    engine_url: str = ""
+    """Addresses (comma separated) of the vLLM servers that sample for runs with sampling.engine = server,
+    such as http://127.0.0.1:8000; empty: no run can use that engine."""
+
+    engine_model: str = ""
+    """Name of the model on those servers; empty: the only one that they serve."""
+
+    engine_api_key: str = ""
+    """Key that is sent to those servers; empty: none."""
+
+    engine_dir: str = ""
+    """Directory through which new weights reach those servers, which see it under the same path; empty:
+    `engine` in the state directory."""
+
+    engine_logprobs: Literal["raw", "processed"] = "raw"
+    """The --logprobs-mode of those servers; with `raw`, runs need temperature 1, no top_p and no top_k."""
+
+    engine_concurrency: Annotated[int, Field(ge=1, le=4096)] = 256
+    """Prompts at a time that one run may have at those servers."""
+
     reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8
     """Reads of curves and rollouts in progress per token, and as many exports; others wait. 0: no limit."""
 
@@ -197,6 +217,12 @@ class Settings(BaseSettings):
     def _is_a_server(cls, url: str) -> str:
         return _checked_address(url, "http:// or https://").rstrip("/")
 
+    @field_validator("engine_url")
+    @classmethod
+    def _are_servers(cls, urls: str) -> str:
+        named = [url.strip() for url in urls.split(",") if url.strip()]
+        return ",".join(_checked_address(url, "http:// or https://").rstrip("/") for url in named)
+
     @model_validator(mode="after")
     def _names_a_model(self) -> Self:
         for url, model in (("judge_url", "judge_model"), ("reward_model_url", "reward_model_name")):
@@ -233,6 +259,16 @@ class Settings(BaseSettings):
             "reward_model": ("REWARD_MODEL_URL", self.reward_model_url),
         }
         return {term: name for term, (name, url) in servers.items() if not url}
+
+    @property
+    def engine_urls(self) -> list[str]:
+        """The addresses of the servers that sample, without the /v1 that some write."""
+        return [url.removesuffix("/v1") for url in self.engine_url.split(",") if url]
+
+    @property
+    def engine_directory(self) -> Path:
+        """Directory through which weights reach the servers that sample."""
+        return Path(self.engine_dir).expanduser().resolve() if self.engine_dir else self.state / "engine"
 
     @property
     def state(self) -> Path:

@@ -49,8 +49,8 @@ class Completion:
     """stop: the policy ended it; length: it was cut at the cap."""
     sampler_logprobs: Float[NDArray[np.float32], "T"]
     """[T] log-probability of each token as the sampler computed it."""
-    entropies: Float[NDArray[np.float32], "T"]
-    """[T] entropy in nats of the distribution each token was drawn from."""
+    entropies: Float[NDArray[np.float32], "T"] | None = None
+    """[T] entropy in nats of the distribution each token was drawn from; None where the engine tells none."""
     sampling_mask: SamplingMask | None = None
     """The ids that top-p or top-k left at each token; None when they were not recorded."""
     routes: NDArray[np.integer] | None = None
@@ -59,6 +59,8 @@ class Completion:
     """Tokens of the prompt."""
     alternatives: Alternatives | None = None
     """The likeliest tokens at each token; None when they were not recorded."""
+    version: int = 0
+    """Weight version that wrote it: the steps that had been learned when those weights were current."""
 
     @property
     def is_truncated(self) -> bool:

@@ -53,7 +53,8 @@ def merged_fields(
     preset = variant.get("preset") or base.get("preset") or ""
     defaults = RunConfig().model_dump(mode="json")  # a part of a union needs no type
     merged = merge(merge(defaults, profile(_policy_name(base, variant))), _preset_changes(preset))
-    return _fitting(merge(merge(merged, base), variant) | {"preset": preset}, preset, (base, variant))
+    merged = _fitting(merge(merge(merged, base), variant) | {"preset": preset}, preset, (base, variant))
+    return _corrected(merged, (base, variant))
 
 
 def _fitting(merged: dict[str, Any], preset: str, written: tuple[Fields, ...]) -> dict[str, Any]:
@@ -68,6 +69,31 @@ def _fitting(merged: dict[str, Any], preset: str, written: tuple[Fields, ...]) -
     if wanted is None or is_chosen or not isinstance(prompts, int) or not 0 < prompts < wanted:
         return merged
     return merge(merged, {"updates": {"minibatches": prompts}})
+
+
+def _corrected(merged: dict[str, Any], written: tuple[Fields, ...]) -> dict[str, Any]:
+    """The fields with token_tis where an engine samples that is not the learner and nothing corrects for it.
+
+    What the user wrote, `none` too, stays as it is.
+    """
+    sampling, objective = merged["sampling"], merged["objective"]
+    objectives = [fields.get("objective", {}) for fields in written]
+    is_chosen = any(not isinstance(part, Mapping) or "correction" in part for part in objectives)
+    if is_chosen or not isinstance(sampling, Mapping) or not isinstance(objective, Mapping):
+        return merged
+    ratio, correction = objective.get("ratio"), objective.get("correction")
+    is_none = isinstance(correction, Mapping) and correction.get("type") == "none"
+    has_sampler = isinstance(ratio, Mapping) and ratio.get("old") == "sampler"
+    if not is_none or has_sampler or not _is_off_policy(sampling):
+        return merged
+    return merge(merged, {"objective": {"correction": {"type": "token_tis"}}})
+
+
+def _is_off_policy(sampling: Fields) -> bool:
+    """Whether unchecked fields ask for another engine, or for rollouts that run ahead of the updates."""
+    engine, ahead = sampling.get("engine"), sampling.get("ahead")
+    is_other = isinstance(engine, Mapping) and engine.get("type", "local") != "local"
+    return is_other or (type(ahead) is int and ahead > 0)
 
 
 def merge(below: Fields, above: Fields) -> dict[str, Any]:

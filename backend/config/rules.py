@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from backend.config.base import MOST_COMPLETIONS
+from backend.config.engines import engine_errors
 from backend.config.knobs import NoKl, Opsm, PpoClip
 from backend.config.memory_rules import Problem, memory_errors, memory_warnings
 from backend.config.policies import TINY
@@ -35,6 +36,7 @@ def combination_errors(config: "RunConfig") -> list[Problem]:
         *_reward_errors(config),
         *_kl_errors(config),
         *memory_errors(config),
+        *engine_errors(config),
     ]
 
 
@@ -288,6 +290,7 @@ def _sampler_differs(config: "RunConfig") -> bool:
     sampling = config.sampling
     differs_by_setting = sampling.staleness > 0 or sampling.precision != "policy" or _has_other_mass(config)
     is_late = config.filters.refill.type == "active"
+    differs_by_setting = differs_by_setting or sampling.is_off_policy
     return differs_by_setting or is_late or _has_other_temperature(config)
 
 
@@ -328,6 +331,9 @@ def _sampling_warnings(config: "RunConfig") -> Iterator[str]:
         yield "sampling.routing_replay has no effect on the dense policy tiny: it needs a mixture of experts"
     if sampling.keep_mask and not truncated_sampling:
         yield "sampling.keep_mask has no effect: neither top_p nor top_k removes any tokens"
+    if sampling.is_off_policy and not _is_corrected(config):
+        who = "the server" if sampling.engine.type == "server" else "older weights"
+        yield f"{who} samples and nothing corrects for that: use token_tis, or ratio.old = sampler"
     if sampling.staleness and not _is_corrected(config):
         yield ("stale rollouts are not corrected: use a correction such as token_tis, or ratio.old = sampler")
     if config.filters.refill.type == "active" and not _is_corrected(config):

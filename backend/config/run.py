@@ -8,6 +8,7 @@ from backend.config.adapters import Adapter, NoAdapter
 from backend.config.base import MOST_STEPS, Frozen, refusal
 from backend.config.causes import Cause
 from backend.config.data import DataConfig
+from backend.config.engines import Engine, LocalEngine
 from backend.config.evaluation import EvaluationConfig, SuiteName
 from backend.config.filters import FiltersConfig
 from backend.config.length import LengthConfig
@@ -92,13 +93,21 @@ class SamplingConfig(Frozen):
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Keep only the k most likely tokens; 0: off."""
 
+    engine: Engine = LocalEngine()
+    """What samples: local, the trainer itself; or server, one that the operator runs."""
+
+    ahead: Annotated[int, Field(ge=0, le=64)] = 0
+    """Asynchronous training: rollouts are sampled while the policy learns, by weights that are at most so
+    many steps old. 0: each step samples and then learns. Above 0, objective.correction is token_tis unless
+    you choose one, or none, and a run is not repeated bit by bit."""
+
     precision: Literal["policy", "bfloat16", "int8"] = "policy"
     """Arithmetic of the sampler: the policy's own, bfloat16, or int8 (weights per output channel, inputs
     per token; not the embedding and the output layer)."""
 
     staleness: Annotated[int, Field(ge=0, le=64)] = 0
-    """Age of the weights that sample, in steps, as with an asynchronous sampler; each version kept takes the
-    memory of one copy of the weights."""
+    """Simulated age of the weights that sample, in steps: every step samples with weights exactly so old, in
+    turns with learning; each version kept takes the memory of one copy of the weights."""
 
     keep_mask: bool = False
     """Take the learner's probabilities over the ids that top_p or top_k left at each token (DeepSeek-V3.2,
@@ -110,6 +119,11 @@ class SamplingConfig(Frozen):
 
     order: Literal["shuffled", "sequential"] = "shuffled"
     """Prompt order; sequential gives step s the same prompts in every run."""
+
+    @property
+    def is_off_policy(self) -> bool:
+        """Whether what samples is not the learner as it is: another engine, or older weights."""
+        return self.engine.type != "local" or self.ahead > 0
 
 
 class TrustRegion(Frozen):

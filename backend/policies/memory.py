@@ -155,8 +155,10 @@ class _Sizes:
     def static(self) -> Parts:
         """The parts of both phases."""
         sampling, offload = self.config.sampling, self.config.resources.offload_optimizer
-        copies = sampling.staleness + (
-            self.config.updates.resample_each_epoch and self.config.updates.epochs > 1
+        copies = (
+            sampling.staleness
+            + 2 * bool(sampling.ahead)
+            + (self.config.updates.resample_each_epoch and self.config.updates.epochs > 1)
         )
         found = {
             "context": float(PROCESS_BYTES if self.on_cpu else CONTEXT_BYTES),

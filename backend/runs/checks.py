@@ -1,6 +1,6 @@
 """Checks of a submitted config: the result is a config that this installation can run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ def runnable(
         *policy_errors(config.policy, settings),
         *context_errors(config, settings),
         *_source_errors(config, settings),
+        *_engine_errors(config, settings),
     ]
     if errors := errors or conversation_errors(config, settings) or prompt_errors(config, settings):
         raise InvalidConfig(errors)
@@ -38,3 +39,19 @@ def _source_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
         hf_online=settings.hf_online,
         unserved=settings.unserved_rewards,
     )
+
+
+def _engine_errors(config: RunConfig, settings: Settings) -> Iterator[FieldError]:
+    """What the servers of this installation that sample cannot do."""
+    sampling = config.sampling
+    if sampling.engine.type != "server":
+        return
+    if not settings.engine_url:
+        yield FieldError("sampling.engine.type", "is server, but ENGINE_URL is not set: see docs/engines.md")
+    if settings.engine_logprobs == "processed":
+        return
+    raw = "but the servers tell log-probabilities from before it (ENGINE_LOGPROBS is raw)"
+    neutral = {"temperature": 1, "top_p": 1, "top_k": 0}
+    for name, expected in neutral.items():
+        if (value := getattr(sampling, name)) != expected:
+            yield FieldError(f"sampling.{name}", f"is {value:g}, {raw}: {expected} is expected")

@@ -57,5 +57,6 @@ def _meaning(config: RunConfig) -> dict[str, Any]:
         "optimizer": config.updates.rule,
         "kl": (kl.type, getattr(getattr(kl, "controller", None), "type", None)),
         "entropy": config.objective.entropy.type,
+        "ahead": (config.sampling, config.problems, config.rewards, config.length, config.filters),
         "pool": (config.sampling, config.problems, config.rewards, config.length, config.filters),
     }

@@ -63,9 +63,14 @@ SERVERS = (
     "reward_model_url",
     "reward_model_name",
     "reward_model_api_key",
+    "engine_url",
+    "engine_model",
+    "engine_api_key",
+    "engine_logprobs",
+    "engine_concurrency",
 )
-"""Settings of the servers that rewards ask. The trainer asks them itself; the sandbox of a plugin gets
-none."""
+"""Settings of the servers that rewards and sampling ask. The trainer asks them itself; the sandbox of a
+plugin gets none."""
 
 LINE_LIMIT = 32_768
 """Of a longer line of output the beginning is kept, in bytes."""
@@ -90,6 +95,7 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
         "SANDBOX": settings.sandbox,
         "PLUGIN_PERMISSIONS": settings.plugin_permissions,
         **{name.upper(): str(getattr(settings, name)) for name in SERVERS},
+        "ENGINE_DIR": str(settings.engine_directory),
         "CUDA_VISIBLE_DEVICES": slot.gpu,
         "OMP_NUM_THREADS": str(slot.threads),
         "PYTHONUNBUFFERED": "1",

@@ -117,7 +117,7 @@ class Endpoint:
                     return error
                 wait = headers.get("retry-after", "")
             if attempt < self.retries:
-                await asyncio.sleep(_pause(attempt, wait))
+                await asyncio.sleep(pause_seconds(attempt, wait))
         return error
 
     async def _post(self, client: httpx2.AsyncClient, body: Body) -> tuple[int, Mapping[str, str], bytes]:
@@ -149,7 +149,7 @@ class Endpoint:
                 setattr(self.usage, name, getattr(self.usage, name) + count)
 
 
-def _pause(attempt: int, wait: str) -> float:
+def pause_seconds(attempt: int, wait: str) -> float:
     """Seconds before the next try: twice as long each time, or as long as the server asks."""
     asked = float(wait) if wait.isascii() and wait.isdecimal() and len(wait) < 6 else 0.0
     pause = FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import assert_never
 
 from backend.config.rewards import (
@@ -51,6 +52,8 @@ class Scorer:
             for term in terms
             if isinstance(term, JudgeReward | RewardModelReward)
         }
+        self._turn = Lock()
+        """Held while something is scored: evaluations and rollouts that run ahead take turns."""
         self.opens_think = opens_think
         """Whether the chat template ends every prompt with <think>."""
         self.expects_think = any(isinstance(term, ThinkFormatReward) for term in terms)
@@ -87,7 +90,10 @@ class Scorer:
         groups: dict[int, Group] = {}
         for domain in sorted({prompt.domain for prompt in prompts}):
             places = [place for place, prompt in enumerate(prompts) if prompt.domain == domain]
-            scored = self._scored(domain, [prompts[at] for at in places], [completions[at] for at in places])
+            with self._turn:
+                scored = self._scored(
+                    domain, [prompts[at] for at in places], [completions[at] for at in places]
+                )
             groups.update(zip(places, scored, strict=True))
         return [groups[place] for place in range(len(prompts))]
 
@@ -97,7 +103,8 @@ class Scorer:
         for domain in sorted({prompt.domain for prompt in prompts}):
             places = [place for place, prompt in enumerate(prompts) if prompt.domain == domain]
             pairs = [(prompts[at], texts[at]) for at in places]
-            found, _ = self._graded(self._of(domain), pairs)
+            with self._turn:
+                found, _ = self._graded(self._of(domain), pairs)
             grades.update(zip(places, found, strict=True))
         return [_correctness(grades[place]) for place in range(len(prompts))]
 

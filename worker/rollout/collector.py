@@ -30,8 +30,9 @@ from worker.objective.multi_reward import RewardTerms
 from worker.problems.mixture import Mixture
 from worker.prompt import Prompt
 from worker.rewards.score import Scorer, weighted_sums
+from worker.rollout.engine import Samples
 from worker.rollout.pool import Pool
-from worker.rollout.sampler import Decoding, Sampler
+from worker.rollout.sampler import Decoding
 from worker.state import Parts
 from worker.types import Completion, Group
 
@@ -127,7 +128,7 @@ class Collector:
         self.is_shaped = has_gate or scales or not isinstance(length.penalty, NoLengthPenalty)
         self.reason = "equal" if isinstance(config.filters.groups, ZeroVarianceFilter) else "accuracy"
 
-    def collect(self, sampler: Sampler, generator: torch.Generator, *, cursor: int) -> Collected:
+    def collect(self, sampler: Samples, generator: torch.Generator, *, cursor: int) -> Collected:
         """The groups of one step (or epoch, when each samples afresh), beginning with prompt number `cursor`.
 
         Refilling goes on until prompts_per_step groups are informative or the tries are spent. What was found
@@ -163,7 +164,7 @@ class Collector:
         return collected
 
     def _add_batch(
-        self, collected: Collected, sampler: Sampler, generator: torch.Generator, *, size: int
+        self, collected: Collected, sampler: Samples, generator: torch.Generator, *, size: int
     ) -> None:
         sampling = self.config.sampling
         prompts = self.mixture.prompts(collected.cursor, size)
@@ -191,7 +192,7 @@ class Collector:
         collected.batches += 1
 
     def _greedy(
-        self, sampler: Sampler, prompts: Sequence[Prompt], generator: torch.Generator
+        self, sampler: Samples, prompts: Sequence[Prompt], generator: torch.Generator
     ) -> list[list[Completion]]:
         """One greedy completion of each prompt, where that is the baseline; else nothing."""
         if not isinstance(self.config.objective.advantage, GreedyBaseline):

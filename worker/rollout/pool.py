@@ -28,27 +28,42 @@ class Pool:
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""
-        return {"groups": [_document(group) for group in self.groups]}
+        return {"groups": group_documents(self.groups)}
 
     def tensors(self) -> dict[str, Tensor]:
         """See Stateful."""
-        return {
-            f"{place}.{number}.{name}": torch.from_numpy(np.array(values))
-            for place, group in enumerate(self.groups)
-            for number, completion in enumerate(group.completions)
-            for name, values in _arrays(completion).items()
-        }
+        return group_tensors(self.groups)
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """See Stateful."""
-        arrays: dict[tuple[int, int], dict[str, Any]] = {}
-        for key, tensor in tensors.items():
-            place, number, name = key.split(".", 2)
-            arrays.setdefault((int(place), int(number)), {})[name] = tensor.numpy()
-        self.groups = [
-            _group(document, [arrays[place, number] for number in range(len(document["completions"]))])
-            for place, document in enumerate(values["groups"])
-        ]
+        self.groups = groups_of(values["groups"], tensors)
+
+
+def group_documents(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """What of groups is JSON."""
+    return [_document(group) for group in groups]
+
+
+def group_tensors(groups: Sequence[Group]) -> dict[str, Tensor]:
+    """The per-token numbers of groups."""
+    return {
+        f"{place}.{number}.{name}": torch.from_numpy(np.array(values))
+        for place, group in enumerate(groups)
+        for number, completion in enumerate(group.completions)
+        for name, values in _arrays(completion).items()
+    }
+
+
+def groups_of(documents: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor]) -> list[Group]:
+    """Groups from their two halves."""
+    arrays: dict[tuple[int, int], dict[str, Any]] = {}
+    for key, tensor in tensors.items():
+        place, number, name = key.split(".", 2)
+        arrays.setdefault((int(place), int(number)), {})[name] = tensor.numpy()
+    return [
+        _group(document, [arrays[place, number] for number in range(len(document["completions"]))])
+        for place, document in enumerate(documents)
+    ]
 
 
 def _arrays(completion: Completion) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from worker.policy.routing import RouterWatch, routers
 from worker.prompt import Prompt
 from worker.rollout.alternatives import AlternativesLog
 from worker.rollout.decoders import Decoder, decoder_for
+from worker.rollout.engine import Interrupted, SamplingLike, completion_of, encoded_prompts
 from worker.rollout.routes import RoutesLog
 from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampling_log import SamplingMaskLog
@@ -35,19 +36,6 @@ class Cadence(NamedTuple):
 def cadence(device: torch.device) -> Cadence:
     """A CPU pays for every row it decodes, a GPU for every time its host waits for it."""
     return Cadence(share=True, every=1) if device.type == "cpu" else Cadence(share=False, every=16)
-
-
-class SamplingLike(Protocol):
-    """The fields of a sampling config that decide how tokens are drawn."""
-
-    @property
-    def max_new_tokens(self) -> int: ...
-    @property
-    def temperature(self) -> float: ...
-    @property
-    def top_p(self) -> float: ...
-    @property
-    def top_k(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +77,6 @@ ASK_EVERY = 16
 """Tokens between two questions whether the completions are still wanted."""
 
 
-class Interrupted(Exception):
-    """Sampling was given up because nobody wants its result any more."""
-
-
 class Sampler:
     """Draws completions from a policy.
 
@@ -110,9 +94,11 @@ class Sampler:
         keep_mask: bool = False,
         routes: bool = False,
         alternatives: int = 0,
+        version: int = 0,
     ) -> None:
         """`rows_at_once` bounds the rows decoded together (whole groups at least); 0: what fits a GPU.
-        `limit` is what was found to fit where memory ran out, which other samplers may share.
+        `limit` is what was found to fit where memory ran out, which other samplers may share. `version` is
+        that of the policy's weights.
 
         `is_unwanted` is asked every few tokens; once it says yes, `sample` raises Interrupted. `keep_mask`
         records the ids that top-p and top-k left at each token, `routes` the experts that read it, if the
@@ -124,9 +110,9 @@ class Sampler:
         self.is_unwanted = is_unwanted
         self.keep_mask = keep_mask
         self.alternatives = alternatives
+        self.version = version
         self.routes = routes and bool(routers(policy.model))
 
-    @torch.inference_mode()
     def sample(
         self,
         prompts: Sequence[Prompt],
@@ -142,20 +128,27 @@ class Sampler:
         behind them. Raises InvalidConfig when a prompt is empty or does not fit the context with
         `max_new_tokens`.
         """
-        begun = beginnings or [()] * len(prompts)
-        encoded = [
-            [*self.policy.encode(prompt, room=len(ids) + sampling.max_new_tokens), *ids]
-            for prompt, ids in zip(prompts, begun, strict=True)
-        ]
+        encoded = encoded_prompts(self.policy, prompts, sampling, beginnings)
+        return self.generate(encoded, group_size, sampling, generator)
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        encoded: Sequence[list[int]],
+        group_size: int,
+        sampling: SamplingLike,
+        generator: torch.Generator,
+    ) -> list[list[Completion]]:
+        """`group_size` completions of every sequence of token ids, which must fit the context with them."""
         uniforms = torch.rand(
-            sampling.max_new_tokens, len(prompts) * group_size, generator=generator, dtype=torch.float64
+            sampling.max_new_tokens, len(encoded) * group_size, generator=generator, dtype=torch.float64
         )
         decoder = decoder_for(self.policy.model)
         longest = max(map(len, encoded), default=0) + sampling.max_new_tokens
         rows = self.rows_at_once or rows_that_fit(self.policy.model, sampling, tokens=longest)
 
         def work(first: int, last: int) -> list[Completion]:
-            part = encoded[first // group_size : (last - 1) // group_size + 1]
+            part = list(encoded[first // group_size : (last - 1) // group_size + 1])
             with RouterWatch(self.policy.model if self.routes else nn.Module()) as watch:
                 notes = self._notes(watch, sampling, rows=last - first)
                 drawn = self._decode(decoder, part, sampling, uniforms[:, first:last], notes)
@@ -263,14 +256,10 @@ class Sampler:
         *,
         stopped: bool,
     ) -> Completion:
-        pieces = self.policy.token_texts.pieces(ids.tolist())
-        return Completion(
-            ids=ids,
-            text="".join(pieces[:-1] if stopped else pieces),
-            token_strings=pieces,
-            finish_reason="stop" if stopped else "length",
-            sampler_logprobs=logprobs,
+        return replace(
+            completion_of(self.policy, ids, logprobs, stopped=stopped),
             entropies=entropies,
+            version=self.version,
         )
 
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -164,10 +165,10 @@ def domains_of(groups: Sequence[Group]) -> list[str]:
 
 
 def entropies(groups: Sequence[Group], tokens: TokenBatch) -> Tensor:
-    """(B, T) entropy in nats of the distribution that each token was drawn from."""
-    return padded(
-        [completion.entropies.tolist() for group in groups for completion in group.completions], tokens
-    )
+    """(B, T) entropy in nats of the distribution that each token was drawn from; 0 where none is told."""
+    completions = [completion for group in groups for completion in group.completions]
+    known = [np.zeros(len(each)) if each.entropies is None else each.entropies for each in completions]
+    return padded([values.tolist() for values in known], tokens)
 
 
 def _correct(groups: Sequence[Group]) -> Tensor:

@@ -32,7 +32,8 @@ from worker.rewards.score import Scorer
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, shaped
 from worker.rollout.decoder_check import check_decoder
-from worker.rollout.sampler import Interrupted, Sampler
+from worker.rollout.engine import Interrupted
+from worker.rollout.sampler import Sampler
 from worker.training.check_numbers import findings, mean, numbers_of
 from worker.training.form_trials import form_trials
 from worker.training.step_metrics import Metrics, group_metrics

@@ -91,8 +91,9 @@ def _completion_record(
 ) -> CompletionRecord:
     completion = group.completions[position]
     correctness = group.correctness[position] if group.correctness else None
-    arrays = {"logprob": completion.sampler_logprobs, "entropy": completion.entropies}
-    arrays |= _alternatives(completion)
+    arrays = {"logprob": completion.sampler_logprobs} | _alternatives(completion)
+    if completion.entropies is not None:
+        arrays["entropy"] = completion.entropies
     advantage = None
     if trained_as is not None:
         advantage = update_stats.advantages[trained_as][position]

@@ -14,7 +14,7 @@ for each step:
 import os
 import threading
 import time
-from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 
@@ -24,7 +24,7 @@ from backend.settings import Settings
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
 from worker.policy.microbatches import Microbatches
-from worker.policy.model import Policy, frozen_copy, load_policy
+from worker.policy.model import frozen_copy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.packing import enable_packing
 from worker.policy.recompute import enable_recompute
@@ -35,11 +35,13 @@ from worker.problems.suites import load_suites
 from worker.recording.recorder import Recorder
 from worker.recording.records import GroupRecord, StepRecord
 from worker.rewards.score import Scorer
+from worker.rollout.ahead import RolloutsAhead, age_metrics
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, Collector
 from worker.rollout.decoder_check import check_decoder
+from worker.rollout.engine import Engine, Interrupted
+from worker.rollout.engines import engine_for
 from worker.rollout.row_limit import RowLimit
-from worker.rollout.sampler import Interrupted, Sampler
 from worker.state import Parts
 from worker.training.evaluation import Evaluator
 from worker.training.learner import Learner
@@ -126,6 +128,19 @@ class Trainer:
         )
         self.collector = Collector(config, self.mixture, self.scorer)
         self.behaviour = Behaviour(config.sampling)
+        self.engine: Engine = engine_for(
+            config,
+            self.policy,
+            settings,
+            behaviour=self.behaviour,
+            limit=self.row_limit,
+            run_id=checkpoints.run_id,
+            attempt=checkpoints.attempt,
+        )
+        ahead = config.sampling.ahead
+        self.ahead = (
+            RolloutsAhead(self.engine, self.collector, ahead=ahead, seed=config.seed) if ahead else None
+        )
         self.counters = RunCounters()
         self.diagnosis = OnlineDiagnosis(config, recorder)
         self.parts: Parts = {
@@ -136,6 +151,7 @@ class Trainer:
             **self.reference.parts,
             **self.collector.parts,
             **({"behaviour": self.behaviour} if config.sampling.staleness else {}),
+            **({} if self.ahead is None else {"ahead": self.ahead}),
         }
         epochs = 1 if config.updates.resample_each_epoch else config.updates.epochs
         gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "") if device.startswith("cuda") else ""
@@ -158,6 +174,9 @@ class Trainer:
                 self._save()
             return outcome
         finally:
+            if self.ahead is not None:
+                self.ahead.close()
+            self.engine.close()
             self.evaluator.close()
             self.scorer.close()
             self.mixture.close()
@@ -177,6 +196,8 @@ class Trainer:
         if self._wants_routers() and not routers(self.policy.model):
             message = "the policy has no routers: router shift and routing replay do nothing"
             self._event("data", "warning", message)
+        if self.config.steps and (found := self.engine.check()):
+            self._event("engine", "info", found)
         if self.config.steps == 0:
             self.evaluator.origin_step = self.checkpoints.take_weights(self.policy)
         restored = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
@@ -187,6 +208,9 @@ class Trainer:
             metrics, groups = self._evaluate()
             self.recorder.record_step(StepRecord(0, metrics | self._clocks(), groups))
             self.diagnosis.take(0, metrics)
+        if self.ahead is not None and self.config.steps:
+            self.ahead.start(self.counters.step, self.counters.cursor, self._is_unwanted)
+            self.ahead.publish(self.counters.step, self.policy)
 
     def _wants_routers(self) -> bool:
         return self.config.sampling.routing_replay or self.config.objective.router.type != "none"
@@ -195,23 +219,30 @@ class Trainer:
         """One training step, recorded; nothing at all when the run was asked to end before it learned."""
         started = time.perf_counter()
         before = self.generator.get_state()
-        sampler = self._sampler(self.policy, is_unwanted=self._is_asked_to_end)
-        staleness = {"sampling/staleness": self.behaviour.age} if self.config.sampling.staleness else {}
+        staleness: Metrics = (
+            {"sampling/staleness": self.behaviour.age} if self.config.sampling.staleness else {}
+        )
         try:
-            collected = self._collect(sampler)
+            collected = self._collect() if self.ahead is None else self.ahead.take(self._is_unwanted)
         except Interrupted:
             self.generator.set_state(before)
             return {}
+        if self.ahead is not None:
+            waited = {"time/wait_seconds": time.perf_counter() - started}
+            staleness = waited | age_metrics(collected, version=self.counters.step)
         self.counters.step += 1
         self.counters.accuracy = None
         weights = WeightSample(self.policy.model)
         update_stats = self._learn(collected)
+        if self.ahead is not None:
+            self.ahead.publish(self.counters.step, self.policy)
         seconds = time.perf_counter() - started
         self._advance(collected, update_stats)
         metrics = (
             group_metrics(collected) | update_stats.metrics() | timings(collected, update_stats, seconds)
         )
-        metrics |= self.scorer.take_metrics() | staleness | {"optim/update_norm": weights.moved()}
+        metrics |= self.scorer.take_metrics() | self.engine.take_metrics() | staleness
+        metrics |= {"optim/update_norm": weights.moved()}
         metrics |= self.hardware.utilization(collected, seconds)
         metrics |= signal_budget(collected, update_stats, seconds)
         groups = step_records(collected, update_stats, self.scorer)
@@ -228,20 +259,14 @@ class Trainer:
             self._save()
         return metrics
 
-    def _sampler(self, old_policy: Policy, is_unwanted: Callable[[], bool] = lambda: False) -> Sampler:
-        """What samples a step that `old_policy` begins."""
-        sampling = self.config.sampling
-        return Sampler(
-            self.behaviour.policy(old_policy),
-            limit=self.row_limit,
-            is_unwanted=is_unwanted,
-            keep_mask=sampling.keep_mask,
-            routes=sampling.routing_replay,
-            alternatives=self.config.recording.alternatives,
-        )
+    def _collect(self) -> Collected:
+        """Sample a step with the weights as they are."""
+        self.engine.is_unwanted = self._is_unwanted
+        self.engine.sync(self.counters.step, self.policy)
+        return self._sampled()
 
-    def _collect(self, sampler: Sampler) -> Collected:
-        return self.collector.collect(sampler, self.generator, cursor=self.counters.cursor)
+    def _sampled(self) -> Collected:
+        return self.collector.collect(self.engine, self.generator, cursor=self.counters.cursor)
 
     def _learn(self, collected: Collected) -> UpdateStats:
         """Train on what was collected; when epochs sample afresh, each further one adds its rollouts."""
@@ -252,10 +277,11 @@ class Trainer:
             self.learner.end_step()
             return update_stats
         old_policy = frozen_copy(self.policy)
-        sampler = self._sampler(old_policy)
+        self.engine.is_unwanted = lambda: False  # the step has begun to learn
+        self.engine.sync(update_stats.step - 1, old_policy)
         self.learner.learn(collected, self.generator, update_stats)
         for _ in range(updates.epochs - 1):
-            again = self._collect(sampler)
+            again = self._sampled()
             self.learner.learn(again, self.generator, update_stats, old_policy=old_policy)
             collected.add(again)
         self.learner.end_step()
@@ -312,6 +338,12 @@ class Trainer:
         self.reference.saw(found.accuracy)
         return found.metrics, found.groups
 
+    def _is_unwanted(self) -> bool:
+        """Asked while a step is sampled; an engine that is waited for has deadlines of its own."""
+        if self.config.sampling.engine.type == "server":
+            self.recorder.show_life()
+        return self._is_asked_to_end()
+
     def _is_asked_to_end(self) -> bool:
         return request_to_end(self.stopping, self.recorder.wish) is not None
 
@@ -326,7 +358,8 @@ class Trainer:
         self.recorder.flush()
         started = time.perf_counter()
         step, accuracy = self.counters.step, self.counters.accuracy
-        self.checkpoints.save(self.policy, self.parts, step=step, accuracy=accuracy)
+        with nullcontext() if self.ahead is None else self.ahead.held():
+            self.checkpoints.save(self.policy, self.parts, step=step, accuracy=accuracy)
         self.last_save_seconds = time.perf_counter() - started
         if self.last_save_seconds > SLOW_SAVE_SECONDS:
             slow = f"the disk is slow: writing a checkpoint took {self.last_save_seconds:.0f} s"

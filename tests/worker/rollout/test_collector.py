@@ -12,8 +12,8 @@ from worker.problems.mixture import Ingredient, Mixture
 from worker.problems.sums import Sums
 from worker.rewards.score import Scorer
 from worker.rollout.collector import Collector, greedy_rewards, reward_terms
+from worker.rollout.engine import Interrupted
 from worker.rollout.pool import Pool
-from worker.rollout.sampler import Interrupted
 from worker.training.step_metrics import group_metrics
 from worker.types import Completion, SamplingMask
 

@@ -124,6 +124,7 @@ def test_recorded_log_probabilities_are_those_of_a_fresh_forward_pass(tiny, kind
             of_tokens = expected.gather(1, torch.tensor(completion.ids)[:, None]).squeeze(1)
             np.testing.assert_allclose(completion.sampler_logprobs, of_tokens, atol=FLOAT32)
             entropy = torch.distributions.Categorical(logits=expected).entropy()
+            assert completion.entropies is not None
             np.testing.assert_allclose(completion.entropies, entropy, atol=FLOAT32)
 
 

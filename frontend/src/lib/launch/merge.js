@@ -38,7 +38,7 @@ export function fieldsBelow(catalog, base, variant) {
   const preset = variant.preset || base.preset || '';
   const changes = catalog.presets.find(({ name }) => name === preset)?.config ?? {};
   const merged = [profileOf(catalog, policy), changes, base].reduce(merge, catalog.defaults);
-  return { ...withFewerMinibatches(merged, changes, base, variant), preset };
+  return { ...withCorrection(withFewerMinibatches(merged, changes, base, variant), base, variant), preset };
 }
 
 /**
@@ -58,6 +58,20 @@ function withFewerMinibatches(merged, changes, base, variant) {
   const isChosen = !isRecord(merged.updates) || own(base.updates, 'minibatches') !== undefined;
   const isTooMany = Number.isInteger(prompts) && prompts > 0 && prompts < wanted;
   return isTooMany && !isChosen ? merge(merged, { updates: { minibatches: prompts } }) : merged;
+}
+
+/**
+ * The fields with token_tis where an engine samples that is not the learner, unless base or variant chose.
+ * @param {Fields} merged @param {Fields} base @param {Fields} variant
+ */
+function withCorrection(merged, base, variant) {
+  const isChosen = [base, variant].some(({ objective }) => own(objective, 'correction') !== undefined);
+  const { sampling, objective } = merge(merged, variant);
+  const isOffPolicy = (sampling?.engine?.type ?? 'local') !== 'local' || sampling?.ahead > 0;
+  const isOpen = objective?.correction?.type === 'none' && objective?.ratio?.old !== 'sampler';
+  return !isChosen && isOffPolicy && isOpen
+    ? merge(merged, { objective: { correction: { type: 'token_tis' } } })
+    : merged;
 }
 
 /** What lies below the base: defaults and the policy's profile. @param {Catalog} catalog @param {Fields} base */

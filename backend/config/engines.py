@@ -1,0 +1,93 @@
+"""Engines that sample: the trainer's own sampler, or a server of the operator's."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from backend.config.base import Frozen
+
+if TYPE_CHECKING:
+    from backend.config.run import RunConfig
+
+Problem = tuple[str, str]
+"""Dotted path of a field and the reason it is refused."""
+
+
+class LocalEngine(Frozen):
+    """The trainer's own sampler, in its process and on its device: exact, and one batch at a time."""
+
+    type: Literal["local"] = "local"
+
+
+class ServerEngine(Frozen):
+    """The vLLM server, or several, that the operator runs at ENGINE_URL. New weights reach it before each
+    step. Its probabilities differ a little from the trainer's, so objective.correction is token_tis unless
+    you choose one, or none. Evaluations are sampled by the trainer itself.
+    """
+
+    type: Literal["server"] = "server"
+
+    timeout_seconds: Annotated[float, Field(ge=0.1, le=86_400)] = 600.0
+    """A request for the completions of one prompt that takes longer is tried again, at the next server."""
+
+    retries: Annotated[int, Field(ge=0, le=20)] = 5
+    """Further tries of a request that failed, with growing pauses; after them the run fails and can be
+    resumed."""
+
+    largest_mismatch: Annotated[float, Field(gt=0, le=1e6)] = 0.05
+    """Largest mean k3 between the server's log-probabilities and the trainer's own on a few completions of
+    each step; nats per token. Above it the server has other weights or another model, and the run fails
+    before it learns from them."""
+
+
+Engine = Annotated[LocalEngine | ServerEngine, Field(discriminator="type")]
+
+
+def engine_errors(config: "RunConfig") -> Iterator[Problem]:
+    """What the engine cannot give, and what cannot run ahead of the updates."""
+    if config.sampling.engine.type == "server":
+        yield from _server_errors(config)
+    if config.sampling.ahead:
+        yield from _ahead_errors(config)
+
+
+def _server_errors(config: "RunConfig") -> Iterator[Problem]:
+    sampling, objective = config.sampling, config.objective
+    gives_none = "but sampling.engine = server gives"
+    if sampling.keep_mask:
+        yield "sampling.keep_mask", f"is on, {gives_none} no ids that were left: false is expected"
+    if config.recording.alternatives:
+        yield "recording.alternatives", f"is on, {gives_none} no alternatives: 0 is expected"
+    if sampling.routing_replay:
+        yield "sampling.routing_replay", f"is on, {gives_none} no experts: false is expected"
+    if sampling.precision != "policy":
+        reason = f"is {sampling.precision}, but the server computes in the precision it was started with"
+        yield "sampling.precision", f"{reason}: policy is expected"
+    if sampling.staleness:
+        reason = f"is {sampling.staleness}, which only sampling.engine = local plays"
+        yield "sampling.staleness", f"{reason}: 0 is expected; sampling.ahead makes real ones"
+    if config.updates.resample_each_epoch:
+        reason = "is on, but sampling.engine = server holds one version of the weights"
+        yield "updates.resample_each_epoch", f"{reason}: false is expected"
+    if config.policy.quantization != "none":
+        reason = f"is {config.policy.quantization}, but the server serves its own weights under an adapter"
+        yield "policy.quantization", f"{reason}: none is expected with sampling.engine = server"
+    of_whole = f"{gives_none} no entropy of the whole distribution"
+    if objective.token_weight.type == "top_entropy":
+        yield "objective.token_weight.type", f"is top_entropy, {of_whole}: none is expected"
+    if objective.entropy.type == "adaptive":
+        yield "objective.entropy.type", f"is adaptive, {of_whole}: none or a fixed bonus is expected"
+
+
+def _ahead_errors(config: "RunConfig") -> Iterator[Problem]:
+    sampling = config.sampling
+    if sampling.staleness:
+        reason = f"is {sampling.staleness}, but sampling.ahead = {sampling.ahead} already makes them older"
+        yield "sampling.staleness", f"{reason}: 0 is expected"
+    if config.updates.resample_each_epoch:
+        reason = "is on, but with sampling.ahead a step's rollouts are there before it begins"
+        yield "updates.resample_each_epoch", f"{reason}: false is expected"
+    if config.filters.refill.type == "active":
+        reason = "is active, but with sampling.ahead groups already wait in a queue: dynamic is expected"
+        yield "filters.refill.type", reason

@@ -1,0 +1,147 @@
+"""Rollouts that run ahead: in order, never older than allowed, given up on demand, kept in checkpoints."""
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backend.config.merge import resolve
+from backend.config.run import PolicyConfig
+from backend.settings import Settings
+from worker.policy.model import load_policy
+from worker.problems.mixture import Ingredient, Mixture
+from worker.problems.sums import Sums
+from worker.rewards.score import Scorer
+from worker.rollout.ahead import RolloutsAhead, age_metrics, batch_seed
+from worker.rollout.behaviour import Behaviour
+from worker.rollout.collector import Collector
+from worker.rollout.engine import Interrupted
+from worker.rollout.local_engine import LocalEngine
+from worker.rollout.row_limit import RowLimit
+
+pytestmark = pytest.mark.processes
+
+SAMPLING = {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 6, "ahead": 2}
+CONFIG = resolve({"sampling": SAMPLING})
+
+
+def never() -> bool:
+    return False
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_policy(PolicyConfig(), Settings())
+
+
+@pytest.fixture(scope="module")
+def scorer():
+    scorer = Scorer(CONFIG.rewards)
+    yield scorer
+    scorer.close()
+
+
+@pytest.fixture
+def rollouts(tiny, scorer):
+    """Begins rollouts, `ahead` of which may be too early."""
+    made = []
+
+    def begin(*, ahead, step=0, cursor=0, state=None, prepare=None):
+        mixture = Mixture([Ingredient(Sums(seed=0), "sums", 1.0, "math")])
+        collector = Collector(CONFIG, mixture, scorer)
+        engine = LocalEngine(CONFIG.sampling, Behaviour(CONFIG.sampling), RowLimit())
+        made.append(RolloutsAhead(engine, collector, ahead=ahead, seed=7))
+        if state is not None:
+            made[-1].restore(*state)
+        if prepare is not None:
+            prepare(engine)
+        made[-1].start(step, cursor, never)
+        made[-1].publish(step, tiny)
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.close()
+
+
+def told(batch):
+    """The prompts, tokens and versions of a batch."""
+    return [
+        (group.prompt.id, one.ids.tolist(), one.version)
+        for group in batch.groups
+        for one in group.completions
+    ]
+
+
+def settled(rollouts, count):
+    """Waits until so many batches wait, and a moment for one more."""
+    deadline = time.monotonic() + 60
+    while len(rollouts.waiting) < count and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    return len(rollouts.waiting)
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 4])
+def test_no_batch_is_begun_that_would_be_too_old(rollouts, tiny, ahead):
+    running = rollouts(ahead=ahead)
+    assert settled(running, ahead + 1) == ahead + 1
+    first = running.take(never)
+    assert settled(running, ahead) == ahead  # the next one would be ahead + 1 versions old
+    running.publish(1, tiny)
+    assert settled(running, ahead + 1) == ahead + 1
+    batches = [first, *(running.take(never) for _ in range(ahead + 1))]
+    ages = [age_metrics(batch, version=number) for number, batch in enumerate(batches)]
+    assert [each["sampling/staleness_max"] for each in ages] == [*range(ahead + 1), ahead]
+    prompts = [group.prompt.id for batch in batches for group in batch.groups]
+    assert len(set(prompts)) == len(prompts) == 2 * (ahead + 2)
+    assert [batch.cursor for batch in batches] == [2 * (number + 1) for number in range(ahead + 2)]
+
+
+def test_a_restored_queue_trains_on_the_same_batches_in_the_same_order(rollouts):
+    running = rollouts(ahead=3)
+    settled(running, 4)
+    running.take(never)
+    with running.held():
+        state = running.values(), {name: value.clone() for name, value in running.tensors().items()}
+    again = rollouts(ahead=3, step=1, cursor=2, state=state)
+    expected = [told(running.take(never)) for _ in range(3)]
+    assert [told(again.take(never)) for _ in range(3)] == expected
+    after = again.take(never)  # not in the checkpoint: sampled anew, from the prompts that follow
+    assert after.cursor == 10
+    assert np.isfinite(after.groups[0].completions[0].sampler_logprobs).all()
+
+
+def test_a_checkpoint_holds_what_waited_when_it_began(rollouts, tiny):
+    running = rollouts(ahead=1)
+    settled(running, 2)
+    with running.held():
+        before = running.values()
+        running.take(never)
+        assert running.values() == before
+    assert len(running.values()["batches"]) == 1
+
+
+def test_whoever_waits_is_told_what_went_wrong(rollouts):
+    def broken(*_: Any, **__: Any) -> None:
+        raise ValueError("the engine is gone")
+
+    running = rollouts(ahead=1, prepare=lambda engine: setattr(engine, "sync", broken))
+    with pytest.raises(ValueError, match="the engine is gone"):
+        running.take(never)
+
+
+def test_waiting_ends_when_the_run_is_asked_to_end(rollouts):
+    asleep = threading.Event()
+    wait = SimpleNamespace(sync=lambda *_: asleep.wait(30))
+    running = rollouts(ahead=1, prepare=lambda engine: setattr(engine, "sync", wait.sync))
+    with pytest.raises(Interrupted):
+        running.take(lambda: True)
+    asleep.set()
+
+
+def test_every_batch_has_a_seed_of_its_own():
+    assert len({batch_seed(seed, number) for seed in range(3) for number in range(100)}) == 300

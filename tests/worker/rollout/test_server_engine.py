@@ -1,0 +1,248 @@
+"""The server engine against a server over today's sampler that speaks vLLM's contract and misbehaves."""
+
+import logging
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import numpy as np
+import pytest
+import torch
+
+from backend.config.adapters import LoraAdapter
+from backend.config.engines import ServerEngine as ServerConfig
+from backend.config.run import PolicyConfig
+from backend.errors import EngineFailed
+from worker.policy.model import load_policy
+from worker.prompt import Prompt
+from worker.rewards import endpoint
+from worker.rollout.engine import Interrupted
+from worker.rollout.sampler import Decoding
+from worker.rollout.server_engine import ServerEngine
+from worker.rollout.spot_check import mismatch
+
+pytestmark = pytest.mark.processes
+
+KEY = "the-operators-own-key"
+PROMPTS = [Prompt(str(n), f"{n}+{n}=", str(2 * n), "sums") for n in range(3)]
+DECODING = Decoding(8)
+
+
+@pytest.fixture(scope="module")
+def address():
+    """The address of a server that runs as long as these tests."""
+    argv = [sys.executable, "-m", "tests.worker.rollout.engine_server", KEY]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        process.kill()
+
+
+@pytest.fixture
+def told(address, monkeypatch):
+    """Tells the server how to misbehave; it behaves before and after."""
+    monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
+
+    def tell(how, times=10**9):
+        httpx2.post(f"{address}/misbehave", json={"how": how, "times": times}).raise_for_status()
+
+    tell("")
+    yield tell
+    tell("")
+
+
+@pytest.fixture
+def seen(address):
+    return lambda: httpx2.get(f"{address}/seen").json()
+
+
+@pytest.fixture
+def engine(address, told, settings):
+    """An engine of a run, with the policy's weights of version 0 unless told otherwise."""
+    made = []
+
+    def engine(policy=None, *, version=0, url=address, key=KEY, **changes):
+        own = settings.model_copy(update={"engine_url": url, "engine_api_key": key})
+        policy = policy or load_policy(PolicyConfig(), own)
+        config = ServerConfig(**({"retries": 2, "timeout_seconds": 60} | changes))
+        made.append(ServerEngine(config, policy, own, run_id="run", attempt=1, most_tokens=64))
+        if version is not None:
+            made[-1].check()
+            made[-1].sync(version, policy)
+        return made[-1]
+
+    yield engine
+    for each in made:
+        each.close()
+
+
+def drawn(engine, *, seed=0, sampling=DECODING) -> Any:
+    generator = torch.Generator().manual_seed(seed)
+    return engine.sample(PROMPTS, 2, sampling, generator)
+
+
+def changed(policy, *, by):
+    """Other weights, of those that train."""
+    weights = [weight for weight in policy.model.parameters() if weight.requires_grad]
+    with torch.no_grad():
+        for number, weight in enumerate(weights):
+            noise = torch.randn(weight.shape, generator=torch.Generator().manual_seed(number))
+            weight.add_(by * (noise * weight.std() if weight.any() else noise))
+
+
+def test_its_completions_are_those_of_the_weights_with_their_version(engine):
+    sampling = engine(version=3)
+    groups = drawn(sampling)
+    assert [len(group) for group in groups] == [2, 2, 2]
+    encoded = [sampling.policy.encode(prompt, room=8) for prompt in PROMPTS]
+    assert mismatch(sampling.policy, encoded, groups, DECODING) < 1e-9
+    for group, ids in zip(groups, encoded, strict=True):
+        for one in group:
+            assert (one.version, one.prompt_tokens) == (3, len(ids))
+            assert one.is_truncated == (len(one) == 8 and one.ids[-1] not in sampling.policy.stop_ids)
+            assert one.text == sampling.policy.tokenizer.decode(one.ids, skip_special_tokens=True)
+            assert one.entropies is None
+    again = drawn(sampling)
+    assert all(
+        np.array_equal(one.ids, other.ids)
+        for group, others in zip(groups, again, strict=True)
+        for one, other in zip(group, others, strict=True)
+    )
+
+
+def test_new_weights_sample_from_their_version_on_and_old_ones_are_removed(engine):
+    sampling = engine()
+    drawn(sampling)
+    changed(sampling.policy, by=1.0)
+    sampling.sync(1, sampling.policy)
+    groups = drawn(sampling)  # the spot check compares with the changed weights
+    assert {one.version for group in groups for one in group} == {1}
+    assert [path.name for path in sampling.directory.iterdir()] == ["v1"]
+    assert sampling.take_metrics()["time/sync_seconds"] > 0
+    sampling.close()
+    assert not sampling.directory.exists()
+
+
+def test_adapters_are_sent_under_a_name_for_each_version(engine, settings, seen):
+    policy = load_policy(PolicyConfig(adapter=LoraAdapter(rank=2)), settings)
+    sampling = engine(policy)
+    drawn(sampling)
+    changed(policy, by=0.3)
+    sampling.sync(1, policy)
+    drawn(sampling)
+    assert sorted(set(seen()["models"])) == ["grpolab-run-1-v0", "grpolab-run-1-v1"]
+    assert seen()["adapters"] == ["grpolab-run-1-v1"]
+    sampling.close()
+    assert seen()["adapters"] == []
+
+
+@pytest.mark.parametrize(
+    ("how", "config", "words"),
+    [
+        ("slow", {"timeout_seconds": 0.5}, "gave no answer within 0.5 seconds"),
+        ("500", {}, "answered with status 500 (CUDA error)"),
+        ("cut", {}, "cannot be reached (RemoteProtocolError)"),
+        ("nonsense", {}, "has token ids that the policy's vocabulary of"),
+    ],
+)
+def test_what_may_pass_is_tried_again_and_what_does_not_fails_with_its_reason(
+    engine, told, how, config, words
+):
+    sampling = engine(**config)
+    told(how, times=1)
+    sampling._send(0)  # a server that is told begins as new
+    assert len(drawn(sampling)) == 3
+    assert sampling.take_metrics()["sampling/engine_retries"] == 1
+    assert sampling.take_metrics()["sampling/engine_retries"] == 0
+    told(how)
+    sampling._send(0)
+    with pytest.raises(EngineFailed) as failure:
+        drawn(sampling)
+    assert words in failure.value.detail
+    assert failure.value.detail.endswith("asked for /v1/completions in 3 tries")
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_server_that_lost_its_weights_gets_them_once_more(engine, settings, told, rank):
+    adapter = {"adapter": LoraAdapter(rank=rank)} if rank else {}
+    sampling = engine(load_policy(PolicyConfig(**adapter), settings))
+    changed(sampling.policy, by=0.5)
+    sampling.sync(1, sampling.policy)
+    told("lost")
+    assert {one.version for group in drawn(sampling) for one in group} == {1}
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("stale", "answers with other weights than it was given"),
+        ("wrong_logprobs", "are not those of the policy: k3 is"),
+        ("other_model", "are not those of the policy: k3 is"),
+    ],
+)
+def test_other_weights_and_wrong_log_probabilities_fail_before_anything_is_learned(engine, told, how, words):
+    sampling = engine()
+    told(how)
+    sampling.sync(1, sampling.policy)
+    with pytest.raises(EngineFailed, match=words):
+        drawn(sampling)
+
+
+def test_the_spot_check_has_a_bound_of_the_users(engine, told):
+    sampling = engine(largest_mismatch=1e6)
+    told("wrong_logprobs")
+    sampling.sync(1, sampling.policy)
+    assert len(drawn(sampling)) == 3
+
+
+def test_another_tokenizer_is_found_before_the_first_step(engine, told):
+    sampling = engine(version=None)
+    told("other_tokenizer")
+    with pytest.raises(EngineFailed, match="has another tokenizer: it serves another model than the policy"):
+        sampling.check()
+
+
+def test_a_server_that_is_not_there_is_named_by_its_setting(engine):
+    sampling = engine(version=None, url="http://127.0.0.1:9")
+    with pytest.raises(EngineFailed) as failure:
+        sampling.check()
+    assert failure.value.detail == (
+        "the engine at ENGINE_URL cannot be reached (ConnectError), asked for /v1/models in 3 tries"
+    )
+
+
+def test_a_model_that_is_not_served_is_named(engine, settings):
+    sampling = engine(version=None)
+    sampling.base = "another"
+    with pytest.raises(EngineFailed, match="does not serve the model 'another'"):
+        sampling.check()
+
+
+def test_a_wrong_key_is_told_nowhere(engine, caplog):
+    sampling = engine(version=None, key="wrong-key-of-the-operator")
+    with caplog.at_level(logging.DEBUG), pytest.raises(EngineFailed) as failure:
+        sampling.check()
+    assert "answered with status 401 (no such key: Bearer [secret])" in failure.value.detail
+    assert "wrong-key" not in f"{failure.value.detail}{caplog.text}"
+
+
+def test_what_one_server_fails_the_next_one_gets(engine, address):
+    sampling = engine()
+    sampling.client.urls = ["http://127.0.0.1:9", address]
+    sampling.tells_version = False
+    assert len(drawn(sampling)) == 3
+    assert sampling.take_metrics()["sampling/engine_retries"] == 2  # of three prompts two began there
+
+
+def test_waiting_ends_when_nobody_wants_the_completions(engine, told):
+    sampling = engine()
+    told("slow")
+    sampling._send(0)
+    started = time.monotonic()
+    sampling.is_unwanted = lambda: time.monotonic() - started > 0.3
+    with pytest.raises(Interrupted):
+        drawn(sampling)
+    sampling.client = replace(sampling.client, is_unwanted=lambda: False)

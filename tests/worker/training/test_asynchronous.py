@@ -1,0 +1,52 @@
+"""Asynchronous runs on the tiny policy."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from backend.config.merge import resolve
+from backend.db.models import RolloutGroup
+from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
+from worker.outcome import Outcome
+
+pytestmark = pytest.mark.processes
+
+RUN: dict[str, Any] = {
+    "steps": 5,
+    "sampling": {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 16, "ahead": 2},
+    "evaluation": {"every": 5, "prompts": 4},
+    "checkpointing": {"every": 1},
+    "recording": {"rollouts": "all"},
+}
+
+
+def prompts(sessions, run_id):  # noqa: F811 - the fixture above
+    """The prompts of each training step, in order."""
+    query = (
+        select(RolloutGroup)
+        .where(RolloutGroup.run_id == run_id)
+        .order_by(RolloutGroup.step, RolloutGroup.prompt_index)
+    )
+    found: dict[int, list[str]] = {}
+    with sessions() as session:
+        for group in session.scalars(query):
+            if group.kind == "train":
+                found.setdefault(group.step, []).append(group.prompt)
+    return found
+
+
+def test_an_interrupted_run_trains_on_every_prompt_once_and_in_order(sessions, queued, train):  # noqa: F811
+    config = resolve(RUN)
+    assert config.objective.correction.type == "token_tis"
+    straight = queued(config)
+    assert train(straight, config) == Outcome("finished")
+    interrupted = queued(config)
+    assert train(interrupted, config, stop_after=2).status == "queued"
+    assert train(interrupted, config) == Outcome("finished")
+    assert sorted(prompts(sessions, straight)) == [1, 2, 3, 4, 5]
+    assert prompts(sessions, interrupted) == prompts(sessions, straight)
+    found = series(sessions, interrupted)
+    assert all(0 <= found["sampling/staleness"][step] <= 2 for step in range(1, 6))
+    assert max(found["sampling/staleness_max"].values()) <= 2
+    assert sorted(found["mismatch/k3"]) == [1, 2, 3, 4, 5]

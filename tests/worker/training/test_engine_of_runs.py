@@ -1,0 +1,79 @@
+"""Runs on the tiny policy that a server samples, which misbehaves in between."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from backend.config.merge import resolve
+from backend.config.metrics import find_metric
+from backend.db.models import Event, MetricKey, Run
+from backend.errors import EngineFailed
+from tests.worker.rollout.test_server_engine import KEY, address, told  # noqa: F401 - fixtures
+from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
+from worker.outcome import Outcome
+
+pytestmark = pytest.mark.processes
+
+SAMPLING = {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 16}
+RUN: dict[str, Any] = {
+    "steps": 2,
+    "sampling": {**SAMPLING, "engine": {"type": "server", "retries": 0}},
+    "evaluation": {"every": 0},
+    "checkpointing": {"every": 1},
+}
+
+
+@pytest.fixture
+def settings(settings, address, told):  # noqa: F811 - fixtures above
+    return settings.model_copy(update={"engine_url": address, "engine_api_key": KEY})
+
+
+def test_a_run_learns_from_the_server_with_a_correction_and_says_what_samples(
+    sessions,  # noqa: F811
+    queued,  # noqa: F811
+    train,  # noqa: F811
+    settings,
+):
+    config = resolve(RUN)
+    assert config.objective.correction.type == "token_tis"
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    found = series(sessions, run_id)
+    assert max(found["mismatch/k3"].values()) < 1e-6
+    assert found["mismatch/masked_frac"] == {1: 0, 2: 0}
+    assert found["sampling/engine_retries"] == {1: 0, 2: 0}
+    with sessions() as session:
+        said = [event.message for event in session.scalars(select(Event)) if event.kind == "engine"]
+        names = session.scalars(select(MetricKey.name))
+        assert [name for name in names if find_metric(name) is None] == []
+    words = "one server of ENGINE_URL with the model served-tiny will sample"
+    assert said == [f"{words}; all weights through a directory will be sent"]
+    assert list(settings.engine_directory.iterdir()) == []
+
+
+def test_a_run_whose_server_goes_down_fails_and_goes_on_from_its_checkpoint(
+    sessions,  # noqa: F811
+    queued,  # noqa: F811
+    train,  # noqa: F811
+    told,  # noqa: F811
+):
+    config = resolve(RUN)
+    run_id = queued(config)
+
+    def break_after_a_step(trainer):
+        record = trainer.recorder.record_step
+
+        def record_and_break(row):
+            record(row)
+            told("500")
+
+        trainer.recorder.record_step = record_and_break
+
+    with pytest.raises(EngineFailed, match=r"status 500 \(CUDA error\)"):
+        train(run_id, config, prepare=break_after_a_step)
+    told("")
+    with sessions.begin() as session:
+        session.get_one(Run, run_id).status = "queued"
+    assert train(run_id, config) == Outcome("finished")
+    assert sorted(series(sessions, run_id)["mismatch/k3"]) == [1, 2]

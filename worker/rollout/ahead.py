@@ -1,0 +1,169 @@
+"""Rollouts that run ahead of the updates: asynchronous training with a bounded age of the weights.
+
+    learner     ... step k ............. publish(k) ... step k + 1 ............. publish(k + 1)
+    producer    batch k + 1 ..... batch k + 2 ..... waits until batch k + 3 would not be too old
+
+Batch k trains in step k, which begins with the weights of version k - 1. It is sampled by the newest weights
+there are, and begun only when those are at most `ahead` versions older than that.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from hashlib import sha256
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from worker.policy.model import Policy, frozen_copy
+from worker.rollout.collector import Collected, Collector
+from worker.rollout.engine import Engine, Interrupted
+from worker.rollout.pool import group_documents, group_tensors, groups_of
+
+ASK_SECONDS = 0.1
+"""Time between two questions whether the next batch is still wanted."""
+
+CLOSING_SECONDS = 60.0
+"""Time that a batch has to be given up when the run ends."""
+
+
+class RolloutsAhead:
+    """The thread that samples and scores, and the batches that wait to be trained.
+
+    Each batch has a random generator of its own. A checkpoint holds the batches that wait, so a resumed run
+    trains on each prompt once and in order; a batch that was being sampled is sampled again.
+    """
+
+    def __init__(self, engine: Engine, collector: Collector, *, ahead: int, seed: int) -> None:
+        self.engine, self.collector, self.ahead, self.seed = engine, collector, ahead, seed
+        self.waiting: deque[Collected] = deque()
+        self._held: list[Collected] | None = None
+        self._published: tuple[int, Policy] | None = None
+        self._failure: Exception | None = None
+        self._closing = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def start(self, step: int, cursor: int, is_unwanted: Callable[[], bool]) -> None:
+        """Sample the batches of all steps behind `step`, but for those that wait; `cursor` counts prompts."""
+        cursor = self.waiting[-1].cursor if self.waiting else cursor
+        self.engine.is_unwanted = lambda: self._closing or is_unwanted()
+        first = step + len(self.waiting) + 1
+        self._thread = threading.Thread(
+            target=self._produce, args=(first, cursor), name="rollouts ahead", daemon=True
+        )
+        self._thread.start()
+
+    def publish(self, version: int, policy: Policy) -> None:
+        """Sample the next batches with a copy of these weights."""
+        copy = frozen_copy(policy)
+        with self._changed:
+            self._published = version, copy
+            self._changed.notify_all()
+
+    def take(self, is_unwanted: Callable[[], bool]) -> Collected:
+        """The next batch in order, once it is there; raises what its sampling raised, and Interrupted."""
+        with self._changed:
+            while not self.waiting:
+                if self._failure is not None:
+                    raise self._failure
+                if is_unwanted():
+                    raise Interrupted
+                self._changed.wait(ASK_SECONDS)
+            return self.waiting.popleft()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While a checkpoint is written: what waits now is its state, whatever is added meanwhile."""
+        with self._changed:
+            self._held = list(self.waiting)
+        try:
+            yield
+        finally:
+            self._held = None
+
+    def close(self) -> None:
+        """Give up the batch that is being sampled."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(CLOSING_SECONDS)
+
+    def _produce(self, number: int, cursor: int) -> None:
+        try:
+            while (published := self._await_weights(number)) is not None:
+                self.engine.sync(*published)
+                generator = torch.Generator().manual_seed(batch_seed(self.seed, number))
+                collected = self.collector.collect(self.engine, generator, cursor=cursor)
+                cursor, number = collected.cursor, number + 1
+                with self._changed:
+                    self.waiting.append(collected)
+                    self._changed.notify_all()
+        except Interrupted:
+            return
+        except Exception as failure:  # noqa: BLE001 - the learner raises it when it wants the batch
+            with self._changed:
+                self._failure = failure
+                self._changed.notify_all()
+
+    def _await_weights(self, number: int) -> tuple[int, Policy] | None:
+        """The newest weights, once they are new enough for a batch; None: the run ends."""
+        with self._changed:
+            while not self._closing:
+                if self._published is not None and self._published[0] >= number - 1 - self.ahead:
+                    return self._published
+                self._changed.wait()
+            return None
+
+    def values(self) -> dict[str, Any]:
+        """See Stateful."""
+        return {"batches": [_document(batch) for batch in self._state()]}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See Stateful."""
+        return {
+            f"{place}/{name}": tensor
+            for place, batch in enumerate(self._state())
+            for name, tensor in group_tensors(batch.groups).items()
+        }
+
+    def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """See Stateful."""
+        self.waiting = deque(
+            _batch(document, _below(f"{place}/", tensors)) for place, document in enumerate(values["batches"])
+        )
+
+    def _state(self) -> list[Collected]:
+        return list(self.waiting) if self._held is None else self._held
+
+
+def batch_seed(seed: int, number: int) -> int:
+    """Seed of a batch: 56 bits."""
+    return int.from_bytes(sha256(f"{seed}/batch/{number}".encode()).digest()[:7])
+
+
+def age_metrics(collected: Collected, *, version: int) -> dict[str, float]:
+    """sampling/staleness*: how many versions older than `version` what wrote the completions was."""
+    ages = [version - completion.version for group in collected.groups for completion in group.completions]
+    return {"sampling/staleness": fmean(ages), "sampling/staleness_max": max(ages)} if ages else {}
+
+
+def _document(batch: Collected) -> dict[str, Any]:
+    written = {field.name: getattr(batch, field.name) for field in fields(Collected)}
+    left_out = [[index, reason] for index, reason in batch.left_out.items()]
+    return written | {"groups": group_documents(batch.groups), "left_out": left_out}
+
+
+def _batch(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Collected:
+    left_out = {int(index): str(reason) for index, reason in document["left_out"]}
+    groups = groups_of(document["groups"], tensors)
+    return Collected(**{**document, "groups": groups, "left_out": left_out})
+
+
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,180 @@
+"""Requests to the servers that sample: many at a time, tried again at the next server, given up on demand."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import httpx2
+
+from backend.db.text import clean_text
+from backend.errors import EngineFailed
+from backend.redaction import redact
+from worker.rewards.endpoint import RETRIED_STATUSES, pause_seconds
+from worker.rollout.engine import Interrupted
+
+logger = logging.getLogger(__name__)
+
+ASK_SECONDS = 0.1
+"""Time between two questions whether the answers are still wanted."""
+
+SHOWN_CHARACTERS = 200
+"""Of what a server says about an error."""
+
+
+class Rejected(Exception):
+    """A server refused a request in a way that no further try would change."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+class BadAnswer(Exception):
+    """An answer that cannot be used; another try may bring a better one."""
+
+
+class Request(NamedTuple):
+    """One request and what reads its answer."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None
+    read: Callable[[Any], Any] | None
+    """The value in an answer's JSON; raises BadAnswer. None: the answer is of no interest."""
+
+
+@dataclass(slots=True)
+class EngineClient:
+    """The servers of ENGINE_URL."""
+
+    urls: Sequence[str]
+    api_key: str
+    concurrency: int
+    timeout_seconds: float
+    retries: int
+    most_bytes: int
+    """Of one answer."""
+    is_unwanted: Callable[[], bool] = lambda: False
+    retried: int = 0
+    """Tries that failed and were followed by another one."""
+
+    def ask(self, requests: Sequence[Request]) -> list[Any]:
+        """The value of each answer; the requests are dealt out, and what one server fails the next one gets.
+
+        Raises Rejected, EngineFailed after the last try, and Interrupted.
+        """
+        count = len(self.urls)
+        orders = [[(at + turn) % count for turn in range(count)] for at in range(len(requests))]
+        return asyncio.run(self._all(list(zip(orders, requests, strict=True))))
+
+    def ask_each(self, request: Request) -> list[Any]:
+        """Every server's answer to one request: its value, or the Rejected that it is."""
+        jobs = [([at], request) for at in range(len(self.urls))]
+        return asyncio.run(self._all(jobs, keeps_rejected=True))
+
+    def named(self, place: int) -> str:
+        """What a message calls a server, whose address is the operator's."""
+        return "ENGINE_URL" if len(self.urls) == 1 else f"server {place + 1} of ENGINE_URL"
+
+    async def _all(
+        self, jobs: Sequence[tuple[list[int], Request]], *, keeps_rejected: bool = False
+    ) -> list[Any]:
+        free = asyncio.Semaphore(self.concurrency)
+        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        limits = httpx2.Limits(max_connections=self.concurrency, max_keepalive_connections=self.concurrency)
+        async with httpx2.AsyncClient(headers=headers, limits=limits, timeout=None) as client:
+
+            async def answer(places: list[int], request: Request) -> Any:
+                try:
+                    async with free:
+                        return await self._tried(client, places, request)
+                except Rejected as error:
+                    if keeps_rejected:
+                        return error
+                    raise
+
+            return await self._watched([answer(places, request) for places, request in jobs])
+
+    async def _watched(self, work: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+        """The results of all; at the first error, or once nobody wants them, the others are cancelled."""
+        tasks = [asyncio.create_task(each) for each in work]
+        pending = set(tasks)
+        try:
+            while pending:
+                done, pending = await asyncio.wait(
+                    pending, timeout=ASK_SECONDS, return_when=asyncio.FIRST_EXCEPTION
+                )
+                for task in done:
+                    task.result()
+                if pending and self.is_unwanted():
+                    raise Interrupted
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return [task.result() for task in tasks]
+
+    async def _tried(self, client: httpx2.AsyncClient, places: list[int], request: Request) -> Any:
+        error, place = "was never asked", places[0]
+        for attempt in range(self.retries + 1):
+            place, wait = places[attempt % len(places)], ""
+            try:
+                async with asyncio.timeout(self.timeout_seconds):
+                    status, headers, content = await self._send(client, place, request)
+                if status == 200:
+                    return None if request.read is None else request.read(_json(content))
+                error = f"answered with status {status}{self._words(content)}"
+                if status < 500 and status not in RETRIED_STATUSES:
+                    raise Rejected(status, self._said(place, request, error))
+                wait = headers.get("retry-after", "")
+            except TimeoutError:
+                error = f"gave no answer within {self.timeout_seconds:g} seconds"
+            except BadAnswer as failure:
+                error = f"gave an answer of no use: {failure}"
+            except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as failure:
+                error = f"cannot be reached ({type(failure).__name__})"
+            if attempt < self.retries:
+                self.retried += 1
+                logger.warning("%s; trying again", self._said(place, request, error))
+                await asyncio.sleep(pause_seconds(attempt, wait))
+        tries = f" in {self.retries + 1} tries" if self.retries else ""
+        raise EngineFailed(self._said(place, request, error) + tries)
+
+    async def _send(
+        self, client: httpx2.AsyncClient, place: int, request: Request
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        blocks, size = [], 0
+        url = self.urls[place] + request.path
+        async with client.stream(request.method, url, json=request.body) as response:
+            async for block in response.aiter_bytes():
+                blocks.append(block)
+                size += len(block)
+                if size > self.most_bytes:
+                    raise BadAnswer(f"it is longer than {self.most_bytes:,} bytes")
+            return response.status_code, response.headers, b"".join(blocks)
+
+    def _said(self, place: int, request: Request, error: str) -> str:
+        return f"the engine at {self.named(place)} {error}, asked for {request.path.partition('?')[0]}"
+
+    def _words(self, content: bytes) -> str:
+        """What the server says about an error, made harmless: without the key, on one line, cut."""
+        try:
+            said = _json(content)
+            error = said.get("error", said) if isinstance(said, dict) else {}
+            words = error.get("message", "") if isinstance(error, dict) else error
+        except BadAnswer:
+            words = ""
+        text = " ".join(clean_text(str(words)).split())
+        if self.api_key:
+            text = text.replace(self.api_key, "[secret]")
+        return f" ({redact(text)[:SHOWN_CHARACTERS]})" if text else ""
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise BadAnswer("it is no JSON") from None

@@ -1,0 +1,42 @@
+"""The engine that a run's config names."""
+
+from typing import assert_never
+
+from backend.config.engines import LocalEngine as LocalConfig
+from backend.config.engines import ServerEngine as ServerConfig
+from backend.config.run import RunConfig
+from backend.settings import Settings
+from worker.policy.model import Policy
+from worker.rollout.behaviour import Behaviour
+from worker.rollout.engine import Engine
+from worker.rollout.local_engine import LocalEngine
+from worker.rollout.row_limit import RowLimit
+from worker.rollout.server_engine import ServerEngine
+
+
+def engine_for(
+    config: RunConfig,
+    policy: Policy,
+    settings: Settings,
+    *,
+    behaviour: Behaviour,
+    limit: RowLimit,
+    run_id: str,
+    attempt: int,
+) -> Engine:
+    """The engine, still without weights. Raises EngineFailed where this installation has none."""
+    sampling = config.sampling
+    match sampling.engine:
+        case LocalConfig():
+            return LocalEngine(sampling, behaviour, limit, alternatives=config.recording.alternatives)
+        case ServerConfig():
+            return ServerEngine(
+                sampling.engine,
+                policy,
+                settings,
+                run_id=run_id,
+                attempt=attempt,
+                most_tokens=sampling.group_size * sampling.max_new_tokens,
+            )
+        case _:
+            assert_never(sampling.engine)

@@ -1,0 +1,77 @@
+"""The local engine: the trainer's own sampler, on its device."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from backend.config.run import SamplingConfig
+from worker.policy.model import Policy
+from worker.prompt import Prompt
+from worker.rollout.behaviour import Behaviour
+from worker.rollout.engine import SamplingLike
+from worker.rollout.row_limit import RowLimit
+from worker.rollout.sampler import Sampler
+from worker.types import Completion
+
+
+class LocalEngine:
+    """Samples with the policy itself, or with the weights and precision that `behaviour` plays."""
+
+    def __init__(
+        self, sampling: SamplingConfig, behaviour: Behaviour, limit: RowLimit, *, alternatives: int = 0
+    ) -> None:
+        """`alternatives` is how many of the likeliest tokens are kept at each token."""
+        self.sampling, self.behaviour, self.limit = sampling, behaviour, limit
+        self.alternatives = alternatives
+        self.is_unwanted: Callable[[], bool] = lambda: False
+        self.sampler: Sampler | None = None
+
+    def check(self) -> str:
+        """See Engine."""
+        return ""
+
+    def sync(self, version: int, policy: Policy) -> None:
+        """See Engine; the weights are shared, so they change where the policy learns."""
+        self.sampler = Sampler(
+            self.behaviour.policy(policy),
+            limit=self.limit,
+            is_unwanted=self.is_unwanted,
+            keep_mask=self.sampling.keep_mask,
+            routes=self.sampling.routing_replay,
+            alternatives=self.alternatives,
+            version=version - self.behaviour.age,
+        )
+
+    def sample(
+        self,
+        prompts: Sequence[Prompt],
+        group_size: int,
+        sampling: SamplingLike,
+        generator: torch.Generator,
+        *,
+        beginnings: Sequence[Sequence[int]] = (),
+    ) -> list[list[Completion]]:
+        """See Samples."""
+        return self._synced().sample(prompts, group_size, sampling, generator, beginnings=beginnings)
+
+    def generate(
+        self,
+        encoded: Sequence[list[int]],
+        group_size: int,
+        sampling: SamplingLike,
+        generator: torch.Generator,
+    ) -> list[list[Completion]]:
+        """See Samples."""
+        return self._synced().generate(encoded, group_size, sampling, generator)
+
+    def take_metrics(self) -> dict[str, float]:
+        """See Engine."""
+        return {}
+
+    def close(self) -> None:
+        """See Engine."""
+
+    def _synced(self) -> Sampler:
+        if self.sampler is None:
+            raise RuntimeError("an engine samples only once it has weights")
+        return self.sampler

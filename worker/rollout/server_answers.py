@@ -1,0 +1,96 @@
+"""What a server that samples answers, read with suspicion: tokens, log-probabilities, why it ended."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from worker.policy.model import Policy
+from worker.rollout.engine import SamplingLike, completion_of
+from worker.rollout.engine_client import BadAnswer
+from worker.types import Completion
+
+ROUNDING = 1e-3
+"""Nats by which a log-probability may be above 0."""
+
+
+class OtherWeights(Exception):
+    """The server answered with other weights than the version it was given."""
+
+
+def completions_in(
+    answer: Any,
+    policy: Policy,
+    prompt: Sequence[int],
+    *,
+    model: str,
+    count: int,
+    sampling: SamplingLike,
+    version: int,
+) -> list[Completion]:
+    """The `count` completions of an answer of /v1/completions; raises BadAnswer and OtherWeights."""
+    if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list):
+        raise BadAnswer("it has no choices")
+    if answer.get("model") != model:
+        raise OtherWeights
+    choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+    if [choice["index"] for choice in choices] != list(range(count)):
+        raise BadAnswer(f"it has {len(choices)} completions, {count} were asked for")
+    return [_completion(choice, policy, prompt, sampling, version=version) for choice in choices]
+
+
+def _completion(
+    choice: Any, policy: Policy, prompt: Sequence[int], sampling: SamplingLike, *, version: int
+) -> Completion:
+    _check_prompt(choice.get("prompt_token_ids"), prompt)
+    ids = _ids(choice.get("token_ids"), policy, most=sampling.max_new_tokens)
+    logprobs = _logprobs((choice.get("logprobs") or {}).get("token_logprobs"), count=len(ids))
+    reason = choice.get("finish_reason")
+    if reason not in ("stop", "length"):
+        raise BadAnswer(f"a completion was ended by {str(reason)[:40]!r}")
+    _check_end(ids, reason, policy, sampling)
+    completion = completion_of(
+        policy,
+        np.array(ids, dtype=np.int64),
+        np.minimum(np.array(logprobs, dtype=np.float32), 0),
+        stopped=reason == "stop",
+    )
+    return replace(completion, prompt_tokens=len(prompt), version=version)
+
+
+def _check_prompt(found: Any, prompt: Sequence[int]) -> None:
+    if found is not None and found != list(prompt):
+        raise BadAnswer("it continues other tokens than the prompt's")
+
+
+def _ids(found: Any, policy: Policy, *, most: int) -> list[int]:
+    if not isinstance(found, list) or not found:
+        raise BadAnswer("it has no token ids (return_token_ids needs vLLM 0.10.2 or later)")
+    size = policy.model.get_input_embeddings().weight.shape[0]
+    if not all(type(index) is int and 0 <= index < size for index in found):
+        raise BadAnswer(f"it has token ids that the policy's vocabulary of {size} lacks")
+    if len(found) > most:
+        raise BadAnswer(f"it has {len(found)} tokens, at most {most} were asked for")
+    return found
+
+
+def _logprobs(found: Any, *, count: int) -> list[float]:
+    if not isinstance(found, list) or len(found) != count:
+        raise BadAnswer("it has not one log-probability for each token")
+    if not all(type(value) in (int, float) and math.isfinite(value) and value < ROUNDING for value in found):
+        raise BadAnswer("it has log-probabilities that are none")
+    return found
+
+
+def _check_end(ids: Sequence[int], reason: str, policy: Policy, sampling: SamplingLike) -> None:
+    """A stop token ends a completion and stands nowhere else, and a cut one is as long as it may be."""
+    stops = [place for place, index in enumerate(ids) if index in policy.stop_ids]
+    if reason == "stop" and stops != [len(ids) - 1]:
+        raise BadAnswer(
+            "a completion ended without one of the policy's stop tokens at its end (the server may add some "
+            "of its own: start it with --generation-config vllm)"
+        )
+    if reason == "length" and (stops or len(ids) < sampling.max_new_tokens):
+        raise BadAnswer("a completion was cut before its length cap: the server's context is too short")

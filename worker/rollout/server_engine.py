@@ -1,0 +1,344 @@
+"""The server engine: vLLM's OpenAI-compatible server, or several, at the address of the operator.
+
+Prompts go as token ids to /v1/completions. New weights go through a directory that both sides see:
+  adapters      /v1/load_lora_adapter, with a name for each version, which requests and answers repeat
+  all weights   /collective_rpc reload_weights, then /update_weight_version, which /weight_info tells
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backend.config.engines import ServerEngine as ServerConfig
+from backend.errors import EngineFailed
+from backend.settings import Settings
+from worker.policy.adapter import is_adapted
+from worker.policy.model import Policy
+from worker.prompt import Prompt
+from worker.rollout.engine import SamplingLike, encoded_prompts
+from worker.rollout.engine_client import BadAnswer, EngineClient, Rejected, Request
+from worker.rollout.server_answers import OtherWeights, completions_in
+from worker.rollout.spot_check import mismatch
+from worker.types import Completion
+
+PROBE = "What is 12 + 34? \\boxed{46}\n\tdef f(x): return x**2  # naïve 中文"
+"""Text whose tokens tell one tokenizer from another."""
+
+ANSWER_BYTES = 4_000_000
+TOKEN_BYTES = 256
+"""An answer may have ANSWER_BYTES, and so many more for each token that was asked for."""
+
+CLOSING_SECONDS = 10.0
+"""Time that a server has to forget the run's last adapter."""
+
+MISSING = (404, 405)
+"""Statuses of a route that a server does not have."""
+
+
+class ServerEngine:
+    """Samples with the servers of ENGINE_URL, whose weights follow the policy's."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        policy: Policy,
+        settings: Settings,
+        *,
+        run_id: str,
+        attempt: int,
+        most_tokens: int,
+    ) -> None:
+        """`most_tokens` one answer may have."""
+        if not settings.engine_urls:
+            raise EngineFailed("sampling.engine is server, and ENGINE_URL is not set here")
+        self.config, self.policy, self.name = config, policy, f"{run_id}-{attempt}"
+        self.directory = settings.engine_directory / self.name
+        for left in settings.engine_directory.glob(f"{run_id}-*"):  # by an attempt that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        self.client = EngineClient(
+            settings.engine_urls,
+            settings.engine_api_key,
+            settings.engine_concurrency,
+            config.timeout_seconds,
+            config.retries,
+            ANSWER_BYTES + TOKEN_BYTES * most_tokens,
+        )
+        self.is_adapter = is_adapted(policy.model)
+        self.base = settings.engine_model
+        """Name of the model on the servers, without an adapter."""
+        self.version = -1
+        self.tells_version = not self.is_adapter
+        """Whether the servers have told which version of all weights they hold."""
+        self.sync_seconds = 0.0
+
+    @property
+    def is_unwanted(self) -> Callable[[], bool]:
+        """See Engine."""
+        return self.client.is_unwanted
+
+    @is_unwanted.setter
+    def is_unwanted(self, ask: Callable[[], bool]) -> None:
+        self.client.is_unwanted = ask
+
+    def check(self) -> str:
+        """See Engine: that the servers can be reached and serve one model, with the policy's tokenizer."""
+        served = self._ask_each("GET", "/v1/models", None, _models)
+        for place, models in enumerate(served):
+            self._choose(place, models)
+        self._check_tokenizer()
+        how = "adapters" if self.is_adapter else "all weights through a directory"
+        servers = "one server" if len(served) == 1 else f"{len(served)} servers"
+        return f"{servers} of ENGINE_URL with the model {self.base[:100]} will sample; {how} will be sent"
+
+    def _choose(self, place: int, models: list[dict[str, Any]]) -> None:
+        """Find the model on a server, by the same name on all."""
+        where = f"the engine at {self.client.named(place)}"
+        bases = [model for model in models if not model.get("parent")]
+        if not self.base and len(bases) != 1:
+            raise EngineFailed(f"{where} serves {len(bases)} models: ENGINE_MODEL must name one of them")
+        self.base = self.base or str(bases[0]["id"])
+        found = next((model for model in models if model["id"] == self.base), None)
+        if found is None:
+            raise EngineFailed(f"{where} does not serve the model {self.base[:100]!r}")
+
+    def _check_tokenizer(self) -> None:
+        body = {"model": self.base, "prompt": PROBE, "add_special_tokens": False}
+        own = self.policy.tokenizer.encode(PROBE, add_special_tokens=False)
+        for place, tokens in enumerate(self.client.ask_each(Request("POST", "/tokenize", body, _tokens))):
+            if isinstance(tokens, Rejected) and tokens.status in MISSING:
+                continue  # the first answers will show it
+            if isinstance(tokens, Rejected):
+                raise EngineFailed(str(tokens))
+            if tokens != own:
+                where = f"the engine at {self.client.named(place)}"
+                raise EngineFailed(f"{where} has another tokenizer: it serves another model than the policy")
+
+    def _ask_each(self, method: str, path: str, body: Any, read: Callable[[Any], Any]) -> list[Any]:
+        """Every server's value; raises EngineFailed where one refuses."""
+        found = self.client.ask_each(Request(method, path, body, read))
+        for each in found:
+            if isinstance(each, Rejected):
+                raise EngineFailed(str(each)) from each
+        return found
+
+    def sync(self, version: int, policy: Policy) -> None:
+        """See Engine."""
+        self.policy = policy
+        if version == self.version:
+            return
+        started = time.perf_counter()
+        self._write(version)
+        self._send(version)
+        self._forget(before=version)
+        self.version = version
+        self.sync_seconds += time.perf_counter() - started
+
+    def _named(self, version: int) -> str:
+        return f"grpolab-{self.name}-v{version}"
+
+    def _write(self, version: int) -> None:
+        """The weights, in a directory that has its name only when it is complete."""
+        draft = self.directory / f".v{version}.draft"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        self.policy.model.save_pretrained(draft)
+        final = self._path(version)
+        shutil.rmtree(final, ignore_errors=True)
+        draft.rename(final)
+
+    def _path(self, version: int) -> Path:
+        return self.directory / f"v{version}"
+
+    def _send(self, version: int) -> None:
+        """Have the servers read the weights of a version; those that have them already may say so."""
+        if self.is_adapter:
+            body = {"lora_name": self._named(version), "lora_path": str(self._path(version))}
+            answers = self._post("/v1/load_lora_adapter", body)
+            served = self._ask_each("GET", "/v1/models", None, _models) if any(answers) else answers
+            refused: list[Rejected | None] = [
+                error
+                for error, models in zip(answers, served, strict=True)
+                if error and not _has(models, self._named(version))
+            ]
+        else:
+            path = {"weights_path": str(self._path(version))}
+            refused = self._post("/collective_rpc", {"method": "reload_weights", "kwargs": path})
+            refused += self._post("/reset_prefix_cache", None)  # keys and values of the old weights
+            named = self._post("/update_weight_version", {"new_version": self._named(version)})
+            self.tells_version = not any(error and error.status in MISSING for error in named)
+            refused += [error for error in named if error and self.tells_version]
+        if error := next(filter(None, refused), None):
+            raise EngineFailed(f"{error}: new weights cannot be sent, see docs/engines.md")
+
+    def _post(self, path: str, body: Any) -> list[Rejected | None]:
+        """For each server whether it refused a request."""
+        found = self.client.ask_each(Request("POST", path, body, None))
+        return [each if isinstance(each, Rejected) else None for each in found]
+
+    def _forget(self, *, before: int) -> None:
+        """Remove the weights of older versions, here and on the servers."""
+        for path in self.directory.glob("v*"):
+            version = int(path.name[1:])
+            if version < before:
+                if self.is_adapter:
+                    self._unload(version)
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _unload(self, version: int) -> None:
+        with suppress(EngineFailed):  # its memory is all that is lost
+            self._post("/v1/unload_lora_adapter", {"lora_name": self._named(version)})
+
+    def sample(
+        self,
+        prompts: Sequence[Prompt],
+        group_size: int,
+        sampling: SamplingLike,
+        generator: torch.Generator,
+        *,
+        beginnings: Sequence[Sequence[int]] = (),
+    ) -> list[list[Completion]]:
+        """See Samples."""
+        encoded = encoded_prompts(self.policy, prompts, sampling, beginnings)
+        return self.generate(encoded, group_size, sampling, generator)
+
+    def generate(
+        self,
+        encoded: Sequence[list[int]],
+        group_size: int,
+        sampling: SamplingLike,
+        generator: torch.Generator,
+    ) -> list[list[Completion]]:
+        """See Samples; weights that a server has lost, as by a restart, are sent once more.
+
+        Raises EngineFailed for other weights, and where the spot check finds other log-probabilities.
+        """
+        seeds = torch.randint(2**31, (len(encoded),), generator=generator).tolist()
+        requests = [
+            self._request(ids, group_size, sampling, seed) for ids, seed in zip(encoded, seeds, strict=True)
+        ]
+        try:
+            groups = self._versioned(requests)
+        except OtherWeights:
+            self._send(self.version)
+            try:
+                groups = self._versioned(requests)
+            except OtherWeights:
+                reason = "answers with other weights than it was given: does somebody else use it?"
+                raise EngineFailed(f"the engine at ENGINE_URL {reason}") from None
+        self._check_logprobs(encoded, groups, sampling)
+        return groups
+
+    def _request(self, ids: list[int], group_size: int, sampling: SamplingLike, seed: int) -> Request:
+        model = self._named(self.version) if self.is_adapter else self.base
+        body = {
+            "model": model,
+            "prompt": ids,
+            "n": group_size,
+            "max_tokens": sampling.max_new_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "seed": seed,
+            "stop_token_ids": list(self.policy.stop_ids),
+            "skip_special_tokens": False,
+            "logprobs": 0,
+            "return_token_ids": True,
+        }
+
+        def read(answer: Any) -> list[Completion]:
+            try:
+                return completions_in(
+                    answer,
+                    self.policy,
+                    ids,
+                    model=model,
+                    count=group_size,
+                    sampling=sampling,
+                    version=self.version,
+                )
+            except (AttributeError, KeyError, TypeError) as error:
+                raise BadAnswer(f"it has another form than vLLM's ({type(error).__name__})") from None
+
+        return Request("POST", "/v1/completions", body, read)
+
+    def _versioned(self, requests: Sequence[Request]) -> list[list[Completion]]:
+        """The completions, all of them by the present version; raises OtherWeights."""
+        try:
+            self._check_version()
+            groups: list[list[Completion]] = self.client.ask(requests)
+            self._check_version()
+        except Rejected as error:
+            if error.status == 404 and self.is_adapter:
+                raise OtherWeights from None
+            raise EngineFailed(str(error)) from None
+        return groups
+
+    def _check_version(self) -> None:
+        if self.tells_version:
+            told = self._ask_each("GET", "/weight_info", None, _version)
+            if any(version != self._named(self.version) for version in told):
+                raise OtherWeights
+
+    def _check_logprobs(
+        self,
+        encoded: Sequence[Sequence[int]],
+        groups: Sequence[Sequence[Completion]],
+        sampling: SamplingLike,
+    ) -> None:
+        if sampling.temperature == 0:
+            return
+        found, most = mismatch(self.policy, encoded, groups, sampling), self.config.largest_mismatch
+        if found > most:
+            raise EngineFailed(
+                "the log-probabilities of the engine at ENGINE_URL are not those of the policy: k3 is "
+                f"{found:.3g} nats per token, at most {most:g} is allowed "
+                "(sampling.engine.largest_mismatch). It serves another model, or was not started with the "
+                "--logprobs-mode that ENGINE_LOGPROBS names"
+            )
+
+    def take_metrics(self) -> dict[str, float]:
+        """See Engine: retries of requests, and the seconds that sending weights took."""
+        metrics = {"sampling/engine_retries": self.client.retried, "time/sync_seconds": self.sync_seconds}
+        self.client.retried, self.sync_seconds = 0, 0.0
+        return metrics
+
+    def close(self) -> None:
+        """See Engine."""
+        if self.is_adapter and self.version >= 0:
+            self.client = replace(
+                self.client, retries=0, timeout_seconds=CLOSING_SECONDS, is_unwanted=lambda: False
+            )
+            self._unload(self.version)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _models(answer: Any) -> list[dict[str, Any]]:
+    try:
+        return [dict(model, id=str(model["id"])) for model in answer["data"]]
+    except (KeyError, TypeError, ValueError):
+        raise BadAnswer("it is no list of models") from None
+
+
+def _tokens(answer: Any) -> list[Any]:
+    try:
+        return list(answer["tokens"])
+    except (KeyError, TypeError):
+        raise BadAnswer("it has no tokens") from None
+
+
+def _has(models: Iterable[dict[str, Any]], name: str) -> bool:
+    return any(model["id"] == name for model in models)
+
+
+def _version(answer: Any) -> str:
+    return str(answer.get("weight_version", "")) if isinstance(answer, dict) else ""

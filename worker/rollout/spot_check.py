@@ -1,0 +1,47 @@
+"""The spot check of an engine: its log-probabilities of a few completions against the weights' own."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from worker.policy.model import Policy
+from worker.rollout.engine import SamplingLike
+from worker.rollout.sampler import next_token_logprobs
+from worker.types import Completion
+
+MOST_COMPLETIONS = 4
+MOST_TOKENS = 256
+"""Of each completion: its distributions over the vocabulary have to fit in memory."""
+
+FARTHEST = 20.0
+"""Nats by which one token's log-probabilities are taken to differ at most, e.g. where one is -inf."""
+
+
+@torch.inference_mode()
+def mismatch(
+    policy: Policy,
+    encoded: Sequence[Sequence[int]],
+    groups: Sequence[Sequence[Completion]],
+    sampling: SamplingLike,
+) -> float:
+    """Mean k3 of `policy` against what the completions' engine reported, in nats per token.
+
+        k3 = rho - 1 - log rho    with rho = p_policy / p_engine
+
+    Both after temperature, top-k and top-p. A first completion of some groups is looked at, evenly spread.
+    """
+    step = max(1, len(groups) // MOST_COMPLETIONS)
+    chosen = list(range(0, len(groups), step))[:MOST_COMPLETIONS]
+    values = [_k3(policy, encoded[at], groups[at][0], sampling) for at in chosen]
+    return torch.cat(values).mean().item() if values else 0.0
+
+
+def _k3(policy: Policy, prompt: Sequence[int], completion: Completion, sampling: SamplingLike) -> Tensor:
+    count = min(len(completion), MOST_TOKENS)
+    ids = torch.tensor([[*prompt, *completion.ids[:count].tolist()]], device=policy.model.device)
+    logits = policy.model(input_ids=ids[:, :-1], logits_to_keep=count).logits[0].float()  # (T, V)
+    own = next_token_logprobs(logits, sampling).gather(1, ids[0, -count:, None]).squeeze(1).cpu()
+    reported = torch.from_numpy(completion.sampler_logprobs[:count].copy())
+    log_rho = (own - reported).nan_to_num(nan=FARTHEST).clamp(-FARTHEST, FARTHEST).double()
+    return log_rho.expm1() - log_rho
