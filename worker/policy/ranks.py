@@ -115,6 +115,11 @@ def join(meeting: Path, rank: int, size: int, *, device: str, seconds: float = P
     return ranks
 
 
+def is_lost_peer(error: BaseException) -> bool:
+    """Whether another rank is gone or silent: its own end says why."""
+    return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
+
+
 def leave() -> None:
     """Leave the group; the other ranks have ended."""
     if dist.is_initialized():

@@ -14,15 +14,24 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NoReturn, cast
 
+import torch
+
 from backend.config.run import RunConfig
-from worker.outcome import EXIT_FAILED
-from worker.policy.ranks import ALONE, Ranks, join, leave
+from worker.outcome import EXIT_FAILED, EXIT_ORPHANED
+from worker.policy.ranks import ALONE, Ranks, UnlikeRanks, is_lost_peer, join, leave
 
 logger = logging.getLogger(__name__)
+
+LINGER_SECONDS = 5.0
+"""A trainer that has lost a rank waits so long for the news of its end."""
+
+OWN_WORD_SECONDS = 2.0
+"""Where a rank fails the trainer often fails alike; it gets so long to say so itself."""
 
 FOLLOWER = (sys.executable, "-m", "worker.training.follower")
 
@@ -71,6 +80,8 @@ class Companions:
             else:
                 logger.info("rank %d: %s", rank, text)
         code = process.wait()
+        # the trainer may be about to fail by itself, and one that lost the others is not to blame
+        self._is_over.wait({EXIT_FAILED: OWN_WORD_SECONDS, EXIT_ORPHANED: 2 * LINGER_SECONDS}.get(code, 0))
         if not self._is_over.is_set():
             _end_with(rank, code, said)
 
@@ -79,6 +90,7 @@ class Companions:
         self._is_over.set()
         for process in self._processes:
             process.kill()
+        for process in self._processes:
             process.wait()
 
 
@@ -110,12 +122,20 @@ def joined_ranks(
         yield ALONE
         return
     # a directory that nobody else may open: whoever wrote there could join the group
+    if gpus and len(gpus) < config.resources.devices:
+        raise UnlikeRanks(f"the worker holds {len(gpus)} GPUs, the run needs {config.resources.devices}")
+    threads = max(1, threads // config.resources.devices) if not gpus else threads
+    torch.set_num_threads(threads)
     directory = Path(tempfile.mkdtemp(prefix="grpolab-ranks-"))
     companions = Companions(argv)
     try:
         meeting = directory / "meeting"
         companions.start(config, meeting, device=device, threads=threads, gpus=gpus)
         yield join(meeting, 0, config.resources.devices, device=device)
+    except RuntimeError as error:
+        if is_lost_peer(error):
+            time.sleep(LINGER_SECONDS)  # the watch of the rank that has died says why, and ends this process
+        raise
     finally:
         companions.close()
         leave()

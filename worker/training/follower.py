@@ -23,8 +23,8 @@ from backend.config.run import RunConfig
 from backend.settings import Settings
 from worker.checkpoints.files import load_checkpoint
 from worker.checkpoints.store import Restored
-from worker.outcome import EXIT_FAILED
-from worker.policy.ranks import Ranks, join
+from worker.outcome import EXIT_FAILED, EXIT_ORPHANED
+from worker.policy.ranks import Ranks, is_lost_peer, join
 from worker.policy.shards import ShardedOptimizer
 from worker.training.lifeline import await_line, exit_at_end, failure_text
 from worker.training.replica import Replica
@@ -44,6 +44,8 @@ def main() -> None:
         ranks = join(Path(order["meeting"]), order["rank"], order["size"], device=order["device"])
         follow(RunConfig.model_validate(order["config"]), ranks, device=order["device"])
     except Exception as error:  # the one place where any failure becomes a reason
+        if is_lost_peer(error):
+            os._exit(EXIT_ORPHANED)
         logger.exception("the rank fails")
         sys.stdout.write(failure_text(error) + "\n")
         sys.stdout.flush()
