@@ -23,7 +23,7 @@ def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, object]:
         ended = now if attempt.ended_at is None else attempt.ended_at
         is_gpu = attempt.device.startswith("cuda")
         # on a CPU its processes share one slot
-        hours = max(0.0, ended - attempt.started_at) / HOUR * (attempt.devices if is_gpu else 1)
+        hours = max(0.0, ended - attempt.started_at) / HOUR * ((attempt.devices or 1) if is_gpu else 1)
         slot_hours += hours
         gpu_hours += hours if is_gpu else 0.0
         if attempt.slot_price is not None and attempt.currency:

@@ -8,6 +8,7 @@ from backend.config.run import RunConfig
 from backend.errors import FieldError, InvalidConfig
 from backend.settings import Settings
 from worker.checkpoints.store import Restored
+from worker.policy.logprobs import compute_by_rows
 from worker.policy.model import load_policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.packing import enable_packing
@@ -44,6 +45,8 @@ class Replica:
             raise InvalidConfig([FieldError("resources.devices", reason)])
         if config.resources.activation_checkpointing:
             enable_recompute(self.policy.model)
+        if not ranks.is_alone:
+            compute_by_rows(self.policy.model)  # as the shards do
         is_packable = config.updates.rule == "adam" and ranks.is_alone
         self.unpacked = enable_packing(self.policy.model, config.resources.packing) if is_packable else ""
         reference = reference_for(self.policy, config)
