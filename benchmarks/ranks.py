@@ -33,17 +33,21 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 SMALL: dict[str, Any] = {
-    "sampling": {"max_new_tokens": 24, "prompts_per_step": 4, "group_size": 4},
+    "sampling": {"max_new_tokens": 64, "prompts_per_step": 4, "group_size": 4},
     "rewards": [{"name": "correctness"}, {"name": "length"}],
     "evaluation": {"every": 0},
     "checkpointing": {"every": 0},
     "optimizer": {"lr": 1e-4, "eps": 1e-5},
 }
-"""Cold weights are seldom right, but some completions are shorter than others. With the usual eps of 1e-8 AdamW
-makes a step of the full length out of a gradient that is nothing but rounding."""
+"""Cold weights are seldom right, but some completions are shorter than others. With the usual eps of 1e-8
+AdamW makes a step of the full length out of a gradient that is nothing but rounding."""
 
 OTHERS = ("time/", "memory/", "machine/", "gpu/", "throughput/")
 """Beginnings of the names of metrics that say nothing about the training."""
+
+
+MISMATCH = "mismatch/"
+"""Metrics that compare the learner with the sampler: they measure the rounding in which ranks differ."""
 
 
 class Trained(NamedTuple):
@@ -63,6 +67,8 @@ class Apart(NamedTuple):
     weight: float
     moved: float
     """The largest change of any weight in the first run."""
+    mismatch: float
+    """The largest difference of what the mismatch metrics say."""
 
 
 class Kept(Nothing):
@@ -76,17 +82,25 @@ class Kept(Nothing):
         self.records.append(record)
 
 
-def train(case: Mapping[str, Any], *, ranks: int, steps: int, checkpoints: Any = None) -> Trained:
-    """Train a case on so many ranks, of which this process is the first."""
+def train(
+    case: Mapping[str, Any],
+    *,
+    ranks: int,
+    steps: int,
+    checkpoints: Any = None,
+    device: str = "cpu",
+    gpus: Sequence[str] = (),
+) -> Trained:
+    """Train a case on so many ranks, of which this process is the first; `gpus` are theirs, by UUID."""
     config = resolve(merge(merge(SMALL, dict(case)), {"steps": steps, "resources": {"devices": ranks}}))
     kept: Any = Kept()
-    with joined_ranks(config, device="cpu", threads=ranks) as joined:
+    with joined_ranks(config, device=device, threads=ranks, gpus=gpus) as joined:
         trainer = Trainer(
             config,
             kept,
             settings=Settings(),
             checkpoints=Nothing() if checkpoints is None else checkpoints,  # type: ignore[arg-type]
-            device="cpu",
+            device=device,
             stopping=threading.Event(),
             ranks=joined,
         )
@@ -116,12 +130,15 @@ def apart(one: Trained, other: Trained) -> Apart:
         for name in one.steps[0]
         if not name.startswith(OTHERS) and all(name in step for step in (*one.steps, *other.steps))
     }
+    mismatch = max(value for name, value in differences.items() if name.startswith(MISMATCH))
+    differences = {name: value for name, value in differences.items() if not name.startswith(MISMATCH)}
     worst = max(differences, key=lambda name: differences[name])
     return Apart(
         differences[worst],
         worst,
         _largest(one.after, other.after),
         _largest(one.before, one.after),
+        mismatch,
     )
 
 
@@ -138,13 +155,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, {chosen.steps} steps, float32")
-    print("| objective | ranks | metrics | worst metric | weights | weights moved |")
+    print("| objective | ranks | metrics | worst metric | mismatch/* | weights | weights moved |")
     for name in chosen.cases:
         alone = train(CASES[name], ranks=1, steps=chosen.steps)
         for ranks in chosen.ranks:
             found = apart(alone, train(CASES[name], ranks=ranks, steps=chosen.steps))
-            numbers = f"{found.metric:.1e} | {found.name} | {found.weight:.1e} | {found.moved:.1e}"
-            print(f"| {name} | {ranks} | {numbers} |", flush=True)
+            metrics = f"{found.metric:.1e} | `{found.name}` | {found.mismatch:.1e}"
+            weights = f"{found.weight:.1e} | {found.moved:.1e}"
+            print(f"| {name} | {ranks} | {metrics} | {weights} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -56,11 +56,11 @@ class Ranks:
         return number if self.is_alone else max(self.gathered(number))
 
     def gathered(self, value: Any) -> list[Any]:
-        """The values of all ranks, by rank; tensors have to be on the CPU."""
+        """The values of all ranks, by rank, through gloo: tensors have to be on the CPU."""
         if self.is_alone:
             return [value]
         found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, value, group=_cpu_group(self))
+        dist.all_gather_object(found, value)
         return found
 
     def merged(self, sums: MetricSums) -> MetricSums:
@@ -87,11 +87,6 @@ ALONE = Ranks()
 
 class UnlikeRanks(RuntimeError):
     """Ranks that cannot work together."""
-
-
-def _cpu_group(ranks: Ranks) -> Any:
-    """Objects travel through gloo, also where tensors travel through NCCL."""
-    return ranks.orders if torch.cuda.is_available() else None
 
 
 def join(meeting: Path, rank: int, size: int, *, device: str, seconds: float = PASS_SECONDS) -> Ranks:

@@ -42,6 +42,7 @@ class Companions:
     def __init__(self, argv: tuple[str, ...] = FOLLOWER) -> None:
         self._argv = argv
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._watches: list[threading.Thread] = []
         self._is_over = threading.Event()
 
     def start(
@@ -68,17 +69,20 @@ class Companions:
                 stdin = cast("IO[bytes]", process.stdin)
                 stdin.write(json.dumps(order).encode() + b"\n")
                 stdin.flush()
-            threading.Thread(target=self._watch, args=(rank, process), daemon=True).start()
+            watch = threading.Thread(target=self._watch, args=(rank, process), daemon=True)
+            watch.start()
+            self._watches.append(watch)
 
     def _watch(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
         """Pass on what a rank says; where it ends before its time, end the trainer too."""
         said = ""
-        for line in cast("IO[bytes]", process.stdout):
-            text = line.decode(errors="backslashreplace").rstrip("\n")
-            if text.startswith('{"failed":'):
-                said = text
-            else:
-                logger.info("rank %d: %s", rank, text)
+        with cast("IO[bytes]", process.stdout) as output:
+            for line in output:
+                text = line.decode(errors="backslashreplace").rstrip("\n")
+                if text.startswith('{"failed":'):
+                    said = text
+                else:
+                    logger.info("rank %d: %s", rank, text)
         code = process.wait()
         # the trainer may be about to fail by itself, and one that lost the others is not to blame
         self._is_over.wait({EXIT_FAILED: OWN_WORD_SECONDS, EXIT_ORPHANED: 2 * LINGER_SECONDS}.get(code, 0))
@@ -92,6 +96,10 @@ class Companions:
             process.kill()
         for process in self._processes:
             process.wait()
+            with contextlib.suppress(OSError):
+                cast("IO[bytes]", process.stdin).close()
+        for watch in self._watches:
+            watch.join()
 
 
 def _end_with(rank: int, code: int, said: str) -> NoReturn:
