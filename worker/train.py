@@ -15,8 +15,9 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -27,15 +28,15 @@ from backend.errors import Fenced, GrpoLabError
 from backend.logs import set_up_logging
 from backend.monitoring.backlog import note_path
 from backend.process.gc_freeze import gc_frozen
-from backend.redaction import learn_secrets, redact
+from backend.redaction import learn_secrets
 from backend.runs import lifecycle
 from backend.sandbox.layers import layer_names
 from backend.settings import Settings
 from worker.checkpoints.disk import DiskFault
 from worker.db_retry import persist
-from worker.out_of_memory import is_memory_error, memory_text
-from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, REASON_CHARACTERS, Outcome
+from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, Outcome
 from worker.recording.recorder import Recorder
+from worker.training.lifeline import await_line, exit_at_end, failure
 
 logger = logging.getLogger("worker.train")  # not __main__
 
@@ -49,6 +50,8 @@ class Assignment(NamedTuple):
     threads: int
     database_url: str
     """Not from the environment, which the plugins of problems and rewards can read."""
+    gpus: Sequence[str] = ()
+    """UUIDs of the GPUs of all ranks, where the run has several."""
 
 
 def main() -> None:
@@ -66,7 +69,7 @@ def main() -> None:
     _say({"ready": True})
     assignment = _await_assignment()
     assigned.set()
-    threading.Thread(target=_exit_with_supervisor, name="lifeline", daemon=True).start()
+    threading.Thread(target=exit_at_end, name="lifeline", daemon=True).start()
     worker.training.trainer.use_threads(assignment.threads)
     sys.exit(_exit_code(assignment, stopping))
 
@@ -98,20 +101,7 @@ def _say(message: dict[str, object]) -> None:
 
 
 def _await_assignment() -> Assignment:
-    # Not through sys.stdin: its buffer would hide the lifeline's end from os.read.
-    line = b""
-    while not line.endswith(b"\n"):
-        piece = os.read(0, 1)
-        if not piece:
-            os._exit(EXIT_ORPHANED)
-        line += piece
-    return Assignment(**json.loads(line))
-
-
-def _exit_with_supervisor() -> NoReturn:
-    while os.read(0, 4096):
-        pass
-    os._exit(EXIT_ORPHANED)
+    return Assignment(**json.loads(await_line()))
 
 
 def _exit_code(assignment: Assignment, stopping: threading.Event) -> int:
@@ -121,20 +111,9 @@ def _exit_code(assignment: Assignment, stopping: threading.Event) -> int:
         return EXIT_FENCED
     except Exception as error:  # the one place where any failure becomes a reason
         logger.exception("the run fails")
-        _say({"failed": _failure(error)})
+        _say({"failed": failure(error)})
         return EXIT_FAILED
     return 0
-
-
-def _failure(error: BaseException) -> dict[str, str]:
-    """What the supervisor stores as the reason: one line, and whether memory ran out."""
-    text = str(error).strip().splitlines()
-    name = type(error).__name__
-    is_memory = is_memory_error(error)
-    reason = redact(f"{name}: {text[0]}" if text else name)
-    if is_memory:
-        reason = f"out of memory ({memory_text(error)}): {reason}"
-    return {"reason": reason[:REASON_CHARACTERS], "kind": "memory" if is_memory else "exception"}
 
 
 def train_run(assignment: Assignment, stopping: threading.Event) -> None:
@@ -181,6 +160,7 @@ def _train(
 ) -> Outcome:
     from worker.checkpoints.fork import origin_of
     from worker.checkpoints.store import Checkpoints
+    from worker.training.companions import joined_ranks
     from worker.training.launch_check import LaunchCheck
     from worker.training.trainer import Trainer
 
@@ -192,16 +172,18 @@ def _train(
         config=config,
         origin=recorder.read(lambda session: origin_of(session, assignment.run_id, settings)),
     )
-    kind = LaunchCheck if is_check else Trainer
-    run = kind(
-        config,
-        recorder,
-        settings=settings,
-        checkpoints=checkpoints,
-        device=assignment.device,
-        stopping=stopping,
-    )
-    return run.check() if isinstance(run, LaunchCheck) else run.train()
+    knobs: dict[str, Any] = {
+        "settings": settings,
+        "checkpoints": checkpoints,
+        "device": assignment.device,
+        "stopping": stopping,
+    }
+    if is_check:
+        return LaunchCheck(config, recorder, **knobs).check()
+    with joined_ranks(
+        config, device=assignment.device, threads=assignment.threads, gpus=assignment.gpus
+    ) as ranks:
+        return Trainer(config, recorder, **knobs, ranks=ranks).train()
 
 
 def _read_run(session: Session, assignment: Assignment) -> tuple[RunConfig, bool]:

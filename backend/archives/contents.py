@@ -84,6 +84,7 @@ class ArchivedAttempt(Strict):
     """Step of the checkpoint that it continued, -1: from nothing; None: it never began."""
     host: Text
     device: Word
+    devices: Annotated[int, Field(ge=1, le=64)] = 1
     slot_price: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] | None
     versions: dict[str, Any]

@@ -1,7 +1,7 @@
 """Combinations of adapters and memory measures that make no sense, and doubtful ones."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backend.config.adapters import LoraAdapter, NoAdapter
 from backend.config.policies import BUILT_IN
@@ -27,6 +27,8 @@ def memory_errors(config: "RunConfig") -> Iterator[Problem]:
         yield "resources.offload_reference", reason
     if (quantization := config.policy.quantization) != "none":
         yield from _quantization_errors(config, quantization, is_adapted=is_adapted)
+    if resources.devices > 1:
+        yield from _device_errors(config)
     if config.optimizer.paged and config.optimizer.moments == "int4":
         yield "optimizer.moments", "is int4, but bitsandbytes pages float32 or int8: one of them is expected"
     if config.optimizer.paged and resources.offload_optimizer:
@@ -43,6 +45,37 @@ def memory_errors(config: "RunConfig") -> Iterator[Problem]:
         if resources.packing == "on":
             reason = f"is on, but {alone}, which the kernels of packed rows lack: auto or off is expected"
             yield "resources.packing", reason
+
+
+ONE_DEVICE = {
+    "updates.rule": ("adam", "its line search is on one"),
+    "updates.resample_each_epoch": (False, "each epoch's old policy is a copy on one"),
+    "optimizer.paged": (False, "pages cannot be sharded"),
+    "optimizer.moments": ("float32", "shards would cut through the blocks of its values"),
+    "policy.quantization": ("none", "rounded weights are not sharded"),
+    "resources.offload_optimizer": (False, "the optimizer is sharded over them instead"),
+    "resources.offload_reference": (False, "their passes run side by side"),
+    "sampling.routing_replay": (False, "mixtures of experts are not sharded"),
+    "objective.router.type": ("none", "mixtures of experts are not sharded"),
+    "sampling.ahead": (0, "rollouts that run ahead have one device"),
+    "sampling.engine.type": ("local", "a server gets its weights from one device"),
+    "objective.reference.type": ("fixed", "only a reference that stays is the same on all"),
+}
+"""Fields that only one device supports in another value than this, and why."""
+
+
+def _device_errors(config: "RunConfig") -> Iterator[Problem]:
+    """What a run on several devices cannot do."""
+    several = f"but resources.devices is {config.resources.devices}, and"
+    for path, (expected, reason) in ONE_DEVICE.items():
+        found: Any = config
+        for name in path.split("."):
+            found = getattr(found, name)
+        if found != expected:
+            shown, wanted = ("on", "false") if found is True else (found, expected)
+            yield path, f"is {shown}, {several} {reason}: {wanted} is expected"
+    if config.resources.packing == "on":
+        yield "resources.packing", f"is on, {several} their passes are padded: auto or off is expected"
 
 
 def _quantization_errors(config: "RunConfig", kind: str, *, is_adapted: bool) -> Iterator[Problem]:

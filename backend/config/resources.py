@@ -10,6 +10,11 @@ from backend.config.base import Frozen
 class ResourcesConfig(Frozen):
     """The needs of a run on its machine."""
 
+    devices: Annotated[int, Field(ge=1, le=64)] = 1
+    """GPUs of one machine that the run trains on together, or processes that share a slot where there is no
+    GPU: each makes its part of the forward and backward passes, and weights, gradients and moments are
+    sharded over them. Never changes the gradient beyond the rounding of sums."""
+
     microbatch_completions: Annotated[int, Field(ge=0, le=65536)] = 0
     """Most completions per forward and backward pass; 0: no limit of this kind. Never changes the gradient
     beyond the rounding of sums."""

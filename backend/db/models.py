@@ -124,6 +124,8 @@ class Run(Base):
     """SHA-256 of the config without its seed: runs of one variant share it."""
     steps: Mapped[int]
     """Steps the run is to train."""
+    devices: Mapped[int] = mapped_column(default=1, server_default="1")
+    """Devices that it trains on together: `resources.devices` of its config."""
 
     status: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(Text, default="")
@@ -204,6 +206,8 @@ class Attempt(Base):
     host: Mapped[str] = mapped_column(Text)
     pid: Mapped[int | None]
     device: Mapped[str] = mapped_column(String(64), default="")
+    devices: Mapped[int] = mapped_column(default=1, server_default="1")
+    """Devices that it held: so many GPUs, or processes in one slot of a CPU."""
     slot_price: Mapped[float | None]
     """Price of its worker slot per hour, in `currency`, when it began; None: the worker had none."""
     currency: Mapped[str | None] = mapped_column(String(3))

@@ -21,9 +21,11 @@ def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, object]:
     money: dict[str, float] = {}
     for attempt in attempts:
         ended = now if attempt.ended_at is None else attempt.ended_at
-        hours = max(0.0, ended - attempt.started_at) / HOUR
+        is_gpu = attempt.device.startswith("cuda")
+        # on a CPU its processes share one slot
+        hours = max(0.0, ended - attempt.started_at) / HOUR * ((attempt.devices or 1) if is_gpu else 1)
         slot_hours += hours
-        gpu_hours += hours if attempt.device.startswith("cuda") else 0.0
+        gpu_hours += hours if is_gpu else 0.0
         if attempt.slot_price is not None and attempt.currency:
             money[attempt.currency] = money.get(attempt.currency, 0.0) + hours * attempt.slot_price
     return {"slot_hours": slot_hours, "gpu_hours": gpu_hours, "money": money}

@@ -17,5 +17,6 @@ def run_row(name: str, variant: str, config: RunConfig) -> dict[str, Any]:
         "config": config.model_dump(mode="json"),
         "config_hash": config_hash(config),
         "steps": config.steps,
+        "devices": config.resources.devices,
         "status": "queued",
     }

@@ -78,6 +78,8 @@ class AttemptItem(BaseModel):
     host: str
     pid: int | None
     device: str
+    devices: int
+    """Devices that it held."""
     slot_price: float | None
     """Price of its worker slot per hour."""
     currency: str | None

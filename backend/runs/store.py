@@ -86,6 +86,7 @@ def shown_attempt(attempt: Attempt) -> dict[str, Any]:
         "host": attempt.host,
         "pid": attempt.pid,
         "device": attempt.device,
+        "devices": attempt.devices,
         "slot_price": attempt.slot_price,
         "currency": attempt.currency,
         "versions": attempt.versions,

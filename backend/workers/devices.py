@@ -19,6 +19,9 @@ Measured on 2 cores with the tiny policy: two runs side by side with one thread 
 that they take one after the other with two threads.
 """
 
+CPU_RANKS = 8
+"""Most processes in which one run may train in a slot of a CPU."""
+
 SLOT_BYTES = 1_500_000_000
 """Memory that a CPU slot may need: a trainer of the tiny policy and its spare take about 1.1 GB."""
 

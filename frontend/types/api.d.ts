@@ -32,6 +32,7 @@ declare namespace Api {
     host: string;
     pid: number | null;
     device: string;
+    devices: number;
     slot_price: number | null;
     currency: string | null;
     versions: Record<string, any>;

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -46,6 +46,14 @@ ATTEMPT = re.compile(r"-a(\d+)")
 """Within the name of a checkpoint's directory, or of its draft: the attempt that wrote it."""
 
 
+class Restored(NamedTuple):
+    """The checkpoint that an attempt began with."""
+
+    directory: Path
+    parts: list[str]
+    """Names of the parts that were taken over."""
+
+
 class Checkpoints:
     """Saves, prunes and restores the checkpoints under `root`, the run's own directory."""
 
@@ -63,6 +71,8 @@ class Checkpoints:
         self.root, self.recorder, self.run_id, self.attempt = root, recorder, run_id, attempt
         self.config, self.origin = config, origin
         self.saved_step = -1
+        self.restored: Restored | None = None
+        """The checkpoint that was restored, if one was."""
         self.refused: set[str] = set()
         """Ids of checkpoints that turned out damaged: forgotten as soon as there is a new one."""
         self.lineage = lineage_of(run_id, config, origin)
@@ -100,6 +110,7 @@ class Checkpoints:
             if isinstance(one, Stranger):
                 self._adopt(one, recorded)
             self.saved_step = loaded.step
+            self.restored = Restored(self.root / name, loaded.restored)
             # The attempt that saved it may have died before it tidied up, and nothing may be left to save.
             self._remove_strangers({name, *(row.path for row in rows)})
             self._tell(f"continued from step {loaded.step}", loaded, name, refused)
@@ -152,6 +163,7 @@ class Checkpoints:
         check_manifest(origin.directory, origin.sha256)
         fit = fitting(parts, origin.config, self.config)
         loaded = load_checkpoint(origin.directory, policy, parts, fitting=fit)
+        self.restored = Restored(origin.directory, loaded.restored)
         message = f"forked from step {loaded.step} of {origin.run_name}"
         if loaded.fresh:
             message += f"; {', '.join(loaded.fresh)} {'begins' if len(loaded.fresh) == 1 else 'begin'} anew"

@@ -6,6 +6,7 @@ import platform
 import signal
 import threading
 import uuid
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -15,7 +16,7 @@ from backend.runs.leases import Lease, LostRuns
 from backend.runs.lifecycle import Claim
 from backend.sandbox.layers import layer_names
 from backend.settings import Settings
-from backend.workers.devices import Slot
+from backend.workers.devices import CPU_RANKS, Slot
 from backend.workers.load import GpuLoad, MachineLoad
 from backend.workers.store import forget_silent, register_slot, remove_slot, report_slot
 from worker.db_retry import first_line, left_for_later
@@ -41,6 +42,7 @@ class WorkerSlot:
         self.supervisor = supervisor
         self.busy = threading.Lock()
         self.run_id: str | None = None
+        """The run that holds this slot, which another slot of the worker may have claimed."""
         self._gpu = GpuLoad(slot.gpu) if slot.gpu else None
 
     def gpu_load(self) -> dict[str, float]:
@@ -106,19 +108,35 @@ class SlotPool:
             worker_slot.busy.release()
 
     def _train(self, worker_slot: WorkerSlot, claim: Claim) -> None:
+        held = [each for each in self._worker_slots if each.run_id == claim.run_id]
+        held.sort(key=lambda each: each is not worker_slot)  # its own GPU is that of rank 0
         try:
-            worker_slot.supervisor.supervise(claim)
+            worker_slot.supervisor.supervise(claim, [each.slot.gpu for each in held if each.slot.gpu])
         finally:
-            worker_slot.run_id = None
+            for each in held:
+                each.run_id = None
+
+    def _free(self, worker_slot: WorkerSlot) -> list[WorkerSlot]:
+        """The slots that have no run, this one first."""
+        free = [each for each in self._worker_slots if each.run_id is None]
+        return sorted(free, key=lambda each: each is not worker_slot)
+
+    def _room(self, free: int) -> dict[str, int]:
+        """The devices that a run may have now, and those it could have if the worker were idle."""
+        if self._worker_slots[0].slot.gpu:
+            return {"room": free, "most": len(self._worker_slots)}
+        return {"room": CPU_RANKS, "most": CPU_RANKS}
 
     def _claim(self, worker_slot: WorkerSlot) -> Claim | None:
         """A run that is ours in SQL: a claim whose transaction failed is none."""
-        settings, price = self._settings, {}
+        settings = self._settings
+        price: dict[str, Any] = {}
         if settings.slot_price:
             price = {"slot_price": settings.slot_price, "currency": settings.currency}
         with self._claiming:
-            if not self._pilot.may_claim():
+            if worker_slot.run_id or not self._pilot.may_claim():
                 return None
+            free = self._free(worker_slot)
             try:
                 with self._sessions.begin() as session:
                     claim = lifecycle.claim_run(
@@ -127,13 +145,15 @@ class SlotPool:
                         platform.node(),
                         lease_seconds=settings.lease_seconds,
                         lost=self._lost,
+                        **self._room(len(free)),
                         **price,
                     )
             except SQLAlchemyError as error:
                 logger.warning("cannot look for runs now: %s", first_line(error))
                 return None
             if claim is not None:
-                worker_slot.run_id = claim.run_id
+                for each in free[: claim.devices if worker_slot.slot.gpu else 1]:
+                    each.run_id = claim.run_id
                 self._pilot.note_claim()
             return claim
 

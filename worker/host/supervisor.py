@@ -15,6 +15,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import select
@@ -165,12 +166,15 @@ class Supervisor:
         if spare is not None:
             spare.kill()  # it has ended; what it started, and its pipes, have not
 
-    def supervise(self, claim: Claim) -> None:
-        """Supervise a trainer from its assignment to its end, and set the run's next status."""
-        with about(run_id=claim.run_id, attempt=claim.attempt):
-            self._supervise(claim)
+    def supervise(self, claim: Claim, gpus: Sequence[str] = ()) -> None:
+        """Supervise a trainer from its assignment to its end, and set the run's next status.
 
-    def _supervise(self, claim: Claim) -> None:
+        `gpus` are those of all ranks of the run.
+        """
+        with about(run_id=claim.run_id, attempt=claim.attempt):
+            self._supervise(claim, gpus)
+
+    def _supervise(self, claim: Claim, gpus: Sequence[str]) -> None:
         try:
             trainer = self._take_spare()
         except OSError as error:
@@ -178,13 +182,13 @@ class Supervisor:
             logger.warning("%s", reason)
             self._settle(claim, Verdict(reason, is_own_fault=False, pause_seconds=START_PAUSE_SECONDS))
             return
-        self._see_through(trainer, claim)
+        self._see_through(trainer, claim, gpus)
 
-    def _see_through(self, trainer: TrainerProcess, claim: Claim) -> None:
+    def _see_through(self, trainer: TrainerProcess, claim: Claim, gpus: Sequence[str]) -> None:
         kills = oom_kills()
         log = LogCollector(lambda number, text: self._append_log(claim, number, text))
         database_url = self._settings.effective_database_url
-        trainer.assign(claim.run_id, claim.attempt, self._slot, log.add, database_url=database_url)
+        trainer.assign(claim.run_id, claim.attempt, self._slot, log.add, database_url=database_url, gpus=gpus)
         logger.info("trainer %s", trainer.pid)
         self._note_trainer(claim, trainer.pid)
         progress = HangDetector(self._hang_limits)

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, cast
 
 import psutil
@@ -146,8 +146,20 @@ class TrainerProcess:
         """Whether it lives."""
         return self._process.poll() is None
 
-    def assign(self, run_id: str, attempt: int, slot: Slot, listener: Listener, *, database_url: str) -> None:
-        """Give it its run, before or after it is ready; its output goes to `listener` from now on."""
+    def assign(
+        self,
+        run_id: str,
+        attempt: int,
+        slot: Slot,
+        listener: Listener,
+        *,
+        database_url: str,
+        gpus: Sequence[str] = (),
+    ) -> None:
+        """Give it its run, before or after it is ready; its output goes to `listener` from now on.
+
+        `gpus` are those of all its ranks, its own first.
+        """
         with self._lock:
             for line in self._waiting:
                 listener(line)
@@ -159,6 +171,7 @@ class TrainerProcess:
             "device": slot.device,
             "threads": slot.threads,
             "database_url": database_url,
+            "gpus": list(gpus),
         }
         with contextlib.suppress(OSError):  # it is dead: wait() tells
             self._stdin.write(json.dumps(order).encode() + b"\n")

@@ -162,6 +162,14 @@ class MetricSums:
         """All of them joined."""
         return sum(sums, start=cls())
 
+    def to(self, device: torch.device | str) -> "MetricSums":
+        """The sums on a device, without gradient: parts of one metric may come from several processes."""
+        moved = {
+            name: type(metric)(*(part.detach().to(device) for part in metric.parts()))
+            for name, metric in self.metrics.items()
+        }
+        return MetricSums(moved)
+
     def values(self) -> dict[str, float]:
         """The finished numbers, in one transfer from the device; a metric over nothing is left out."""
         parts = [part.detach().double() for metric in self.metrics.values() for part in metric.parts()]

@@ -1,8 +1,9 @@
 """The critic: a copy of the policy's body that says what reward to expect before each token."""
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -16,8 +17,9 @@ from worker.objective.value import ValueLoss, value_loss
 from worker.policy.adapter import is_adapted
 from worker.policy.copies import own_copy
 from worker.policy.logprobs import states_of
-from worker.policy.microbatches import Microbatches, gathered
+from worker.policy.microbatches import Microbatches
 from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.shards import ShardedModel, ShardedOptimizer
 from worker.policy.text_part import freeze_beside_text
 from worker.policy.token_batch import TokenBatch
 
@@ -47,21 +49,29 @@ class CriticModel:
     """Weights of its own in float32, with an optimizer of its own; a part of the run's state."""
 
     def __init__(
-        self, policy: PreTrainedModel, config: RunConfig, microbatches: Microbatches | None = None
+        self,
+        policy: PreTrainedModel,
+        config: RunConfig,
+        microbatches: Microbatches | None = None,
+        announce: Callable[[], None] = lambda: None,
     ) -> None:
-        """It begins as the policy's body with a head that says 0."""
+        """It begins as the policy's body with a head that says 0; for `announce` see ShardedOptimizer."""
         self.value, self.microbatches = config.objective.value, microbatches or Microbatches(config.resources)
         self.model = with_value_head(policy)
         optimizer = config.optimizer.with_(lr=config.optimizer.lr * self.value.lr_factor)
+        self.forward: Callable[[TokenBatch], Tensor] = partial(token_values, self.model)
         offload = config.resources.offload_optimizer
-        self.optimizer = PolicyOptimizer(self.model, optimizer, steps=config.steps, offload=offload)
+        ranks = self.microbatches.ranks
+        if ranks.is_alone:
+            self.optimizer = PolicyOptimizer(self.model, optimizer, steps=config.steps, offload=offload)
+            return
+        self.forward = shards = ShardedModel(self.model, ranks, token_values)
+        self.optimizer = ShardedOptimizer(shards, optimizer, steps=config.steps, announce=announce)
 
     @torch.no_grad()
     def predict(self, tokens: TokenBatch) -> Float[Tensor, "B T"]:
         """The reward expected before each token is written; 0 on padding."""
-        return self.microbatches.run(
-            tokens, lambda parts: gathered(tokens, parts, lambda part: token_values(self.model, part))
-        )
+        return self.microbatches.measured(tokens, partial(token_values, self.model))
 
     def fit(self, batch: ValueBatch, minibatches: Iterable[Tensor], fitted: Fitted, *, step: int) -> None:
         """One update for each minibatch, given by its rows; `fitted` takes down what happened."""
@@ -70,25 +80,29 @@ class CriticModel:
 
     def _update(self, batch: ValueBatch, rows: Tensor, fitted: Fitted, *, step: int) -> None:
         whole = batch.mask[rows.to(batch.mask.device)].sum()
-        before = fitted.sums
+        before, ranks = fitted.sums, self.microbatches.ranks
+        own = rows[ranks.own(batch.tokens.lengths[rows] + batch.tokens.prompt_lengths[rows])]
 
-        def passes(parts: Sequence[Tensor]) -> None:
+        def passes(parts: Sequence[Tensor]) -> MetricSums:
+            sums, missing = MetricSums(), ranks.most(len(parts)) - len(parts)
             for part in parts:
-                loss, mask = self._losses(batch, rows[part])
+                loss, mask = self._losses(batch, own[part])
                 total = loss.losses.sum() / whole.clamp(min=1)
                 (self.value.coef * total).backward()
                 self.optimizer.take_gradients()
-                fitted.sums += _metrics(loss, mask, whole, coef=self.value.coef)
+                sums += _metrics(loss, mask, whole, coef=self.value.coef)
+            for _ in range(missing):
+                (self.forward(batch.tokens.rows(rows[:1])).sum() * 0).backward()
+                self.optimizer.take_gradients()
+            return sums
 
-        def undo() -> None:
-            self.optimizer.forget_gradients()
-            fitted.sums = before
-
-        self.microbatches.run(batch.tokens.rows(rows), passes, undo)
+        sums = self.microbatches.run(batch.tokens.rows(own), passes, self.optimizer.forget_gradients)
+        device = batch.mask.device
+        fitted.sums = before + (sums if ranks.is_alone else ranks.merged(sums).to(device))
         fitted.norms.append(self.optimizer.step(step).grad_norm)
 
     def _losses(self, batch: ValueBatch, rows: Tensor) -> tuple[ValueLoss, Tensor]:
-        values = token_values(self.model, batch.tokens.rows(rows))
+        values = self.forward(batch.tokens.rows(rows))
         here = rows.to(values.device)
         old, returns, mask = (
             part[here, : values.shape[1]] for part in (batch.old_values, batch.returns, batch.mask)

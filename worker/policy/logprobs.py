@@ -114,8 +114,18 @@ def states_of(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: 
     return (tree_states if suits_tree(model, batch) else row_states)(model, batch, rows, columns)
 
 
+def compute_by_rows(model: PreTrainedModel) -> None:
+    """Never compute with the prefix tree: copies inherit it.
+
+    Two models whose log-probabilities are compared have to round alike, or a KL that is 0 has a gradient.
+    """
+    model.computes_by_rows = True
+
+
 def suits_tree(model: PreTrainedModel, batch: TokenBatch) -> bool:
     """Whether the prefix tree is the faster way: on a CPU, while the scores of plain attention are few."""
+    if getattr(model, "computes_by_rows", False):
+        return False
     scores = len(batch) * batch.ids.shape[1] ** 2 * model.config.get_text_config().num_attention_heads
     on_cpu = model.device.type == "cpu" and model.dtype == torch.float32
     return on_cpu and scores <= CHUNK_ELEMENTS and is_lean(model)

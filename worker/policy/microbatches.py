@@ -9,6 +9,7 @@ from torch import Tensor
 
 from backend.config.resources import ResourcesConfig
 from worker.out_of_memory import is_memory_error
+from worker.policy.ranks import ALONE, Ranks
 from worker.policy.token_batch import TokenBatch, microbatches
 
 logger = logging.getLogger(__name__)
@@ -19,8 +20,9 @@ Result = TypeVar("Result")
 class Microbatches:
     """Splits batches into micro-batches; `tokens` is its present limit, 0: none."""
 
-    def __init__(self, resources: ResourcesConfig, *, is_packed: bool = False) -> None:
-        """`is_packed`: there is no padding that would count."""
+    def __init__(self, resources: ResourcesConfig, *, is_packed: bool = False, ranks: Ranks = ALONE) -> None:
+        """`is_packed`: there is no padding that would count. `ranks` make the passes of a batch together."""
+        self.ranks = ranks
         self.rows, self.tokens = resources.microbatch_completions, resources.microbatch_tokens
         self.is_packed = is_packed
         self.halvings = 0
@@ -39,19 +41,36 @@ class Microbatches:
         """Run `work` on the micro-batches of a batch and return its result.
 
         Where memory runs out, `undo` removes what was half done and `work` begins again with micro-batches of
-        half as many tokens. Raises the error once each holds a single completion.
+        half as many tokens. Raises the error once each holds a single completion, and where other ranks wait
+        for the passes of this one.
         """
         while True:
             parts = self.parts(batch)
             try:
                 return work(parts)
             except Exception as error:
-                if not is_memory_error(error) or max(map(len, parts), default=0) < 2:
+                is_smallest = max(map(len, parts), default=0) < 2
+                if not is_memory_error(error) or is_smallest or not self.ranks.is_alone:
                     raise
             # only here, where no traceback holds the tensors of the failed pass any more
             if undo is not None:
                 undo()
             self._halve(batch, parts)
+
+    def measured(self, tokens: TokenBatch, measure: Callable[[TokenBatch], Tensor]) -> Tensor:
+        """(B, T) of what `measure` gives (b, t) of each micro-batch; 0 on padding.
+
+        Each rank measures a part.
+        """
+        own = self.ranks.own(tokens.lengths + tokens.prompt_lengths)
+        part = tokens.rows(own)
+        found = self.run(part, lambda parts: gathered(part, parts, measure))
+        if self.ranks.is_alone:
+            return found
+        whole = torch.zeros(tokens.mask.shape)
+        for rows, values in self.ranks.gathered((own, found.cpu())):
+            whole[rows, : values.shape[1]] = values
+        return whole.to(tokens.mask.device)
 
     def limit(self, tokens: int) -> None:
         """Take over a limit that was found before; 0: none was."""

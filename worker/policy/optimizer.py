@@ -55,14 +55,7 @@ class PolicyOptimizer:
     ) -> None:
         self.config, self.steps = config, steps
         self.weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-        self.masters = {
-            name: weight
-            if weight.dtype == torch.float32 and not offload
-            else nn.Parameter(
-                weight.detach().to("cpu" if offload else weight.device, torch.float32, copy=True)
-            )
-            for name, weight in self.weights.items()
-        }
+        self.masters = {name: self._master(weight, offload=offload) for name, weight in self.weights.items()}
         fewest = 2 if config.decayed == "matrices" else 0
         decayed = [master for master in self.masters.values() if master.ndim >= fewest]
         others = [master for master in self.masters.values() if master.ndim < fewest]
@@ -72,13 +65,22 @@ class PolicyOptimizer:
         ]
         self.adam = adamw([group for group in groups if group["params"]], config)
 
+    def _master(self, weight: nn.Parameter, *, offload: bool) -> nn.Parameter:
+        if weight.dtype == torch.float32 and not offload:
+            return weight
+        return nn.Parameter(weight.detach().to("cpu" if offload else weight.device, torch.float32, copy=True))
+
+    def _gradient(self, weight: Any) -> Tensor:
+        gradient: Tensor = weight.grad
+        return gradient
+
     def take_gradients(self) -> None:
         """Add what a backward pass left to the gradients of the step, in float32; call it between passes."""
         for name, weight in self.weights.items():
             master = self.masters[name]
             if master is weight or weight.grad is None:
                 continue
-            gradient = weight.grad.to(master.device, torch.float32)
+            gradient = self._gradient(weight).to(master.device, torch.float32)
             master.grad = gradient if master.grad is None else master.grad.add_(gradient)
             weight.grad = None
 
@@ -96,18 +98,28 @@ class PolicyOptimizer:
         return update
 
     def _applied(self, lr: float) -> Update:
-        grad_norm = float(nn.utils.clip_grad_norm_(self.masters.values(), self.config.max_grad_norm))
+        grad_norm = self._clip()
         if not math.isfinite(grad_norm):
             return Update(grad_norm, lr, applied=False)
         take_step(self.adam, lr)
         self._write_back()
         return Update(grad_norm, lr, applied=True)
 
+    def _clip(self) -> float:
+        """Scale the gradient down to the largest norm that is wanted; its norm before."""
+        return float(nn.utils.clip_grad_norm_(self.masters.values(), self.config.max_grad_norm))
+
     @torch.no_grad()
     def _write_back(self) -> None:
         for name, weight in self.weights.items():
             if self.masters[name] is not weight:
                 weight.copy_(self.masters[name])
+
+    @staticmethod
+    def _local(weight: Any) -> Tensor:
+        """The part of a weight that is kept here: all of it."""
+        part: Tensor = weight
+        return part
 
     def reset(self) -> None:
         """Forget the moments and step counts, as a new optimizer; the weights stay."""
@@ -140,7 +152,7 @@ class PolicyOptimizer:
             self.config.paged,
         )
         for name, weight in self.weights.items():
-            self.masters[name].copy_(tensors.get(f"master/{name}", weight))
+            self.masters[name].copy_(tensors.get(f"master/{name}", self._local(weight)))
         for key, value in tensors.items():
             kind, _, name = key.partition("/")
             if kind != "master" and is_same:

@@ -14,7 +14,7 @@ from backend.config.run import RunConfig
 from worker.objective.batch import PolicyBatch
 from worker.objective.token_choice import with_token_choice
 from worker.policy.logprobs import token_energies
-from worker.policy.microbatches import Microbatches, gathered
+from worker.policy.microbatches import Microbatches
 from worker.policy.model import Policy
 from worker.policy.offload import visiting
 from worker.policy.routing import replayed_experts, routed_logprobs
@@ -118,6 +118,8 @@ class BatchBuilder:
     @torch.no_grad()
     def _with_old(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:
         """The batch with what the policy that opened the step, and its routers, thought of the tokens."""
+        if not self.microbatches.ranks.is_alone:  # none of its policies has routers
+            return replace(batch, old_logprobs=self._logprobs(policy, tokens))
 
         def look(parts: Sequence[Tensor]) -> PolicyBatch:
             old = torch.zeros(batch.mask.shape, device=batch.mask.device)
@@ -156,7 +158,7 @@ class BatchBuilder:
     @torch.no_grad()
     def _per_token(self, tokens: TokenBatch, measure: Callable[[TokenBatch], Tensor]) -> Tensor:
         """(B, T) of what `measure` gives (b, t) of each micro-batch, without gradient; 0 on padding."""
-        return self.microbatches.run(tokens, lambda parts: gathered(tokens, parts, measure))
+        return self.microbatches.measured(tokens, measure)
 
 
 def domains_of(groups: Sequence[Group]) -> list[str]:

@@ -41,11 +41,17 @@ class CriticStep:
 
     @classmethod
     def of(
-        cls, policy: Policy, config: RunConfig, microbatches: Microbatches | None = None
+        cls,
+        policy: Policy,
+        config: RunConfig,
+        microbatches: Microbatches | None = None,
+        announce: Callable[[], None] = lambda: None,
     ) -> "CriticStep | None":
         """The critic of a run, if its objective has one."""
         knob = config.objective.critic
-        return None if knob is None else cls(CriticModel(policy.model, config, microbatches), config, knob)
+        if knob is None:
+            return None
+        return cls(CriticModel(policy.model, config, microbatches, announce), config, knob)
 
     def is_pretraining(self, step: int) -> bool:
         """Whether only the critic learns in this step."""

@@ -25,14 +25,16 @@ from worker.policy.microbatches import Microbatches
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.packing import is_packed
+from worker.policy.shards import ShardedModel
 from worker.policy.token_batch import TokenBatch
 from worker.rollout.collector import Collected, greedy_rewards, reward_terms, tensors
 from worker.state import Stateful
 from worker.training.batch_builder import BatchBuilder, domains_of, entropies
 from worker.training.controllers import EntropyControl, KlControl
 from worker.training.critic_step import CriticEstimate, CriticStep
-from worker.training.passes import OptimizerBatch, Part, Seen, apart, loss_passes
+from worker.training.passes import OptimizerBatch, Part, Seen, apart, learners, loss_passes
 from worker.training.prompt_history import PromptHistory, repeats
+from worker.training.rank_passes import RankPasses
 from worker.training.trust_region import metrics_of, trust_region_step
 from worker.training.update_stats import (
     UpdateStats,
@@ -88,8 +90,13 @@ class Learner:
         reference: Policy | None,
         *,
         lull: Callable[[], AbstractContextManager[None]] = nullcontext,
+        shards: ShardedModel | None = None,
+        announce_critic: Callable[[], None] = lambda: None,
     ) -> None:
-        """`lull` is entered while gradients are computed, which needs no interpreter."""
+        """`lull` is entered while gradients are computed, which needs no interpreter.
+
+        With `shards` of the policy every rank calls the same methods with the same arguments.
+        """
         self.config, self.policy, self.optimizer, self.lull = config, policy, optimizer, lull
         self.baseline = Baseline()
         self.history = PromptHistory()
@@ -101,8 +108,11 @@ class Learner:
             **self.kl.parts,
             **self.entropy.parts,
         }
-        self.microbatches = Microbatches(config.resources, is_packed=is_packed(policy.model))
-        self.critic_step = CriticStep.of(policy, config, self.microbatches)
+        self.ranks = RankPasses(policy, shards)
+        self.microbatches = Microbatches(
+            config.resources, is_packed=is_packed(policy.model), ranks=self.ranks.ranks
+        )
+        self.critic_step = CriticStep.of(policy, config, self.microbatches, announce_critic)
         if self.critic_step is not None:
             self.parts["critic"] = self.critic_step.critic
         objective = config.objective
@@ -331,7 +341,9 @@ class Learner:
         chosen = OptimizerBatch(tokens, rows, batch, self._denominators(batch, loss_share=loss_share))
         before = update_stats.sums
         added: dict[str, Tensor] = {}
-        seen = Seen(per_token, added, update_stats)
+        learning = learners(batch, self.config.objective)
+        own = self.ranks.own(tokens.rows(rows), learning)
+        seen = self.ranks.begin(whole := Seen(per_token, added, update_stats))
 
         def undo() -> None:
             self.optimizer.forget_gradients()
@@ -341,15 +353,20 @@ class Learner:
         def passes(parts: Sequence[Tensor]) -> float:
             if self.config.updates.rule == "natural_gradient":
                 return self._natural_update(chosen, parts, seen)
-            for found in self._passes(chosen, apart(parts, batch, self.config.objective), seen):
+            mine = apart([own[part] for part in parts], learning)
+            passes_that_learn = sum(part.learns for part in mine)
+            missing = self.ranks.ranks.most(passes_that_learn) - passes_that_learn
+            for found in self._passes(chosen, mine, seen):
                 if not found.loss.requires_grad:
                     continue
                 with self.lull():
                     found.loss.backward()
                 self.optimizer.take_gradients()
+            self.ranks.keep_up(tokens, missing, self.optimizer.take_gradients, self.temperature)
             return math.nan
 
-        norm = self.microbatches.run(tokens.rows(rows), passes, undo)
+        norm = self.microbatches.run(tokens.rows(rows[own]), passes, undo)
+        self.ranks.join(seen, rows[own], whole, tokens.mask.shape, batch.mask.device)
         if self.config.updates.rule == "adam":
             update = self.optimizer.step(update_stats.step)
             update_stats.lr, norm = update.lr, update.grad_norm
@@ -362,12 +379,13 @@ class Learner:
         self, chosen: OptimizerBatch, parts: Sequence[Part], seen: Seen | None
     ) -> Iterator[PolicyLoss]:
         return loss_passes(
-            self.policy.model,
+            self.ranks.score,
             chosen,
             parts,
             self.config.objective,
             temperature=self.temperature,
             seen=seen,
+            silent=self.ranks.silent,
         )
 
     def _natural_update(self, chosen: OptimizerBatch, parts: Sequence[Tensor], seen: Seen) -> float:

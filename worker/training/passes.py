@@ -1,11 +1,10 @@
 """Loss passes: forward pass and loss of each micro-batch of an update, and the figures that they leave."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from backend.config.objective import Objective
 from worker.objective.aggregation import Denominators
@@ -14,7 +13,7 @@ from worker.objective.metric_sums import Mean, MetricSums
 from worker.objective.policy_loss import PolicyLoss, has_gradient, policy_loss
 from worker.objective.router import router_metrics, with_router_shift
 from worker.policy.logprobs import TokenLogprobs
-from worker.policy.routing import routed_logprobs
+from worker.policy.routing import Routed
 from worker.policy.token_batch import TokenBatch
 from worker.training.update_stats import UpdateStats, choices_of, keep_tokens
 
@@ -38,15 +37,19 @@ class Part(NamedTuple):
     """Whether its loss has a gradient; without one only its figures are taken down."""
 
 
-def apart(parts: Sequence[Tensor], batch: PolicyBatch, objective: Objective) -> list[Part]:
-    """Micro-batches in which no row learns apart from those in which all do.
+def learners(batch: PolicyBatch, objective: Objective) -> Tensor:
+    """(B,) bool, on the CPU: the rows that go through a backward pass.
 
     A group learns as one, because its rows share prefixes; where no group does, all of them go through a
     backward pass, so that the optimizer still steps.
     """
     learning = has_gradient(batch, objective)
     groups = batch.group_index[learning] if bool(learning.any()) else batch.group_index
-    learning = torch.isin(batch.group_index, groups).cpu()
+    return torch.isin(batch.group_index, groups).cpu()
+
+
+def apart(parts: Sequence[Tensor], learning: Tensor) -> list[Part]:
+    """Micro-batches in which no row learns apart from those in which all do."""
     split = [Part(part[learning[part] == learns], learns) for part in parts for learns in (True, False)]
     return [part for part in split if len(part.rows)]
 
@@ -63,21 +66,28 @@ class OptimizerBatch(NamedTuple):
     weights: Denominators
 
 
+Score = Callable[..., Routed]
+"""`routed_logprobs` of some model."""
+
+
 def loss_passes(
-    model: PreTrainedModel,
+    score: Score,
     of: OptimizerBatch,
     parts: Sequence[Part],
     objective: Objective,
     *,
     temperature: float,
     seen: Seen | None = None,
+    silent: Score | None = None,
 ) -> Iterator[PolicyLoss]:
-    """The loss of each micro-batch under the present weights; `seen` takes it down, if given."""
+    """The loss of each micro-batch under the present weights; `seen` takes it down, if given.
+
+    `silent` scores the micro-batches that do not learn, where these need another model.
+    """
     for part, learns in parts:
         chosen = part.to(of.batch.mask.device)
         with torch.set_grad_enabled(learns):
-            scored, router_logprobs, experts = routed_logprobs(
-                model,
+            scored, router_logprobs, experts = (score if learns else silent or score)(
                 of.tokens.rows(of.rows[part]),
                 temperature=temperature,
                 entropy_gradient=objective.needs_entropy_gradient,

@@ -24,10 +24,8 @@ from backend.settings import Settings
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
 from worker.policy.microbatches import Microbatches
-from worker.policy.model import frozen_copy, load_policy
-from worker.policy.optimizer import PolicyOptimizer
-from worker.policy.packing import enable_packing
-from worker.policy.recompute import enable_recompute
+from worker.policy.model import frozen_copy
+from worker.policy.ranks import ALONE, Ranks
 from worker.policy.routing import routers
 from worker.policy.weight_sample import WeightSample
 from worker.problems.mixture import build_mixture
@@ -38,16 +36,14 @@ from worker.rewards.score import Scorer
 from worker.rollout.ahead import RolloutsAhead, age_metrics
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, Collector
-from worker.rollout.decoder_check import check_decoder
 from worker.rollout.engine import Engine, Interrupted
 from worker.rollout.engines import engine_for
 from worker.rollout.row_limit import RowLimit
 from worker.state import Parts
 from worker.training.evaluation import Evaluator
-from worker.training.learner import Learner
 from worker.training.online_diagnosis import OnlineDiagnosis
 from worker.training.randomness import Randomness
-from worker.training.reference import ReferenceUpdates, reference_for
+from worker.training.replica import Replica
 from worker.training.run_counters import RunCounters
 from worker.training.signal_budget import signal_budget
 from worker.training.step_metrics import Metrics, group_metrics
@@ -77,30 +73,15 @@ class Trainer:
         checkpoints: Checkpoints,
         device: str,
         stopping: threading.Event,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.config, self.recorder, self.checkpoints, self.stopping = config, recorder, checkpoints, stopping
         torch.manual_seed(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
-        self.policy = load_policy(config.policy, settings, device=device)
-        check_decoder(self.policy, name=config.policy.name)
-        if config.resources.activation_checkpointing:
-            enable_recompute(self.policy.model)
-        self.unpacked = (
-            enable_packing(self.policy.model, config.resources.packing)
-            if config.updates.rule == "adam"
-            else ""
-        )
-        reference = reference_for(self.policy, config)
-        if reference is not None and config.resources.offload_reference:
-            reference.model.to("cpu")
-        self.optimizer = PolicyOptimizer(
-            self.policy.model,
-            config.optimizer,
-            steps=config.steps,
-            offload=config.resources.offload_optimizer,
-        )
-        self.learner = Learner(config, self.policy, self.optimizer, reference, lull=recorder.lull)
-        self.reference = ReferenceUpdates(config.objective.reference, self.policy, reference, self.optimizer)
+        self.replica = Replica(config, settings, device=device, ranks=ranks, lull=recorder.lull)
+        self.policy, self.optimizer = self.replica.policy, self.replica.optimizer
+        self.learner, self.reference = self.replica.learner, self.replica.reference
+        self.unpacked = self.replica.unpacked
         suites = load_suites(
             config.evaluation.suites, datasets_dir=settings.datasets_dir, hf_online=settings.hf_online
         )
@@ -146,9 +127,7 @@ class Trainer:
         self.parts: Parts = {
             "progress": self.counters,
             "random": Randomness({"training": self.generator}),
-            "optimizer": self.optimizer,
-            **self.learner.parts,
-            **self.reference.parts,
+            **self.replica.parts,
             **self.collector.parts,
             **({"behaviour": self.behaviour} if config.sampling.staleness else {}),
             **({} if self.ahead is None else {"ahead": self.ahead}),
@@ -201,6 +180,9 @@ class Trainer:
         if self.config.steps == 0:
             self.evaluator.origin_step = self.checkpoints.take_weights(self.policy)
         restored = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
+        if restored is not None and self.checkpoints.restored is not None:
+            self.replica.settle(self.checkpoints.restored)
+            self.replica.order("restore", restored=self.checkpoints.restored)
         self.learner.microbatches.limit(self.counters.microbatch_tokens)
         self.recorder.begin(-1 if restored is None else restored)
         self.diagnosis.begin(restored or 0)
@@ -273,7 +255,10 @@ class Trainer:
         updates, update_stats = self.config.updates, UpdateStats(self.counters.step)
         if not updates.resample_each_epoch:
             self.behaviour.remember(self.policy)
+            state = self.generator.get_state()
+            self.replica.order("learn", collected=collected, generator=state, step=update_stats.step)
             self.learner.learn(collected, self.generator, update_stats)
+            self.replica.order("end_step")
             self.learner.end_step()
             return update_stats
         old_policy = frozen_copy(self.policy)

@@ -23,7 +23,7 @@ from worker.host.hang_detector import HangLimits
 from worker.host.supervisor import Supervisor
 from worker.host.trainer_process import LINE_LIMIT, TrainerProcess, trainer_environment
 from worker.outcome import REASON_CHARACTERS
-from worker.train import _failure
+from worker.training.lifeline import failure
 
 pytestmark = pytest.mark.processes
 
@@ -433,6 +433,6 @@ def test_a_trainer_gets_the_servers_that_rewards_ask_and_its_sandbox_does_not(se
 
 
 def test_a_reason_of_any_length_arrives_as_its_beginning():
-    said = json.dumps({"failed": _failure(ValueError("\N{GRINNING FACE}" * 100_000))})
+    said = json.dumps({"failed": failure(ValueError("\N{GRINNING FACE}" * 100_000))})
     assert len(said.encode()) < LINE_LIMIT
     assert json.loads(said)["failed"]["reason"].startswith("ValueError: \N{GRINNING FACE}")

@@ -25,7 +25,8 @@ from worker.prompt import Prompt
 from worker.recording.recorder import Recorder
 from worker.recording.records import StepRecord
 from worker.rewards.plugins import PluginTerm
-from worker.train import _await_assignment, _exit_with_supervisor, _say
+from worker.train import _await_assignment, _say
+from worker.training.lifeline import exit_at_end
 
 
 def count_to(recorder, last, stopping, seconds):
@@ -57,7 +58,7 @@ def main(behaviour):
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     _say({"ready": True})
     assignment = _await_assignment()
-    threading.Thread(target=_exit_with_supervisor, daemon=True).start()
+    threading.Thread(target=exit_at_end, daemon=True).start()
     settings = Settings()
     sessions = open_sessions(open_engine(assignment.database_url))
     if behaviour == "raise":

@@ -1,0 +1,62 @@
+"""Runs on several devices: what a worker claims, in which order, and what its attempts cost."""
+
+import pytest
+
+from backend.config.merge import resolve
+from backend.db.models import Attempt, Run
+from backend.runs import lifecycle
+from backend.runs.cost import cost_of
+from backend.runs.rows import run_row
+from tests.factories import make_run
+
+
+def claim(database, **knobs):
+    with database.sessions.begin() as session:
+        return lifecycle.claim_run(session, "w", "h", **knobs)
+
+
+def queue(database, *widths):
+    """Runs that wait, the first one longest."""
+    with database.sessions.begin() as session:
+        return [make_run(session, devices=width, queued_at=at).id for at, width in enumerate(widths)]
+
+
+def test_the_row_of_a_run_says_how_many_devices_it_needs():
+    assert run_row("r", "v", resolve({"resources": {"devices": 4}}))["devices"] == 4
+
+
+def test_a_worker_passes_over_runs_that_it_could_never_hold(database):
+    wide, narrow = queue(database, 4, 1)
+    assert claim(database, room=2, most=2).run_id == narrow
+    assert claim(database, room=2, most=2) is None
+    found = claim(database, room=4, most=4)
+    assert (found.run_id, found.devices) == (wide, 4)
+
+
+def test_narrow_runs_do_not_take_what_a_wide_one_that_came_first_waits_for(database):
+    wide, narrow = queue(database, 2, 1)
+    assert claim(database, room=1, most=2) is None  # one of two is busy: the other one waits with the run
+    assert claim(database, room=2, most=2).run_id == wide
+    assert claim(database, room=1, most=2).run_id == narrow
+
+
+def test_a_run_of_a_higher_priority_goes_before_a_wide_one(database):
+    queue(database, 2)
+    with database.sessions.begin() as session:
+        urgent = make_run(session, priority=1).id
+    assert claim(database, room=1, most=2).run_id == urgent
+
+
+def test_an_attempt_notes_its_devices_and_costs_as_many_slots(database):
+    (run_id,) = queue(database, 2)
+    claim(database, room=2, most=2)
+    with database.sessions() as session:
+        assert session.get_one(Attempt, (run_id, 1)).devices == 2
+        assert session.get_one(Run, run_id).status == "running"
+    gpus = Attempt(started_at=0, ended_at=3600, device="cuda:0", devices=2, slot_price=3.0, currency="EUR")
+    assert cost_of([gpus], now=0) == {"slot_hours": 2.0, "gpu_hours": 2.0, "money": {"EUR": 6.0}}
+
+
+def test_processes_in_one_slot_of_a_cpu_cost_one_slot():
+    cpus = Attempt(started_at=0, ended_at=3600, device="cpu", devices=4, slot_price=3.0, currency="EUR")
+    assert cost_of([cpus], now=0)["money"] == pytest.approx({"EUR": 3.0})

@@ -1,0 +1,235 @@
+"""Runs on several ranks: their steps equal those of one process, and the death of a rank loses nothing."""
+
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from backend.config.merge import resolve
+from backend.db.engine import open_engine, open_sessions
+from backend.db.models import Attempt, Metric, MetricKey, Run
+from backend.errors import InvalidConfig
+from backend.runs import lifecycle
+from backend.settings import Settings
+from backend.workers.devices import Slot
+from benchmarks.ranks import CASES, apart, train
+from tests.factories import make_run
+from worker.checkpoints.files import load_checkpoint, save_checkpoint
+from worker.checkpoints.store import Restored
+from worker.host.supervisor import Supervisor
+from worker.objective.metric_sums import Highest, Mean, MetricSums
+from worker.policy.ranks import Ranks, UnlikeRanks, check_alike
+
+ROOT = Path(__file__).parents[3]
+
+CLOSE = 1e-5
+"""Largest difference of a metric or a weight that the order of float32 sums may cause."""
+
+
+def test_each_rank_takes_neighbours_with_about_the_same_work():
+    tokens = torch.tensor([10, 10, 10, 10, 40])
+    assert Ranks(0, 2).own(tokens).tolist() == [0, 1, 2, 3]
+    assert Ranks(1, 2).own(tokens).tolist() == [4]
+    assert Ranks().own(tokens).tolist() == [0, 1, 2, 3, 4]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(1, 4096), max_size=40), st.integers(1, 8))
+def test_each_row_has_one_rank(lengths, size):
+    tokens = torch.tensor(lengths, dtype=torch.long)
+    rows = [row for rank in range(size) for row in Ranks(rank, size).own(tokens).tolist()]
+    assert rows == list(range(len(lengths)))
+
+
+def test_sums_of_several_ranks_lose_their_gradient_on_the_way():
+    total = torch.tensor(3.0, requires_grad=True)
+    moved = MetricSums({"a": Mean(total * 2, torch.tensor(4)), "b": Highest(torch.tensor(7.0))}).to("cpu")
+    assert moved.values() == {"a": 1.5, "b": 7.0}
+    assert not any(part.requires_grad for metric in moved.metrics.values() for part in metric.parts())
+
+
+def test_ranks_with_other_versions_or_devices_are_refused_by_name():
+    alike = {"torch": "2.13.0", "device": "NVIDIA H100"}
+    check_alike([alike, dict(alike)])
+    with pytest.raises(UnlikeRanks, match=r"rank 1 has torch 2\.12\.0, rank 0 has 2\.13\.0"):
+        check_alike([alike, alike | {"torch": "2.12.0"}])
+    with pytest.raises(UnlikeRanks, match="rank 2 has device cpu, rank 0 has NVIDIA H100"):
+        check_alike([alike, alike, alike | {"device": "cpu"}])
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"optimizer": {"moments": "int8"}}, "optimizer.moments"),
+        ({"optimizer": {"paged": True}}, "optimizer.paged"),
+        ({"resources": {"packing": "on"}}, "resources.packing"),
+        ({"resources": {"offload_optimizer": True}}, "resources.offload_optimizer"),
+        ({"sampling": {"routing_replay": True}}, "sampling.routing_replay"),
+        ({"updates": {"epochs": 2, "resample_each_epoch": True}}, "updates.resample_each_epoch"),
+        ({"objective": {"reference": {"type": "ema"}}}, "objective.reference.type"),
+    ],
+)
+def test_what_several_devices_cannot_do_is_refused_at_its_field(changes, field):
+    resolve(changes)
+    changes = changes | {"resources": {"devices": 2, **changes.get("resources", {})}}
+    with pytest.raises(InvalidConfig) as refused:
+        resolve(changes)
+    assert any(
+        error.path == field and "resources.devices is 2" in error.message for error in refused.value.errors
+    )
+
+
+class Files:
+    """Checkpoints in one directory, without a database."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.restored = directory, None
+
+    def restore(self, policy, parts):
+        if not self.directory.is_dir():
+            return None
+        loaded = load_checkpoint(self.directory, policy, parts)
+        self.restored = Restored(self.directory, loaded.restored)
+        return loaded.step
+
+    def save(self, policy, parts, *, step, accuracy):  # noqa: ARG002
+        save_checkpoint(self.directory, policy, parts, step=step)
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_steps_on_two_ranks_equal_those_of_one_process():
+    case = CASES["PPO with a critic"]
+    found = apart(train(case, ranks=1, steps=2), train(case, ranks=2, steps=2))
+    assert found.metric < CLOSE, found
+    assert found.weight < CLOSE < found.moved, found
+
+
+@pytest.mark.processes
+@pytest.mark.long
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("case", CASES)
+def test_twenty_steps_equal_those_of_one_process(case, ranks):
+    found = apart(train(CASES[case], ranks=1, steps=20), train(CASES[case], ranks=ranks, steps=20))
+    assert max(found.metric, found.weight) < CLOSE < found.moved, found
+
+
+@pytest.mark.processes
+@pytest.mark.long
+@pytest.mark.parametrize("case", ["GRPO, LoRA", "PPO with a critic"])
+def test_a_run_saved_on_two_ranks_goes_on_on_one_and_on_four(case, tmp_path):
+    whole = train(CASES[case], ranks=1, steps=6)
+    for ranks in (1, 4):
+        directory = tmp_path / str(ranks)
+        train(CASES[case], ranks=2, steps=3, checkpoints=Files(directory))
+        resumed = train(CASES[case], ranks=ranks, steps=6, checkpoints=Files(directory))
+        found = apart(whole._replace(steps=whole.steps[3:]), resumed)
+        assert max(found.metric, found.weight) < CLOSE < found.moved, found
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_a_killed_rank_ends_the_attempt_and_loses_no_step(state_dir, sqlite_url, monkeypatch):
+    kill_at_random(1, state_dir, sqlite_url, monkeypatch, ranks=2)
+
+
+@pytest.mark.processes
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_ranks_killed_twenty_times_lose_no_step(state_dir, sqlite_url, monkeypatch):
+    kill_at_random(20, state_dir, sqlite_url, monkeypatch, ranks=2)
+
+
+def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
+    """Train a run while so many of its attempts lose a rank to SIGKILL; then let it finish."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    chosen = random.Random(0)
+    own = Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=60)
+    engine = open_engine(own.effective_database_url)
+    sessions, steps = open_sessions(engine), 3 * kills + 3
+    config = {
+        "steps": steps,
+        "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 16},
+        "rewards": [{"name": "length"}],
+        "evaluation": {"every": 0},
+        "checkpointing": {"every": 1},
+        "resources": {"devices": ranks},
+    }
+    with sessions.begin() as session:
+        run_id = make_run(session, config=config, devices=ranks).id
+    supervisor = Supervisor(own, sessions, Slot(0, "cpu", "CPU", ranks), threading.Event())
+    try:
+        for kill in range(kills):
+            thread = attempt_of(supervisor, sessions)
+            wait_for_step(sessions, run_id, 3 * kill + 1)
+            time.sleep(chosen.random())
+            os.kill(
+                chosen.choice(ranks_of(sessions, run_id, kill + 1))
+                if kills > 1
+                else last_rank(sessions, run_id),
+                signal.SIGKILL,
+            )
+            thread.join(60)
+            assert not thread.is_alive()
+            with sessions() as session:
+                run = session.get_one(Run, run_id)
+                assert (run.status, run.own_failures) == ("queued", 0), run.reason
+                assert run.reason == "the trainer was ended by SIGKILL"
+        attempt_of(supervisor, sessions).join(300)
+        with sessions() as session:
+            assert session.get_one(Run, run_id).status == "finished"
+            key = session.scalar(select(MetricKey.id).where(MetricKey.name == "reward/mean"))
+            stored = session.scalars(select(Metric.step).where(Metric.run_id == run_id, Metric.key_id == key))
+            assert set(stored) >= set(range(1, steps + 1))
+    finally:
+        supervisor.close()
+        engine.dispose()
+
+
+def attempt_of(supervisor, sessions):
+    """Claim the run and let a trainer of it begin."""
+    deadline = time.monotonic() + 30
+    claim = None
+    while claim is None:
+        assert time.monotonic() < deadline, "the run does not wait"
+        with sessions.begin() as session:
+            claim = lifecycle.claim_run(session, "worker", "host", room=8, most=8)
+    thread = threading.Thread(target=supervisor.supervise, args=(claim,))
+    thread.start()
+    return thread
+
+
+def wait_for_step(sessions, run_id, step):
+    deadline = time.monotonic() + 300
+    while True:
+        with sessions() as session:
+            run = session.get_one(Run, run_id)
+            if run.last_step >= step:
+                return
+            assert run.status == "running", run.reason
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def ranks_of(sessions, run_id, attempt):
+    """Process ids of all ranks of an attempt, rank 0 first."""
+    with sessions() as session:
+        trainer = psutil.Process(session.get_one(Attempt, (run_id, attempt)).pid)
+    return [
+        trainer.pid,
+        *(each.pid for each in trainer.children() if "worker.training.follower" in each.cmdline()),
+    ]
+
+
+def last_rank(sessions, run_id):
+    """Process id of the last rank of the first attempt."""
+    return ranks_of(sessions, run_id, 1)[-1]

@@ -1,0 +1,25 @@
+"""Runs on several GPUs: what NCCL and the memory of a GPU show."""
+
+import pytest
+import torch
+
+from backend.workers.devices import find_gpus
+from benchmarks.ranks import CASES, apart, train
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.slow,
+    pytest.mark.processes,
+    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="this machine has fewer than two CUDA devices"),
+]
+
+CLOSE = 1e-4
+"""Sums in another order differ more on a GPU than on a CPU."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_steps_on_two_gpus_equal_those_of_one(case):
+    gpus = [gpu.uuid for gpu in find_gpus()][:2]
+    alone = train(CASES[case], ranks=1, steps=3, device="cuda:0")
+    found = apart(alone, train(CASES[case], ranks=2, steps=3, device="cuda:0", gpus=gpus))
+    assert max(found.metric, found.weight) < CLOSE < found.moved, found

@@ -1,0 +1,139 @@
+"""The ranks of a run: processes that share its forward and backward passes, one for each device.
+
+Rank 0 is the trainer. The ranks find one another through a file in a directory that only their user may open,
+and gloo speaks on the loopback interface, so there is no port that anybody else could take.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import FileStore
+from torch.distributed.device_mesh import DeviceMesh
+
+from worker.objective.metric_sums import MetricSums
+
+PASS_SECONDS = 600.0
+"""A rank that waits longer than this for another one within a step gives the attempt up."""
+
+ORDER_SECONDS = 7 * 86_400.0
+"""A rank waits for its next order as long as rank 0 samples, grades and evaluates; its lifeline ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The group of ranks as one of them sees it; a run on one device is alone in its own."""
+
+    rank: int = 0
+    size: int = 1
+    mesh: DeviceMesh | None = None
+    orders: Any = None
+    """The group in which rank 0 gives its orders."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is one rank only."""
+        return self.size == 1
+
+    def own(self, tokens: Tensor) -> Tensor:
+        """Rows for this rank, of rows (B,) with so many tokens each: neighbours, and about equal work."""
+        if self.is_alone:
+            return torch.arange(len(tokens))
+        middle = tokens.cumsum(0) - tokens / 2
+        owner = (middle * self.size / tokens.sum().clamp(min=1)).long().clamp(max=self.size - 1)
+        return (owner == self.rank).nonzero().flatten()
+
+    def most(self, number: int) -> int:
+        """The largest of what the ranks say."""
+        return number if self.is_alone else max(self.gathered(number))
+
+    def gathered(self, value: Any) -> list[Any]:
+        """The values of all ranks, by rank, through gloo: tensors have to be on the CPU."""
+        if self.is_alone:
+            return [value]
+        found: list[Any] = [None] * self.size
+        dist.all_gather_object(found, value)
+        return found
+
+    def merged(self, sums: MetricSums) -> MetricSums:
+        """The sums of all ranks together, on the CPU."""
+        return MetricSums.merged(self.gathered(sums.to("cpu")))
+
+    def total(self, value: Tensor) -> Tensor:
+        """The sum over all ranks, in place."""
+        if not self.is_alone:
+            dist.all_reduce(value)
+        return value
+
+    def order(self, order: Any = None) -> Any:
+        """The next order: rank 0 gives it, the others wait for it."""
+        if self.is_alone:
+            return order
+        box = [order]
+        dist.broadcast_object_list(box, src=0, group=self.orders)
+        return box[0]
+
+
+ALONE = Ranks()
+
+
+class UnlikeRanks(RuntimeError):
+    """Ranks that cannot work together."""
+
+
+def join(meeting: Path, rank: int, size: int, *, device: str, seconds: float = PASS_SECONDS) -> Ranks:
+    """Meet the other ranks at a file; raises UnlikeRanks where their versions or devices differ."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    kind = torch.device(device).type
+    if kind == "cuda":
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+        torch.cuda.set_device(device)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo",
+        store=FileStore(str(meeting), size),
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=seconds),
+    )
+    orders = dist.new_group(backend="gloo", timeout=timedelta(seconds=ORDER_SECONDS))
+    mesh = DeviceMesh(kind, torch.arange(size))
+    ranks = Ranks(rank, size, mesh, orders)
+    check_alike(ranks.gathered(itself(kind)))
+    return ranks
+
+
+def is_lost_peer(error: BaseException) -> bool:
+    """Whether another rank is gone or silent: its own end says why."""
+    return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
+
+
+def leave() -> None:
+    """Leave the group; the other ranks have ended."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def itself(kind: str) -> dict[str, str]:
+    """What a rank has to have in common with the others."""
+    packages = {name: version(name) for name in ("torch", "transformers")}
+    name = torch.cuda.get_device_name() if kind == "cuda" else kind
+    return {"python": sys.version.split()[0], **packages, "device": name}
+
+
+def check_alike(found: Sequence[dict[str, str]]) -> None:
+    """Raise UnlikeRanks, which says what differs, unless all ranks are alike."""
+    for rank, other in enumerate(found):
+        for what, value in other.items():
+            if value != found[0][what]:
+                raise UnlikeRanks(
+                    f"rank {rank} has {what} {value}, rank 0 has {found[0][what]}: all ranks of a run need "
+                    "the same versions and devices"
+                )

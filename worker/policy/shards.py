@@ -1,0 +1,140 @@
+"""A model trained in shards: FSDP2 keeps weights, gradients and moments in parts, one for each rank.
+
+Beside the shards every rank has the model whole: it samples, scores without gradient and is saved, as on one
+device. The shards are what gradients are computed with, and each update is published to the whole model.
+
+Source: Zhao et al., arXiv:2304.11277; PyTorch, `torch.distributed.fsdp.fully_shard`.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from transformers import PreTrainedModel
+
+from backend.config.run import OptimizerConfig
+from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.ranks import Ranks
+
+Forward = Callable[..., Any]
+"""A forward pass: (model, batch, ...) -> tensors."""
+
+METHOD = "sharded_forward"
+"""FSDP gathers weights around this method, as around `forward`: from tokens to what the loss needs."""
+
+
+class ShardedModel:
+    """A model in shards beside the whole one."""
+
+    def __init__(self, whole: PreTrainedModel, ranks: Ranks, forward: Forward) -> None:
+        """`forward` computes what the loss is made of; its sums run over the rows of all ranks."""
+        self.whole, self.ranks = whole, ranks
+        self.model: Any = copy.deepcopy(whole)
+        self.model.sharded_forward = forward.__get__(self.model)
+        for layer in self.model.get_decoder().layers:
+            fully_shard(layer, mesh=ranks.mesh)
+        fully_shard(self.model, mesh=ranks.mesh)
+        for part in self.model.modules():
+            if hasattr(part, "set_gradient_divide_factor"):
+                part.set_gradient_divide_factor(1.0)  # the losses are shares of one sum already
+                part.set_force_sum_reduction_for_comms(True)
+        register_fsdp_forward_method(self.model, METHOD)
+
+    def __call__(self, *batch: Any, **knobs: Any) -> Any:
+        """The forward pass; every rank takes part."""
+        return self.model.sharded_forward(*batch, **knobs)
+
+    @torch.no_grad()
+    def publish(self) -> None:
+        """Give the whole model the weights of the shards; every rank takes part."""
+        shards = dict(self.model.named_parameters())
+        for name, weight in self.whole.named_parameters():
+            if weight.requires_grad:
+                weight.copy_(shards[name].full_tensor())
+
+    @torch.no_grad()
+    def take(self) -> None:
+        """Cut the shards out of the whole model again."""
+        shards = dict(self.model.named_parameters())
+        for name, weight in self.whole.named_parameters():
+            if weight.requires_grad:
+                shards[name].to_local().copy_(cut(weight.detach(), shards[name]))
+
+
+class ShardedOptimizer(PolicyOptimizer):
+    """AdamW on the shards of this rank."""
+
+    def __init__(
+        self, shards: ShardedModel, config: OptimizerConfig, *, steps: int, announce: Callable[[], None]
+    ) -> None:
+        """`announce` tells the other ranks that the whole state is wanted: each gives its part."""
+        self.shards, self.announce = shards, announce
+        super().__init__(shards.model, config, steps=steps)
+
+    def _master(self, weight: Any, *, offload: bool) -> nn.Parameter:  # noqa: ARG002 - never offloaded
+        local = weight.to_local().detach()
+        return nn.Parameter(local if local.dtype == torch.float32 else local.float())
+
+    def _gradient(self, weight: Any) -> Tensor:
+        gradient: Tensor = weight.grad.to_local()
+        return gradient
+
+    def _clip(self) -> float:
+        """The norm of the gradient of all ranks, which is scaled down by it."""
+        gradients = [master.grad for master in self.masters.values() if master.grad is not None]
+        squares = [gradient.double().square().sum() for gradient in gradients]
+        norm = self.shards.ranks.total(torch.stack(squares).sum()).sqrt()
+        scale = (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(scale.to(gradient.dtype))
+        return float(norm)
+
+    @torch.no_grad()
+    def _write_back(self) -> None:
+        for name, weight in self.weights.items():
+            self._local(weight).copy_(self.masters[name])
+        self.shards.publish()
+
+    @staticmethod
+    def _local(weight: Any) -> Tensor:
+        local: Tensor = weight.to_local()
+        return local
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See PolicyOptimizer: whole tensors, on the CPU, whatever the number of ranks is."""
+        self.announce()
+        return self.gather()
+
+    @torch.no_grad()
+    def gather(self) -> dict[str, Tensor]:
+        """The same, by every rank at once."""
+        return {key: self._whole(key, value).cpu() for key, value in super().tensors().items()}
+
+    def _whole(self, key: str, value: Tensor) -> Tensor:
+        weight: Any = self.weights[key.partition("/")[2]]
+        if not value.ndim:  # a step count
+            return value
+        placed = DTensor.from_local(
+            value, weight.device_mesh, weight.placements, shape=weight.shape, stride=weight.stride()
+        )
+        return placed.full_tensor()
+
+    @torch.no_grad()
+    def restore(self, values: Any, tensors: Any) -> None:
+        """See PolicyOptimizer; the whole model's weights are restored already, and `tensors` are whole."""
+        self.shards.take()
+        own = {
+            key: cut(value, self.weights[key.partition("/")[2]]) if value.ndim else value
+            for key, value in tensors.items()
+        }
+        super().restore(values, own)
+
+
+def cut(whole: Tensor, like: Any) -> Tensor:
+    """This rank's part of a whole tensor that is sharded as `like` is; nothing is sent."""
+    placed = distribute_tensor(whole.to(like.device), like.device_mesh, [Shard(0)], src_data_rank=None)
+    return placed.to_local()

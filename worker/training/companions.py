@@ -1,0 +1,150 @@
+"""The companions of a trainer: the processes of the other ranks, which live and die with it.
+
+They are children in the trainer's own session, so whatever ends that ends them. The death of any of them
+ends the trainer in the same way: a signal from outside stays one, and a failure keeps its reason.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, NoReturn, cast
+
+import torch
+
+from backend.config.run import RunConfig
+from worker.outcome import EXIT_FAILED, EXIT_ORPHANED
+from worker.policy.ranks import ALONE, Ranks, UnlikeRanks, is_lost_peer, join, leave
+
+logger = logging.getLogger(__name__)
+
+LINGER_SECONDS = 5.0
+"""A trainer that has lost a rank waits so long for the news of its end."""
+
+OWN_WORD_SECONDS = 2.0
+"""Where a rank fails the trainer often fails alike; it gets so long to say so itself."""
+
+FOLLOWER = (sys.executable, "-m", "worker.training.follower")
+
+
+class Companions:
+    """The processes of the ranks 1, 2, ... of a run."""
+
+    def __init__(self, argv: tuple[str, ...] = FOLLOWER) -> None:
+        self._argv = argv
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._watches: list[threading.Thread] = []
+        self._is_over = threading.Event()
+
+    def start(
+        self, config: RunConfig, meeting: Path, *, device: str, threads: int, gpus: Sequence[str]
+    ) -> None:
+        """Start a process for every further rank; `gpus` are those of all ranks."""
+        size = config.resources.devices
+        for rank in range(1, size):
+            env = {**os.environ, **({"CUDA_VISIBLE_DEVICES": gpus[rank]} if gpus else {})}
+            process = subprocess.Popen(
+                self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
+            )  # no session of its own: the trainer's end is its end
+            self._processes.append(process)
+            logger.info("rank %d is process %d", rank, process.pid)
+            order = {
+                "meeting": str(meeting),
+                "rank": rank,
+                "size": size,
+                "device": device,
+                "threads": threads,
+                "config": config.model_dump(mode="json"),
+            }
+            with contextlib.suppress(OSError):  # it is dead: its watch tells
+                stdin = cast("IO[bytes]", process.stdin)
+                stdin.write(json.dumps(order).encode() + b"\n")
+                stdin.flush()
+            watch = threading.Thread(target=self._watch, args=(rank, process), daemon=True)
+            watch.start()
+            self._watches.append(watch)
+
+    def _watch(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
+        """Pass on what a rank says; where it ends before its time, end the trainer too."""
+        said = ""
+        with cast("IO[bytes]", process.stdout) as output:
+            for line in output:
+                text = line.decode(errors="backslashreplace").rstrip("\n")
+                if text.startswith('{"failed":'):
+                    said = text
+                else:
+                    logger.info("rank %d: %s", rank, text)
+        code = process.wait()
+        # the trainer may be about to fail by itself, and one that lost the others is not to blame
+        self._is_over.wait({EXIT_FAILED: OWN_WORD_SECONDS, EXIT_ORPHANED: 2 * LINGER_SECONDS}.get(code, 0))
+        if not self._is_over.is_set():
+            _end_with(rank, code, said)
+
+    def close(self) -> None:
+        """End them all; the run does not need them any more."""
+        self._is_over.set()
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+            with contextlib.suppress(OSError):
+                cast("IO[bytes]", process.stdin).close()
+        for watch in self._watches:
+            watch.join()
+
+
+def _end_with(rank: int, code: int, said: str) -> NoReturn:
+    if code < 0:
+        sys.stderr.write(f"rank {rank} was ended by {signal.Signals(-code).name}: the attempt ends with it\n")
+        sys.stderr.flush()
+        os.kill(os.getpid(), -code if -code != signal.SIGTERM else signal.SIGKILL)
+    told = (
+        json.loads(said)["failed"] if said else {"reason": f"it ended with code {code}", "kind": "exception"}
+    )
+    told["reason"] = f"rank {rank}: {told['reason']}"
+    sys.stdout.write(json.dumps({"failed": told}) + "\n")
+    sys.stdout.flush()
+    os._exit(EXIT_FAILED)
+
+
+@contextlib.contextmanager
+def joined_ranks(
+    config: RunConfig,
+    *,
+    device: str,
+    threads: int,
+    gpus: Sequence[str] = (),
+    argv: tuple[str, ...] = FOLLOWER,
+) -> Iterator[Ranks]:
+    """The ranks of a run, of which this process is the first, until the block ends."""
+    if config.resources.devices == 1:
+        yield ALONE
+        return
+    # a directory that nobody else may open: whoever wrote there could join the group
+    if gpus and len(gpus) < config.resources.devices:
+        raise UnlikeRanks(f"the worker holds {len(gpus)} GPUs, the run needs {config.resources.devices}")
+    threads = max(1, threads // config.resources.devices) if not gpus else threads
+    torch.set_num_threads(threads)
+    directory = Path(tempfile.mkdtemp(prefix="grpolab-ranks-"))
+    companions = Companions(argv)
+    try:
+        meeting = directory / "meeting"
+        companions.start(config, meeting, device=device, threads=threads, gpus=gpus)
+        yield join(meeting, 0, config.resources.devices, device=device)
+    except RuntimeError as error:
+        if is_lost_peer(error):
+            time.sleep(LINGER_SECONDS)  # the watch of the rank that has died says why, and ends this process
+        raise
+    finally:
+        companions.close()
+        leave()
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,104 @@
+"""The process of a rank above 0: it builds the same models as the trainer and follows its orders.
+
+    python -m worker.training.follower
+    stdin   {"meeting": "...", "rank": 1, "size": 2, "device": "cpu", "threads": 1, "config": {...}}
+
+Standard input stays open as a lifeline: at its end the process exits at once. It records nothing, grades
+nothing and writes no checkpoint. Why it failed it says on its output, as the trainer does.
+"""
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from backend.config.run import RunConfig
+from backend.settings import Settings
+from worker.checkpoints.files import load_checkpoint
+from worker.checkpoints.store import Restored
+from worker.outcome import EXIT_FAILED, EXIT_ORPHANED
+from worker.policy.ranks import Ranks, is_lost_peer, join
+from worker.policy.shards import ShardedOptimizer
+from worker.training.lifeline import await_line, exit_at_end, failure_text
+from worker.training.replica import Replica
+from worker.training.update_stats import UpdateStats
+
+logger = logging.getLogger("worker.training.follower")  # not __main__
+
+
+def main() -> None:
+    """Follow the trainer until it is done."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the trainer says when the end has come
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    order = json.loads(await_line())
+    threading.Thread(target=exit_at_end, name="lifeline", daemon=True).start()
+    torch.set_num_threads(order["threads"])
+    try:
+        ranks = join(Path(order["meeting"]), order["rank"], order["size"], device=order["device"])
+        follow(RunConfig.model_validate(order["config"]), ranks, device=order["device"])
+    except Exception as error:  # the one place where any failure becomes a reason
+        if is_lost_peer(error):
+            os._exit(EXIT_ORPHANED)
+        logger.exception("the rank fails")
+        sys.stdout.write(failure_text(error) + "\n")
+        sys.stdout.flush()
+        os._exit(EXIT_FAILED)
+
+
+def follow(config: RunConfig, ranks: Ranks, *, device: str) -> NoReturn:
+    """Build what the trainer builds and do what it orders."""
+    torch.manual_seed(config.seed)
+    follower = Follower(Replica(config, Settings(), device=device, ranks=ranks))
+    while True:  # until its lifeline ends
+        follower.obey(ranks.order())
+
+
+class Follower:
+    """A replica that does as it is told."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+
+    def obey(self, order: dict[str, Any]) -> None:
+        """Do one thing together with rank 0."""
+        work: dict[str, Callable[..., None]] = {
+            "learn": self.learn,
+            "end_step": self.end_step,
+            "restore": self.restore,
+            "gather": self.gather,
+        }
+        work[order.pop("what")](**order)
+
+    def learn(self, collected: Any, generator: torch.Tensor, step: int) -> None:
+        """Make this rank's part of the passes of a step."""
+        own = torch.Generator()
+        own.set_state(generator)
+        self.replica.learner.learn(collected, own, UpdateStats(step))
+
+    def end_step(self) -> None:
+        """Move what follows a whole step."""
+        self.replica.learner.end_step()
+
+    def restore(self, restored: Restored) -> None:
+        """Take over the state of a checkpoint that rank 0 has chosen and verified."""
+        own = {name: part for name, part in self.replica.parts.items() if name in restored.parts}
+        load_checkpoint(restored.directory, self.replica.policy, own, fitting=own)
+        self.replica.settle(restored)
+
+    def gather(self, part: str) -> None:
+        """Give rank 0 this rank's part of an optimizer's state."""
+        critic = self.replica.learner.critic_step
+        optimizer = critic.critic.optimizer if part == "critic" and critic else self.replica.optimizer
+        if isinstance(optimizer, ShardedOptimizer):
+            optimizer.gather()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Standard input as the lifeline of a process, and the words in which it says why it failed."""
+
+import json
+import os
+from typing import NoReturn
+
+from backend.redaction import redact
+from worker.out_of_memory import is_memory_error, memory_text
+from worker.outcome import EXIT_ORPHANED, REASON_CHARACTERS
+
+
+def await_line() -> bytes:
+    """The first line of standard input; at its end the process exits.
+
+    Not through sys.stdin: its buffer would hide the lifeline's end from os.read.
+    """
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = os.read(0, 1)
+        if not piece:
+            os._exit(EXIT_ORPHANED)
+        line += piece
+    return line
+
+
+def exit_at_end() -> NoReturn:
+    """Exit as soon as standard input ends."""
+    while os.read(0, 4096):
+        pass
+    os._exit(EXIT_ORPHANED)
+
+
+def failure(error: BaseException) -> dict[str, str]:
+    """The reason that is stored: one line, and whether memory ran out."""
+    text = str(error).strip().splitlines()
+    name = type(error).__name__
+    is_memory = is_memory_error(error)
+    reason = redact(f"{name}: {text[0]}" if text else name)
+    if is_memory:
+        reason = f"out of memory ({memory_text(error)}): {reason}"
+    return {"reason": reason[:REASON_CHARACTERS], "kind": "memory" if is_memory else "exception"}
+
+
+def failure_text(error: BaseException) -> str:
+    """The line by which a process tells it."""
+    return json.dumps({"failed": failure(error)})

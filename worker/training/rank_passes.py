@@ -1,0 +1,69 @@
+"""The passes of an update that one rank makes, and what all ranks have seen in theirs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from worker.policy.model import Policy
+from worker.policy.ranks import ALONE, Ranks
+from worker.policy.routing import routed_logprobs
+from worker.policy.shards import ShardedModel
+from worker.policy.token_batch import TokenBatch
+from worker.training.passes import Score, Seen
+from worker.training.update_stats import UpdateStats, keep_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class RankPasses:
+    """Splits updates among the ranks; one that is alone makes all passes itself."""
+
+    policy: Policy
+    shards: ShardedModel | None = None
+
+    @property
+    def ranks(self) -> Ranks:
+        """The ranks that share the passes."""
+        return ALONE if self.shards is None else self.shards.ranks
+
+    @property
+    def silent(self) -> Score:
+        """Scores rows without gradient: each rank does so alone, with the whole model."""
+        return partial(routed_logprobs, self.policy.model)
+
+    @property
+    def score(self) -> Score:
+        """Scores rows that learn; all ranks at once."""
+        return self.silent if self.shards is None else self.shards
+
+    def own(self, tokens: TokenBatch, learning: Tensor) -> Tensor:
+        """The rows of this rank: its part of those that learn, and of the others."""
+        if self.ranks.is_alone:
+            return torch.arange(len(tokens))
+        sizes = tokens.lengths + tokens.prompt_lengths
+        kinds = [(learning == learns).nonzero().flatten() for learns in (True, False)]
+        return torch.cat([rows[self.ranks.own(sizes[rows])] for rows in kinds])
+
+    def keep_up(self, tokens: TokenBatch, missing: int, take: Callable[[], None], temperature: float) -> None:
+        """Passes whose gradient is 0, for as many as other ranks have more than this one."""
+        for _ in range(missing):
+            scored = self.score(tokens.rows(slice(1)), temperature=temperature).scored
+            (scored.logprobs.sum() * 0).backward()
+            take()
+
+    def begin(self, seen: Seen) -> Seen:
+        """Takes down what the passes of this rank leave."""
+        return seen if self.ranks.is_alone else Seen({}, {}, UpdateStats())
+
+    def join(self, mine: Seen, rows: Tensor, seen: Seen, shape: torch.Size, device: torch.device) -> None:
+        """Put together what all ranks have seen; `rows` of the step are this rank's."""
+        if self.ranks.is_alone:
+            return
+        values, added = ({name: value[rows] for name, value in part.items()} for part in mine[:2])
+        found = self.ranks.gathered((rows, values, added))
+        for theirs, per_token, contributions in found:
+            keep_tokens(seen.per_token, per_token, theirs, shape)
+            keep_tokens(seen.added, contributions, theirs, shape)
+        seen.update_stats.sums += self.ranks.merged(mine.update_stats.sums).to(device)

@@ -1,0 +1,93 @@
+"""The replica of a run's models on one rank: policy, reference, optimizer and learner, built alike on all."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from backend.config.run import RunConfig
+from backend.errors import FieldError, InvalidConfig
+from backend.settings import Settings
+from worker.checkpoints.store import Restored
+from worker.policy.logprobs import compute_by_rows
+from worker.policy.model import load_policy
+from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.packing import enable_packing
+from worker.policy.ranks import ALONE, Ranks
+from worker.policy.recompute import enable_recompute
+from worker.policy.routing import routed_logprobs, routers
+from worker.policy.shards import ShardedModel, ShardedOptimizer
+from worker.rollout.decoder_check import check_decoder
+from worker.state import Stateful
+from worker.training.learner import Learner
+from worker.training.reference import ReferenceUpdates, reference_for
+
+Lull = Callable[[], AbstractContextManager[None]]
+
+
+class Replica:
+    """The models of a run and what trains them."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        settings: Settings,
+        *,
+        device: str,
+        ranks: Ranks = ALONE,
+        lull: Lull = nullcontext,
+    ) -> None:
+        """Every rank of a run builds one from the same config; raises InvalidConfig."""
+        self.config, self.ranks = config, ranks
+        self.policy = load_policy(config.policy, settings, device=device)
+        check_decoder(self.policy, name=config.policy.name)
+        if not ranks.is_alone and routers(self.policy.model):
+            reason = f"is {ranks.size}, but {config.policy.name!r} is a mixture of experts: 1 is expected"
+            raise InvalidConfig([FieldError("resources.devices", reason)])
+        if config.resources.activation_checkpointing:
+            enable_recompute(self.policy.model)
+        if not ranks.is_alone:
+            compute_by_rows(self.policy.model)  # as the shards do
+        is_packable = config.updates.rule == "adam" and ranks.is_alone
+        self.unpacked = enable_packing(self.policy.model, config.resources.packing) if is_packable else ""
+        reference = reference_for(self.policy, config)
+        if reference is not None and config.resources.offload_reference:
+            reference.model.to("cpu")
+        shards = None if ranks.is_alone else ShardedModel(self.policy.model, ranks, routed_logprobs)
+        self.optimizer = self._optimizer(shards)
+        self.learner = Learner(
+            config,
+            self.policy,
+            self.optimizer,
+            reference,
+            lull=lull,
+            shards=shards,
+            announce_critic=lambda: self.order("gather", part="critic"),
+        )
+        self.reference = ReferenceUpdates(config.objective.reference, self.policy, reference, self.optimizer)
+        self.parts: dict[str, Stateful] = {
+            "optimizer": self.optimizer,
+            **self.learner.parts,
+            **self.reference.parts,
+        }
+
+    def _optimizer(self, shards: ShardedModel | None) -> PolicyOptimizer:
+        config, resources = self.config.optimizer, self.config.resources
+        if shards is None:
+            offload = resources.offload_optimizer
+            return PolicyOptimizer(self.policy.model, config, steps=self.config.steps, offload=offload)
+        return ShardedOptimizer(
+            shards,
+            config,
+            steps=self.config.steps,
+            announce=lambda: self.order("gather", part="optimizer"),
+        )
+
+    def order(self, what: str, **knobs: Any) -> None:
+        """Let the other ranks do what this one does now; nothing where it is alone."""
+        if not self.ranks.is_alone:
+            self.ranks.order({"what": what, **knobs})
+
+    def settle(self, restored: Restored) -> None:
+        """Bring the shards in line with weights that were restored without the optimizer's own state."""
+        if isinstance(self.optimizer, ShardedOptimizer) and "optimizer" not in restored.parts:
+            self.optimizer.restore({}, {})
