@@ -75,7 +75,7 @@ def main() -> None:
     """Train every variant with every seed, in turns; print and keep the table."""
     parser = argparse.ArgumentParser(description="asynchronous training against synchronous")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=60)
     asked = parser.parse_args()
     found: dict[str, list[Figures]] = {variant.name: [] for variant in VARIANTS}
     load = os.getloadavg()[0]
