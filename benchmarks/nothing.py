@@ -11,6 +11,7 @@ class Nothing:
     """Takes the place of both: keeps nothing, and nobody wishes anything."""
 
     run_id = wish = ""
+    attempt = 0
 
     def begin(self, _step: int | None, /) -> None: ...
 

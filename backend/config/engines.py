@@ -45,7 +45,7 @@ Engine = Annotated[LocalEngine | ServerEngine, Field(discriminator="type")]
 
 
 def engine_errors(config: "RunConfig") -> Iterator[Problem]:
-    """What the engine cannot give, and what cannot run ahead of the updates."""
+    """Everything that the engine cannot give, or that cannot run ahead of the updates."""
     if config.sampling.engine.type == "server":
         yield from _server_errors(config)
     if config.sampling.ahead:

@@ -1,6 +1,7 @@
 """Settings from the environment: refused with a sentence, without their secrets, before anything starts."""
 
 import pytest
+from pydantic import ValidationError
 
 from backend.cli import main
 from backend.settings import Settings
@@ -65,3 +66,12 @@ def test_the_value_of_a_refused_setting_is_in_no_traceback():
 def test_proxies_are_addresses_networks_or_everybody():
     for proxies in ("", "*", "10.0.0.1, 10.1.0.0/16", "::1"):
         assert Settings(trusted_proxies=proxies).trusted_proxies == proxies
+
+
+def test_the_servers_that_sample_are_addresses_with_commas_and_hold_no_password():
+    settings = Settings(engine_url=" http://a:8000/ , https://b/v1 ")
+    assert settings.engine_urls == ["http://a:8000", "https://b"]
+    with pytest.raises(ValidationError, match="must not hold a user"):
+        Settings(engine_url="http://a:8000,http://me:secret@b")
+    with pytest.raises(ValidationError, match="begins with http"):
+        Settings(engine_url="a:8000")

@@ -208,6 +208,12 @@ def lone(advantage):
     return {"sampling": {"group_size": 1}, "objective": {"advantage": advantage}}
 
 
+def served(**sampling):
+    """What a server samples, and how."""
+    return {"sampling": {"engine": {"type": "server"}, **sampling}}
+
+
+SERVED = served()
 TWO_DOMAINS = [{"name": "sums"}, {"name": "sums", "domain": "poetry"}]
 
 
@@ -244,6 +250,30 @@ TWO_DOMAINS = [{"name": "sums"}, {"name": "sums", "domain": "poetry"}]
             {"rewards": [{"name": "correctness", "domain": "poetry"}], "problems": TWO_DOMAINS},
             "problems.0.domain",
         ),
+        (SERVED | {"policy": {"name": "tiny_moe"}, **served(routing_replay=True)}, "sampling.routing_replay"),
+        (served(keep_mask=True, top_p=0.9), "sampling.keep_mask"),
+        (served(precision="int8"), "sampling.precision"),
+        (served(staleness=1), "sampling.staleness"),
+        (SERVED | {"updates": {"epochs": 2, "resample_each_epoch": True}}, "updates.resample_each_epoch"),
+        (
+            SERVED
+            | {
+                "policy": {
+                    "name": "Qwen/Qwen3-0.6B",
+                    "quantization": "nf4",
+                    "adapter": {"type": "lora", "rank": 4},
+                }
+            },
+            "policy.quantization",
+        ),
+        (SERVED | {"objective": {"token_weight": {"type": "top_entropy"}}}, "objective.token_weight.type"),
+        (SERVED | {"objective": {"entropy": {"type": "adaptive"}}}, "objective.entropy.type"),
+        ({"sampling": {"ahead": 1, "staleness": 1}}, "sampling.staleness"),
+        ({"sampling": {"ahead": 1}, "preset": "olmo3"}, "filters.refill.type"),
+        (
+            {"sampling": {"ahead": 1}, "updates": {"epochs": 2, "resample_each_epoch": True}},
+            "updates.resample_each_epoch",
+        ),
     ],
 )
 def test_a_contradiction_is_refused_at_the_field_that_must_change(written, path):
@@ -253,3 +283,21 @@ def test_a_contradiction_is_refused_at_the_field_that_must_change(written, path)
 def test_all_contradictions_are_told_at_once():
     found = errors_of({"sampling": {"group_size": 1}, "updates": {"minibatches": 17}})
     assert {"sampling.group_size", "updates.minibatches"} <= set(found)
+
+
+@pytest.mark.parametrize("sampling", [{"engine": {"type": "server"}}, {"ahead": 2}])
+def test_what_the_learner_does_not_sample_itself_is_corrected_unless_somebody_chose(sampling):
+    def correction(**written):
+        return resolve({"sampling": sampling, **written}).objective.correction
+
+    assert (correction().type, correction().cap) == ("token_tis", 2.0)
+    assert correction(preset="dapo").type == "token_tis"
+    assert resolve({}, {"sampling": sampling}).objective.correction.type == "token_tis"
+    chosen = {"objective": {"correction": {"type": "none"}}}
+    assert correction(**chosen).type == "none"
+    assert resolve({"sampling": sampling}, chosen).objective.correction.type == "none"
+    assert "nothing corrects for that" in warnings_of(sampling=sampling, **chosen)
+    assert "nothing corrects" not in warnings_of(sampling=sampling)
+    assert correction(objective={"correction": {"type": "seq_mask"}}).type == "seq_mask"
+    assert correction(objective={"ratio": {"old": "sampler"}}).type == "none"  # it holds the mismatch already
+    assert resolve({}).objective.correction.type == "none"

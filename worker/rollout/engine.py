@@ -1,4 +1,4 @@
-"""Engines: what samples completions from token ids, with the weights of a version that it was given.
+"""Engines: they sample completions from token ids, with the weights of a version that they were given.
 
 The trainer's own sampler is one (`local_engine`), a server that speaks vLLM's contract another
 (`server_engine`).
@@ -34,7 +34,7 @@ class SamplingLike(Protocol):
 
 
 class Samples(Protocol):
-    """What draws completions of prompts."""
+    """Something that draws completions of prompts."""
 
     def sample(
         self,
@@ -60,7 +60,7 @@ class Samples(Protocol):
 
 
 class Engine(Samples, Protocol):
-    """What samples the steps of a run. Every completion names the weight version that wrote it."""
+    """The sampler of a run's steps. Every completion names the weight version that wrote it."""
 
     is_unwanted: Callable[[], bool]
     """Asked now and then; once it says yes, sampling raises Interrupted."""
@@ -77,7 +77,7 @@ class Engine(Samples, Protocol):
         ...
 
     def take_metrics(self) -> dict[str, float]:
-        """What using the engine cost since the last call."""
+        """The cost of using the engine since the last call."""
         ...
 
     def close(self) -> None:

@@ -76,7 +76,7 @@ class EngineClient:
         return asyncio.run(self._all(jobs, keeps_rejected=True))
 
     def named(self, place: int) -> str:
-        """What a message calls a server, whose address is the operator's."""
+        """Name of a server in messages, which do not tell the operator's address."""
         return "ENGINE_URL" if len(self.urls) == 1 else f"server {place + 1} of ENGINE_URL"
 
     async def _all(

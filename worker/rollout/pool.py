@@ -40,7 +40,7 @@ class Pool:
 
 
 def group_documents(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """What of groups is JSON."""
+    """The part of groups that is JSON."""
     return [_document(group) for group in groups]
 
 

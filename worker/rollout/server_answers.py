@@ -1,4 +1,4 @@
-"""What a server that samples answers, read with suspicion: tokens, log-probabilities, why it ended."""
+"""Answers of a server that samples, read with suspicion: tokens, log-probabilities, why they ended."""
 
 import math
 from collections.abc import Sequence

@@ -166,3 +166,26 @@ def test_what_the_user_writes_is_not_cut_to_the_context(settings, model):
 def test_every_profile_on_offer_is_accepted_as_it_is(settings, model):
     for offer in policy_offers(settings):
         assert runnable(settings, {"policy": {"name": offer.name}}).policy.name == offer.name
+
+
+def test_a_run_samples_with_servers_only_where_there_are_any_and_as_they_tell_log_probabilities(settings):
+    def refused(settings, **sampling):
+        try:
+            runnable(settings, {"sampling": {"engine": {"type": "server"}, **sampling}})
+        except InvalidConfig as refusal:
+            return {error.path: error.message for error in refusal.errors}
+        return {}
+
+    assert refused(settings) == {
+        "sampling.engine.type": "is server, but ENGINE_URL is not set: see docs/engines.md"
+    }
+    raw = settings.model_copy(update={"engine_url": "http://127.0.0.1:8000,http://127.0.0.1:8001/v1"})
+    assert raw.engine_urls == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
+    assert refused(raw) == {}
+    wrong = refused(raw, temperature=0.8, top_p=0.9, top_k=20)
+    assert sorted(wrong) == ["sampling.temperature", "sampling.top_k", "sampling.top_p"]
+    assert wrong["sampling.temperature"].startswith(
+        "is 0.8, but the servers tell log-probabilities from before"
+    )
+    processed = raw.model_copy(update={"engine_logprobs": "processed"})
+    assert refused(processed, temperature=0.8, top_p=0.9) == {}

@@ -423,10 +423,15 @@ def test_a_trainer_gets_no_token_that_it_does_not_need(settings):
 
 
 def test_a_trainer_gets_the_servers_that_rewards_ask_and_its_sandbox_does_not(settings, monkeypatch):
-    served = {"judge_url": "http://h/v1", "judge_model": "m", "judge_api_key": "canary"}
+    served = {
+        "judge_url": "http://h/v1",
+        "judge_model": "m",
+        "judge_api_key": "canary",
+        "engine_api_key": "canary",
+    }
     slot = Slot(0, "cpu", "CPU", 1)
     environment = trainer_environment(settings.model_copy(update=served), slot, {})
-    assert environment["JUDGE_API_KEY"] == "canary"
+    assert environment["JUDGE_API_KEY"] == environment["ENGINE_API_KEY"] == "canary"
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert "canary" not in str(Sandbox("worker.rewards.judging")._environment("/scratch"))

@@ -1,0 +1,1 @@
+"""Asynchronous training against synchronous: throughput, mismatch and accuracy side by side."""

@@ -1,0 +1,99 @@
+"""Answers of servers that sample, read with suspicion."""
+
+import copy
+
+import pytest
+
+from backend.config.run import PolicyConfig
+from backend.settings import Settings
+from worker.policy.model import load_policy
+from worker.rollout.engine_client import BadAnswer
+from worker.rollout.sampler import Decoding
+from worker.rollout.server_answers import OtherWeights, completions_in
+
+PROMPT = [4, 5, 6]
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_policy(PolicyConfig(), Settings())
+
+
+@pytest.fixture
+def answer(tiny):
+    """A good answer with one completion that ends and one that is cut."""
+    plain = [index for index in range(4, 20) if index not in tiny.stop_ids]
+    ended, cut = [*plain[:2], tiny.stop_ids[0]], plain[:4]
+    choices = [
+        {
+            "index": index,
+            "token_ids": ids,
+            "prompt_token_ids": PROMPT,
+            "finish_reason": reason,
+            "logprobs": {"token_logprobs": [-0.5] * len(ids)},
+        }
+        for index, (ids, reason) in enumerate([(ended, "stop"), (cut, "length")])
+    ]
+    return {"model": "served", "choices": choices[::-1]}
+
+
+def read(answer, tiny):
+    decoding = Decoding(4)
+    return completions_in(answer, tiny, PROMPT, model="served", count=2, sampling=decoding, version=9)
+
+
+def test_completions_come_in_order_with_what_was_reported(answer, tiny):
+    ended, cut = read(answer, tiny)
+    assert (ended.finish_reason, cut.finish_reason) == ("stop", "length")
+    assert (len(ended), len(cut)) == (3, 4)
+    assert ended.sampler_logprobs.tolist() == [-0.5] * 3
+    assert (ended.version, ended.prompt_tokens) == (9, 3)
+    assert ended.text == tiny.tokenizer.decode(ended.ids[:-1])
+
+
+def test_a_rounding_above_zero_is_zero(answer, tiny):
+    answer["choices"][0]["logprobs"]["token_logprobs"][0] = 1e-6
+    assert read(answer, tiny)[1].sampler_logprobs[0] == 0
+
+
+def changed(choice, **changes):
+    choice.update(changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda a, _: a.pop("choices"), "has no choices"),
+        (lambda a, _: a["choices"].pop(), "has 1 completions, 2 were asked for"),
+        (lambda a, _: changed(a["choices"][0], index=0), "has 2 completions, 2 were asked for"),
+        (lambda a, _: changed(a["choices"][0], token_ids=None), "return_token_ids needs vLLM 0.10.2"),
+        (lambda a, _: changed(a["choices"][0], token_ids=[4, 5, 6, 10**7]), "the policy's vocabulary of"),
+        (lambda a, _: changed(a["choices"][0], token_ids=[4, 5, 6, True]), "the policy's vocabulary of"),
+        (lambda a, _: changed(a["choices"][0], token_ids=[4] * 5), "has 5 tokens, at most 4"),
+        (lambda a, _: changed(a["choices"][0], token_ids=[4] * 3), "not one log-probability for each token"),
+        (lambda a, _: changed(a["choices"][0], logprobs=None), "not one log-probability for each token"),
+        (
+            lambda a, _: changed(a["choices"][0], logprobs={"token_logprobs": [0.5] * 4}),
+            "log-probabilities that are none",
+        ),
+        (
+            lambda a, _: changed(a["choices"][0], logprobs={"token_logprobs": [float("nan")] * 4}),
+            "log-probabilities that are none",
+        ),
+        (lambda a, _: changed(a["choices"][0], prompt_token_ids=[4]), "other tokens than the prompt's"),
+        (lambda a, _: changed(a["choices"][0], finish_reason="abort"), "was ended by 'abort'"),
+        (lambda a, _: changed(a["choices"][0], finish_reason="stop"), "--generation-config vllm"),
+        (lambda a, stop: changed(a["choices"][0], token_ids=[4, stop, 4, 4]), "context is too short"),
+        (lambda a, _: changed(a["choices"][1], finish_reason="length"), "context is too short"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_refused(answer, tiny, change, words):
+    broken = copy.deepcopy(answer)
+    change(broken, tiny.stop_ids[0])
+    with pytest.raises(BadAnswer, match=words):
+        read(broken, tiny)
+
+
+def test_an_answer_by_another_name_has_other_weights(answer, tiny):
+    with pytest.raises(OtherWeights):
+        read(answer | {"model": "another"}, tiny)
