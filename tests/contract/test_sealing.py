@@ -168,7 +168,7 @@ def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run):
     seal(database)
     with database.sessions.begin() as session:
         session.execute(update(MetricBlock).values(data=b"\x01no block"))
-    with pytest.raises(ValueError, match="of metric .* is damaged"), database.sessions.begin() as session:
+    with pytest.raises(ValueError, match=r"of metric .* is damaged"), database.sessions.begin() as session:
         write_metric(session, run, "loss", {30: 1.0}, attempt=2)
     assert counts(database) == [0, 9]
 
@@ -223,4 +223,4 @@ def test_a_long_dense_run_takes_at_most_ten_bytes_a_point(database, monkeypatch)
     with database.sessions() as session:
         sizes = session.execute(select(func.length(MetricBlock.data), func.length(MetricBlock.outline))).all()
         assert session.get(Run, run.id) is not None
-    assert sum(map(sum, sizes)) < 8.5 * len(noise)
+    assert sum(map(sum, sizes)) < 9 * len(noise)
