@@ -194,8 +194,12 @@ def decode_all(contents: Sequence[bytes]) -> Columns:
         first_value = rows.shape[1] - count * WIDTHS[layout]
         _read_values(layout, rows[:, first_value:], values[place].reshape(end - begin, count))
         if not is_gapless:
-            distances = 1 if kind == DENSE else _joined(rows[:, HEADER.size : first_value], DISTANCE)
-            _read_steps(firsts[begin:end], distances, steps[place].reshape(end - begin, count))
+            to = steps[place].reshape(end - begin, count)
+            np.add(firsts[begin:end, None], 0 if kind == GAPS else np.arange(count), out=to)
+            if kind == GAPS:
+                to[:, 1:] += np.cumsum(
+                    _joined(rows[:, HEADER.size : first_value], DISTANCE), axis=1, dtype=np.int64
+                )
     return Columns(steps, values, counts)
 
 
@@ -212,11 +216,6 @@ def _listed(contents: Sequence[bytes], counts: Sequence[int]) -> tuple[NDArray[A
     steps = b"".join([each[HEADER.size : end] for each, end in zip(contents, ends, strict=True)])
     values = b"".join([each[end:] for each, end in zip(contents, ends, strict=True)])
     return np.frombuffer(steps, STEP), np.frombuffer(values, VALUE)
-
-
-def _read_steps(firsts: Ints, distances: Any, to: Ints) -> None:
-    to[:, 0], to[:, 1:] = firsts, distances
-    np.cumsum(to, axis=1, out=to)
 
 
 def _read_values(layout: int, columns: NDArray[np.uint8], to: Floats) -> None:

@@ -75,7 +75,7 @@ def steps(session: Session, run: Run) -> Iterator[str]:
     others = select(Metric.step, Metric.attempt).where(Metric.run_id == run.id, Metric.attempt > part.attempt)
     points = chain(
         ((point.step, point.attempt) for point in all_points(session, part)),
-        session.execute(others.where(counts(Metric, limits))).tuples(),
+        ((row.step, row.attempt) for row in session.execute(others.where(counts(Metric, limits)))),
     )
     for table, places in (("metric", points), ("rollout_group", session.execute(groups.distinct()))):
         by_step = found.setdefault(table, {})
