@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-storage evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -174,6 +174,9 @@ bench-stream: .venv/runtime.stamp ## put the event streams under load for ten mi
 
 bench-curves: test-tools .venv/dev.stamp ## time charts and tables beside MLflow, Aim, Trackio and TensorBoard, and panels in Chromium
 	@.venv/bin/python -m benchmarks.curves $(ARGS)
+
+bench-storage: .venv/dev.stamp ## bytes of a metric point beside TensorBoard, Trackio and Parquet
+	@.venv/bin/python -m benchmarks.storage $(ARGS)
 
 bench-scale: .venv/dev.stamp ## time lists, curves and pages over 10,000 runs and 100 million points
 	@.venv/bin/python -m benchmarks.scale $(ARGS)

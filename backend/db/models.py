@@ -2,7 +2,7 @@
 
     experiment ─< run ─< attempt
                ─  search ─< search_trial
-                   ├──< metric            one row per (run, metric, step, attempt)
+                   ├──< metric            one row per (run, metric, step, attempt); sealed: metric_block
                    ├──< rollout_group ─< rollout
                    │            ├─ rollout_tokens     rollout ─< rollout_label
                    │            └─ rollout_words      full-text index, see db/rollout_words.py
@@ -201,7 +201,7 @@ class Attempt(Base):
     from_step: Mapped[int] = mapped_column(default=NOT_BEGUN)
     """Step of the checkpoint it continued from, -1 for a start from nothing, NOT_BEGUN before it knows."""
     packed_step: Mapped[int] = mapped_column(default=-1, server_default="-1", index=True)
-    """No point of it up to here is outside of the blocks; ALL_PACKED when no more is expected."""
+    """No point of it up to here is a row; ALL_PACKED when no more is expected."""
     worker_id: Mapped[str] = mapped_column(String(64))
     host: Mapped[str] = mapped_column(Text)
     pid: Mapped[int | None]
@@ -244,7 +244,7 @@ class Metric(Base):
 
 
 class MetricBlock(Base):
-    """Points of one metric by one attempt once more, packed for reading: see metrics/blocks.py."""
+    """Points of one metric by one attempt, sealed: their only copy, see metrics/blocks.py."""
 
     __tablename__ = "metric_block"
 
@@ -253,12 +253,12 @@ class MetricBlock(Base):
     attempt: Mapped[int] = mapped_column(primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     last_step: Mapped[int]
-    """Of its newest point; in older blocks that of any metric's."""
+    """Of its newest point."""
     points: Mapped[int]
     outline: Mapped[bytes]
-    """Values, then steps, of the points that a thinned curve may show; nothing where these are not few."""
+    """The points that a thinned curve may show; nothing where these are not few."""
     data: Mapped[bytes]
-    """Their values; then their steps, unless these are all that end with `last_step`."""
+    """All points. The bytes of both: see metrics/block_codec.py."""
 
 
 class RolloutGroup(Base):

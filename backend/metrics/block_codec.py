@@ -1,21 +1,23 @@
 """The bytes of a metric block: points of one metric as columns, compressed, with a checksum.
 
-    1 byte     VERSION
-    the rest   a zstd frame with its checksum (XXH64) of the content, which is, little-endian:
-        u8         layout of the values: PLAIN, PLANES or DIFFERENCES
-        u8         1 where the steps follow one another without a gap
+    1 byte     COMPRESSED: the rest is a zstd frame of the content, with its checksum (XXH64)
+               PLAIN: 4 bytes of CRC-32 of the content, and the content
+    content, little-endian:
+        u8         layout of the values: DOUBLES, PLANES, DIFFERENCES or FLOATS
+        u8         steps: GAPS, DENSE (each is the one before plus one) or LISTED
         u32, i32   number of points, first step
-        steps      where there are gaps: distances of the steps as u32, byte planes
-        values     float64; as planes: first the lowest byte of each value, then the next one, up to the sign
+        steps      GAPS: distances to the step before as u32, byte planes; LISTED: each as i32
+        values     DOUBLES: float64; FLOATS: float32 that are equal to them; PLANES: the lowest byte of each
+                   float64, then the next byte of each, up to the sign; DIFFERENCES: planes of each value's
+                   bits minus those of the value before (modulo 2^64), the first one's minus 0
 
-PLANES compresses what values have in common: signs and exponents, and the zero bytes of a float32.
-DIFFERENCES are planes of each value's bits minus those of the value before (modulo 2^64), for counters.
-PLAIN is for values that hardly compress. Every bit of a value is kept, also that of NaN and -0.0.
-
-Any other program can read a block: cut off the first byte, decompress, and follow the table above.
+What float32 holds is stored so, and what planes or differences make much smaller (counters, shares,
+constants) as these; the others are read as fast as a file of numbers. Every bit of a value is kept, also that
+of NaN and -0.0. Outlines are PLAIN, as they are read by the thousand.
 """
 
 import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,23 +28,30 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-VERSION = 1
+COMPRESSED, PLAIN = b"\1", b"\2"
 
-PLAIN, PLANES, DIFFERENCES = range(3)
+DOUBLES, PLANES, DIFFERENCES, FLOATS = range(4)
+
+GAPS, DENSE, LISTED = range(3)
 
 HEADER = struct.Struct("<BBIi")
-HEADERS = np.dtype([("layout", "u1"), ("is_dense", "u1"), ("count", "<u4"), ("first", "<i4")])
+HEADERS = np.dtype([("layout", "u1"), ("steps", "u1"), ("count", "<u4"), ("first", "<i4")])
 """The same, to read many at once."""
 
 MOST_POINTS = 2**16
 """No block has more: a limit for bytes that somebody else made."""
 
-LEAST_GAIN = 1 / 16
-"""Values are taken apart where it saves this share of their bytes."""
+LEAST_GAIN = 1 / 3
+"""Values are taken apart where it saves this share of their bytes: it takes time to put them together."""
 
-LEVEL = 3
+FAST, SMALL = -1, 3
+"""Levels of zstd: without and with entropy coding."""
 
-VALUE, BITS, DISTANCE = np.dtype("<f8"), np.dtype("<u8"), np.dtype("<u4")
+CHECKSUM = struct.Struct("<I")
+
+VALUE, FLOAT, BITS = np.dtype("<f8"), np.dtype("<f4"), np.dtype("<u8")
+DISTANCE, STEP = np.dtype("<u4"), np.dtype("<i4")
+WIDTHS = {DOUBLES: 8, PLANES: 8, DIFFERENCES: 8, FLOATS: 4}
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -65,32 +74,50 @@ class Columns:
 def encode(steps: Ints, values: Floats) -> bytes:
     """The block of at least one point; steps ascend."""
     distances = np.diff(steps).astype(DISTANCE)
-    is_dense = bool((distances == 1).all())
-    where = [] if is_dense else _planes(distances)
+    kind = DENSE if (distances == 1).all() else GAPS
+    where = [] if kind == DENSE else _planes(distances)
     bits = np.ascontiguousarray(values, VALUE).view(BITS)
-    plain = [bits.tobytes()]
-    head = partial(_header, is_dense=is_dense, steps=steps)
-    best = _frame(head(PLAIN), [*where, *plain])
+    head = partial(_header, kind=kind, steps=steps)
+    floats = _floats(values)
+    best = (
+        _frame([head(DOUBLES), *where, bits.tobytes()], FAST)
+        if floats is None
+        else _frame([head(FLOATS), *where, floats], FAST)
+    )
     for layout, columns in ((PLANES, bits), (DIFFERENCES, np.diff(bits, prepend=BITS.type(0)))):
-        frame = _frame(head(layout), [*where, *_planes(columns)])
-        if len(frame) < len(best) - LEAST_GAIN * bits.nbytes * (layout > PLAIN):
+        frame = _frame([head(layout), *where, *_planes(columns)], SMALL)
+        if len(frame) < (1 - LEAST_GAIN) * len(best):
             best = frame
-    return bytes([VERSION]) + best
+    return COMPRESSED + best
+
+
+def encode_outline(steps: Ints, values: Floats) -> bytes:
+    """The same, quicker to read."""
+    header = _header(DOUBLES, kind=LISTED, steps=steps)
+    found = header + steps.astype(STEP).tobytes() + values.astype(VALUE).tobytes()
+    return PLAIN + CHECKSUM.pack(zlib.crc32(found)) + found
+
+
+def _floats(values: Floats) -> bytes | None:
+    """The values as float32, where each is equal to the last bit."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        floats = values.astype(FLOAT)
+    same = floats.astype(VALUE).view(BITS) == np.ascontiguousarray(values, VALUE).view(BITS)
+    return floats.tobytes() if same.all() else None
 
 
 def _planes(numbers: NDArray[Any]) -> list[bytes]:
     return [plane.tobytes() for plane in numbers.view(np.uint8).reshape(-1, numbers.itemsize).T]
 
 
-def _header(layout: int, *, is_dense: bool, steps: Ints) -> bytes:
-    return HEADER.pack(layout, is_dense, len(steps), int(steps[0]))
+def _header(layout: int, *, kind: int, steps: Ints) -> bytes:
+    return HEADER.pack(layout, kind, len(steps), int(steps[0]))
 
 
-def _frame(header: bytes, parts: Sequence[bytes]) -> bytes:
+def _frame(parts: Sequence[bytes], level: int) -> bytes:
     """Each part is a block of its own within the frame: noise does not spoil what compresses beside it."""
-    size = len(header) + sum(map(len, parts))
-    writer = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compressobj(size=size)
-    written = [writer.compress(header)]
+    writer = zstandard.ZstdCompressor(level=level, write_checksum=True).compressobj(size=sum(map(len, parts)))
+    written = []
     for part in parts:
         written += [writer.compress(part), writer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)]
     return b"".join([*written, writer.flush()])
@@ -103,21 +130,40 @@ def decode(data: bytes) -> Columns:
 
 def content(data: bytes, reader: zstandard.ZstdDecompressor | None = None) -> bytes:
     """What a block holds, not yet decoded; raises BlockDamaged where its checksum does not fit."""
-    if data[:1] != bytes([VERSION]):
-        raise BlockDamaged(f"its version is {data[0] if data else None}, {VERSION} is expected")
-    frame = data[1:]
+    kind = data[:1]
+    if kind == COMPRESSED:
+        found = _unpacked(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
+    elif kind == PLAIN:
+        found = data[1 + CHECKSUM.size :]
+        if len(data) <= CHECKSUM.size or CHECKSUM.unpack_from(data, 1)[0] != zlib.crc32(found):
+            raise BlockDamaged("its checksum does not fit")
+    else:
+        raise BlockDamaged(f"its version is {data[0] if data else None}, 1 or 2 is expected")
+    if len(found) != _wanted_size(found):
+        raise BlockDamaged("its header is wrong")
+    return found
+
+
+def _unpacked(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
     try:
         size = zstandard.frame_content_size(frame)
         if not 0 < size <= HEADER.size + MOST_POINTS * (VALUE.itemsize + DISTANCE.itemsize):
             raise BlockDamaged(f"it says that it holds {size} bytes")
-        found = (reader or zstandard.ZstdDecompressor()).decompress(frame)
+        return reader.decompress(frame)
     except zstandard.ZstdError as error:
         raise BlockDamaged(str(error)) from None
-    layout, is_dense, count, _ = HEADER.unpack_from(found) if len(found) >= HEADER.size else (9, 0, 0, 0)
-    wanted = HEADER.size + count * VALUE.itemsize + (0 if is_dense else (count - 1) * DISTANCE.itemsize)
-    if layout > DIFFERENCES or is_dense > 1 or count == 0 or len(found) != wanted:
-        raise BlockDamaged("its header is wrong")
-    return found
+
+
+def _wanted_size(content: bytes) -> int:
+    """The size that a content with this header has, -1 for a header that none has."""
+    if len(content) < HEADER.size:
+        return -1
+    layout, kind, count, _ = HEADER.unpack_from(content)
+    if layout > FLOATS or kind > LISTED or count == 0 or (kind == LISTED and layout != DOUBLES):
+        return -1
+    steps = 0 if kind == DENSE else 4 * (count - (kind == GAPS))
+    size: int = HEADER.size + steps + count * WIDTHS[layout]
+    return size
 
 
 def count_of(content: bytes) -> int:
@@ -131,38 +177,54 @@ def decode_all(contents: Sequence[bytes]) -> Columns:
     headers = np.frombuffer(b"".join([each[: HEADER.size] for each in contents]), HEADERS)
     counts, firsts = headers["count"].astype(np.int64), headers["first"].astype(np.int64)
     ends = np.cumsum(counts)
-    values = np.empty(ends[-1], VALUE)
-    is_gapless = bool(headers["is_dense"].all() and (np.diff(firsts) == counts[:-1]).all())
+    is_gapless = bool((headers["steps"] == DENSE).all() and (np.diff(firsts) == counts[:-1]).all())
     steps = np.arange(firsts[0], firsts[0] + ends[-1]) if is_gapless else np.empty(ends[-1], np.int64)
+    if is_gapless and (headers["layout"] == DOUBLES).all():  # a long curve's quick way
+        numbers = b"".join([memoryview(each)[HEADER.size :] for each in contents])
+        return Columns(steps, np.frombuffer(numbers, VALUE), counts)
+    values = np.empty(ends[-1], VALUE)
     for begin, end in _alike(headers):
-        layout, is_dense, count, _ = headers[begin].tolist()
-        rows = np.frombuffer(b"".join(contents[begin:end]), np.uint8).reshape(end - begin, -1)
+        layout, kind, count, _ = headers[begin].tolist()
         place = slice(ends[begin] - count, ends[end - 1])
-        first_value = rows.shape[1] - count * VALUE.itemsize
+        some = contents[begin:end]
+        if kind == LISTED:
+            steps[place], values[place] = _listed(some, counts[begin:end].tolist())
+            continue
+        rows = np.frombuffer(b"".join(some), np.uint8).reshape(end - begin, -1)
+        first_value = rows.shape[1] - count * WIDTHS[layout]
         _read_values(layout, rows[:, first_value:], values[place].reshape(end - begin, count))
         if not is_gapless:
-            distances = 1 if is_dense else _joined(rows[:, HEADER.size : first_value], DISTANCE)
-            _read_steps(firsts[begin:end], distances, steps[place].reshape(end - begin, count))
+            to = steps[place].reshape(end - begin, count)
+            np.add(firsts[begin:end, None], 0 if kind == GAPS else np.arange(count), out=to)
+            if kind == GAPS:
+                to[:, 1:] += np.cumsum(
+                    _joined(rows[:, HEADER.size : first_value], DISTANCE), axis=1, dtype=np.int64
+                )
     return Columns(steps, values, counts)
 
 
 def _alike(headers: NDArray[Any]) -> list[tuple[int, int]]:
-    """Neighbours of one shape, to be read at once: a long curve has a thousand of them."""
-    shapes = headers.view([("shape", "V6"), ("first", "<i4")])["shape"]
+    """Neighbours that are read at once: of one shape, as a long curve has a thousand of them, or listed."""
+    shapes = headers["layout"].astype(np.int64) << 40 | headers["steps"].astype(np.int64) << 36
+    shapes |= np.where(headers["steps"] == LISTED, 0, headers["count"])
     changes = np.flatnonzero(shapes[1:] != shapes[:-1]) + 1
     return list(pairwise([0, *changes.tolist(), len(headers)]))
 
 
-def _read_steps(firsts: Ints, distances: Any, to: Ints) -> None:
-    to[:, 0], to[:, 1:] = firsts, distances
-    np.cumsum(to, axis=1, out=to)
+def _listed(contents: Sequence[bytes], counts: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+    ends = [HEADER.size + STEP.itemsize * count for count in counts]
+    steps = b"".join([each[HEADER.size : end] for each, end in zip(contents, ends, strict=True)])
+    values = b"".join([each[end:] for each, end in zip(contents, ends, strict=True)])
+    return np.frombuffer(steps, STEP), np.frombuffer(values, VALUE)
 
 
 def _read_values(layout: int, columns: NDArray[np.uint8], to: Floats) -> None:
-    if layout == PLAIN:
+    if layout == DOUBLES:
         to.view(np.uint8)[:] = columns
-        return
-    _join(columns, to)
+    elif layout == FLOATS:
+        to[:] = np.ascontiguousarray(columns).view(FLOAT)
+    else:
+        _join(columns, to)
     if layout == DIFFERENCES:
         bits = to.view(BITS)
         np.cumsum(bits, axis=1, out=bits)

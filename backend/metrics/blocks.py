@@ -180,32 +180,51 @@ def read_blocks(
         reached[row[0]][row[2]] = row[4]
         if row[1] is not None:
             found[row[0], row[1]].append(row)
+    points = _points_of(found)
+    return {place: Packed(points.get(place, NOTHING), reached[place[0]]) for place in found}
+
+
+def _points_of(found: Mapping[tuple[str, int], list[Any]]) -> dict[tuple[str, int], Stored]:
+    """The points of all blocks that are not damaged; of those that are, a note is left."""
     reader = zstandard.ZstdDecompressor()
-    return {place: Packed(_joined(blocks, reader), reached[place[0]]) for place, blocks in found.items()}
-
-
-def _joined(blocks: list[Any], reader: zstandard.ZstdDecompressor) -> Stored:
-    """The points of the blocks that are not damaged; of those that are, a note is left."""
-    blocks.sort(key=lambda row: (row[2], row[3]))  # a database would sort their bytes, too
-    attempts, counts, contents = [], [], []
-    for run, key, attempt, number, _, last, count, data in blocks:
-        try:
-            contents.append(content(data, reader))
-        except BlockDamaged as error:
-            notice(Place(run, key, attempt, number, number * BLOCK, last), str(error))
-            continue
-        attempts.append(attempt)
-        counts.append(count)
+    contents: list[bytes] = []
+    rows: list[Any] = []
+    for blocks in found.values():
+        blocks.sort(key=lambda row: (row[2], row[3]))  # a database would sort their bytes, too
+        for row in blocks:
+            try:
+                contents.append(content(row[7], reader))
+            except BlockDamaged as error:
+                run, key, attempt, number, _, last, *_ = row
+                notice(Place(run, key, attempt, number, number * BLOCK, last), str(error))
+                continue
+            rows.append(row)
     if not contents:
-        return NOTHING
-    found = decode_all(contents)
+        return {}
+    whole = decode_all(contents)  # of all at once: many short curves are as quick as a long one
+    ends = np.cumsum(whole.counts).tolist()
+    points, begin = {}, 0
+    while begin < len(rows):
+        place, end = rows[begin][:2], begin + 1
+        while end < len(rows) and rows[end][:2] == place:
+            end += 1
+        own = slice(ends[begin - 1] if begin else 0, ends[end - 1])
+        points[place] = _stored(whole.steps[own], whole.values[own], whole.counts[begin:end], rows[begin:end])
+        begin = end
+    return points
+
+
+def _stored(
+    steps: NDArray[np.int64], values: NDArray[np.float64], counts: NDArray[np.int64], rows: Sequence[Any]
+) -> Stored:
+    attempts = [row[2] for row in rows]
     return Stored(
-        found.steps,
-        np.broadcast_to(attempts[0], len(found.steps))
+        steps,
+        np.broadcast_to(attempts[0], len(steps))
         if attempts[0] == attempts[-1]
-        else np.repeat(attempts, found.counts),
-        found.values,
-        _weights_of(found.counts, counts),
+        else np.repeat(attempts, counts),
+        values,
+        _weights_of(counts, [row[6] for row in rows]),
     )
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from backend.db.engine import Sessions, insert_into
 from backend.db.models import ALL_PACKED, NOT_BEGUN, Attempt, Metric, MetricBlock, MetricKey, Run
 from backend.metrics import blocks
-from backend.metrics.block_codec import BlockDamaged, decode, encode
+from backend.metrics.block_codec import BlockDamaged, decode, encode, encode_outline
 from backend.metrics.blocks import NOTHING, Stored, points_of
 from backend.metrics.thinning import OUTLINE_SHIFT, peaks
 
@@ -239,7 +239,7 @@ def _outline(points: Stored) -> bytes:
     if not np.isfinite(points.values).all():
         return b""
     kept = points.at(peaks(points.steps, OUTLINE_SHIFT, points.values))
-    return encode(kept.steps, kept.values) if 3 * len(kept.steps) <= len(points.steps) else b""
+    return encode_outline(kept.steps, kept.values) if 3 * len(kept.steps) <= len(points.steps) else b""
 
 
 def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> int:

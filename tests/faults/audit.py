@@ -11,7 +11,7 @@ I7  the canary, a secret that no record may hold, is nowhere
 """
 
 from collections.abc import Collection, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from sqlalchemy import func, select
@@ -72,7 +72,11 @@ def steps(session: Session, run: Run) -> Iterator[str]:
         RolloutGroup.run_id == run.id, counts(RolloutGroup, limits)
     )
     (part,) = parts_of(session, [Stretch(run.id)])
-    points = ((point.step, point.attempt) for point in all_points(session, part))
+    others = select(Metric.step, Metric.attempt).where(Metric.run_id == run.id, Metric.attempt > part.attempt)
+    points = chain(
+        ((point.step, point.attempt) for point in all_points(session, part)),
+        ((row.step, row.attempt) for row in session.execute(others.where(counts(Metric, limits)))),
+    )
     for table, places in (("metric", points), ("rollout_group", session.execute(groups.distinct()))):
         by_step = found.setdefault(table, {})
         for step, attempt in places:

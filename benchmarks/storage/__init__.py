@@ -1,0 +1,1 @@
+"""Bytes a metric point takes, beside other stores of curves."""

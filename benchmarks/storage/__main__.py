@@ -1,0 +1,175 @@
+"""Bytes of a metric point in a sealed run, beside TensorBoard, Trackio and Parquet with the same curves.
+
+    python -m benchmarks.storage            20 runs x 10,000 steps, a minute
+    python -m benchmarks.storage --quick    a small size, whose results are not kept
+
+The peers are installed into environments of their own, `.venv-tensorboard` and `.venv-trackio`. Writes
+results.md beside this file; `make docs` brings it into docs/.
+"""
+
+import argparse
+import json
+import platform
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import insert, text
+
+from backend.db.engine import Sessions, new_id, open_engine, open_sessions, reading
+from backend.db.migrate import upgrade
+from backend.db.models import Attempt, Run
+from backend.metrics.packing import pack, packable
+from backend.metrics.store import write_series
+from benchmarks.curves.data import METRIC, names_of, values_of
+from benchmarks.peers import python_of, run
+from benchmarks.scale.__main__ import installation
+
+HERE = Path(__file__).parent
+SIDES = HERE.parent / "curves" / "sides.py"
+PEERS = ("tensorboard", "trackio")
+
+Curves = dict[str, NDArray[np.float64]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="bytes of a metric point beside other stores")
+    parser.add_argument("--quick", action="store_true", help="a small size, whose results are not kept")
+    quick = parser.parse_args().quick
+    runs, steps = (3, 2_000) if quick else (20, 10_000)
+    whole = {name: np.array(values_of(number, steps)) for number, name in enumerate(names_of(runs))}
+    halves = {name: values.astype(np.float32).astype(np.float64) for name, values in whole.items()}
+    columns = [measured(whole), measured(halves)]
+    setting = (
+        f"{runs} runs x {steps:,} steps of one metric, noise around a rise with a spike and a NaN in each; "
+        f"files and tables divided by points; {platform.machine()}, Python {platform.python_version()}."
+    )
+    lines = [
+        setting,
+        "",
+        "| bytes a point | random float64 | the same as float32 |",
+        "|---|---|---|",
+        *(f"| {name} | {columns[0][name]:.1f} | {columns[1][name]:.1f} |" for name in columns[0]),
+    ]
+    print("\n".join(lines))
+    if not quick:
+        (HERE / "results.md").write_text("\n".join(lines) + "\n")
+
+
+def measured(curves: Curves) -> dict[str, float]:
+    """Bytes a point of each store."""
+    points = sum(map(len, curves.values()))
+    found: dict[str, float] = {}
+    for database in ("sqlite", "postgres"):
+        live, sealed = ours(database, curves)
+        found |= {f"GRPO Lab, {database}, sealed": sealed, f"GRPO Lab, {database}, while it trains": live}
+    found["Parquet, a file for each run, zstd"] = parquet(curves)
+    for peer in PEERS:
+        size, version = beside(peer, curves)
+        found[f"{peer} {version}"] = size
+    return {name: size / points for name, size in found.items()}
+
+
+def ours(database: str, curves: Curves) -> tuple[int, int]:
+    """Bytes of the points as rows, and in blocks."""
+    with installation(database) as (_, url):
+        upgrade(url)
+        engine = open_engine(url, pool_size=2)
+        sessions = open_sessions(engine)
+        empty = used(sessions)
+        for number, (name, values) in enumerate(curves.items()):
+            with sessions.begin() as session:
+                row = run_row(number, name, len(values))
+                session.execute(insert(Run), [row])
+                session.execute(insert(Attempt), [attempt_row(row["id"])])
+                write_series(session, row["id"], 1, {METRIC: (np.arange(1, len(values) + 1), values)})
+        live = used(sessions)
+        seal(sessions)
+        sealed = used(sessions)
+        engine.dispose()
+    return live - empty, sealed - empty
+
+
+def run_row(number: int, name: str, steps: int) -> dict[str, Any]:
+    """A run that has ended."""
+    same: dict[str, Any] = {"variant": "", "config": {}, "config_hash": "", "summary": {}, "tags": []}
+    return same | {
+        "id": new_id(),
+        "name": name,
+        "seed": number,
+        "steps": steps,
+        "last_step": steps,
+        "status": "finished",
+        "attempt": 1,
+    }
+
+
+def attempt_row(run_id: str) -> dict[str, Any]:
+    """Its only attempt."""
+    return {"run_id": run_id, "number": 1, "from_step": -1, "worker_id": "w", "host": "h"}
+
+
+def seal(sessions: Sessions) -> None:
+    """What the service does in the background."""
+    while True:
+        with reading(sessions) as session:
+            tasks = packable(session)
+        if not tasks:
+            return
+        for _ in pack(sessions, tasks):
+            pass
+
+
+def used(sessions: Sessions) -> int:
+    """Bytes of a database that hold something: pages that are free will be used again."""
+    engine = sessions.kw["bind"]
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        if engine.dialect.name == "sqlite":
+            names = ("page_size", "page_count", "freelist_count")
+            size, pages, free = (connection.scalar(text(f"PRAGMA {name}")) for name in names)
+            return int(size * (pages - free))
+        total = 0
+        for table in ("metric", "metric_block"):
+            connection.execute(text(f"VACUUM FULL {table}"))
+            total += connection.scalar(text(f"SELECT pg_total_relation_size('{table}')"))
+        return total
+
+
+def parquet(curves: Curves) -> int:
+    """Columns of step and value."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with tempfile.TemporaryDirectory() as directory:
+        for name, values in curves.items():
+            steps = pa.array(np.arange(1, len(values) + 1), pa.int32())
+            table = pa.table({"step": steps, "value": pa.array(values, pa.float64())})
+            pq.write_table(table, f"{directory}/{name}.parquet", compression="zstd")
+        return sum(file_sizes(Path(directory)))
+
+
+def beside(peer: str, curves: Curves) -> tuple[int, str]:
+    """Bytes of what a peer's own client writes, and its version."""
+    with tempfile.TemporaryDirectory() as root:
+        given, directory = Path(root, "curves"), Path(root, "stored")
+        given.mkdir()
+        directory.mkdir()
+        for name, values in curves.items():
+            (given / name).write_text(json.dumps(values.tolist()))
+        job = {"peer": peer, "directory": str(directory), "curves": str(given), "names": list(curves)}
+        found = run(python_of(peer), SIDES, job | {"within": 600.0, "threads": 1})
+        if len(found["ids"]) < len(curves):
+            raise SystemExit(f"{peer} stored {len(found['ids'])} of {len(curves)} runs")
+        return sum(file_sizes(directory)), found["version"]
+
+
+def file_sizes(directory: Path) -> Iterator[int]:
+    """Of every file in it."""
+    return (path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+if __name__ == "__main__":
+    main()
