@@ -506,7 +506,7 @@ class Event(Base):
     attempt: Mapped[int | None]
     at: Mapped[float] = mapped_column(default=db_now())
     kind: Mapped[str] = mapped_column(String(32))
-    """"lifecycle", "checkpoint", "alert", "data", "database", "clock", "reference", "trial",
+    """"lifecycle", "checkpoint", "alert", "data", "database", "clock", "reference", "engine", "trial",
     "diagnosis", "search", "webhook", "memory", "tokens"."""
     level: Mapped[str] = mapped_column(String(8), default="info")
     step: Mapped[int | None]

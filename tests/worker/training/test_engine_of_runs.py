@@ -77,3 +77,14 @@ def test_a_run_whose_server_goes_down_fails_and_goes_on_from_its_checkpoint(
         session.get_one(Run, run_id).status = "queued"
     assert train(run_id, config) == Outcome("finished")
     assert sorted(series(sessions, run_id)["mismatch/k3"]) == [1, 2]
+
+
+def test_rollouts_of_a_server_run_ahead_of_the_updates(sessions, queued, train):  # noqa: F811
+    sampling = {**RUN["sampling"], "ahead": 1}
+    config = resolve({**RUN, "steps": 4, "sampling": sampling})
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    found = series(sessions, run_id)
+    assert found["sampling/staleness_max"].keys() == {1, 2, 3, 4}
+    assert set(found["sampling/staleness_max"].values()) <= {0, 1}
+    assert all(value < 0.05 for value in found["mismatch/k3"].values())
