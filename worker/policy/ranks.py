@@ -55,12 +55,15 @@ class Ranks:
         """The largest of what the ranks say."""
         return number if self.is_alone else max(self.gathered(number))
 
-    def gathered(self, value: Any) -> list[Any]:
-        """The values of all ranks, by rank, through gloo: tensors have to be on the CPU."""
+    def gathered(self, value: Any, *, is_patient: bool = False) -> list[Any]:
+        """The values of all ranks, by rank, through gloo: tensors have to be on the CPU.
+
+        One who `is_patient` waits for as long as for an order.
+        """
         if self.is_alone:
             return [value]
         found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, value)
+        dist.all_gather_object(found, value, group=self.orders if is_patient else None)
         return found
 
     def merged(self, sums: MetricSums) -> MetricSums:

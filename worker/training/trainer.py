@@ -41,6 +41,7 @@ from worker.state import Parts
 from worker.training.evaluation import Evaluator
 from worker.training.online_diagnosis import OnlineDiagnosis
 from worker.training.randomness import Randomness
+from worker.training.rank_sampler import RankSampler
 from worker.training.replica import Replica
 from worker.training.run_counters import RunCounters
 from worker.training.signal_budget import signal_budget
@@ -212,15 +213,20 @@ class Trainer:
 
     def _sampler(self, old_policy: Policy, is_unwanted: Callable[[], bool] = lambda: False) -> Sampler:
         """What samples a step that `old_policy` begins."""
-        sampling = self.config.sampling
-        return Sampler(
-            self.behaviour.policy(old_policy),
+        sampling, policy = self.config.sampling, self.behaviour.policy(old_policy)
+        # the other ranks have the present weights alone
+        is_shared = not self.replica.ranks.is_alone and policy is self.policy
+        sampler = (RankSampler if is_shared else Sampler)(
+            policy,
             limit=self.row_limit,
             is_unwanted=is_unwanted,
             keep_mask=sampling.keep_mask,
             routes=sampling.routing_replay,
             alternatives=self.config.recording.alternatives,
         )
+        if isinstance(sampler, RankSampler):
+            sampler.order, sampler.ranks = self.replica.order, self.replica.ranks
+        return sampler
 
     def _collect(self, sampler: Sampler) -> Collected:
         return self.collector.collect(sampler, self.generator, cursor=self.counters.cursor)

@@ -92,7 +92,8 @@ class Files:
     """Checkpoints in one directory, without a database."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory, self.restored = directory, None
+        self.directory = directory
+        self.restored: Restored | None = None
 
     def restore(self, policy, parts):
         if not self.directory.is_dir():
