@@ -125,7 +125,7 @@ def leave() -> None:
 
 
 def itself(kind: str) -> dict[str, str]:
-    """What a rank has to have in common with the others."""
+    """The versions and the device in which all ranks have to agree."""
     packages = {name: version(name) for name in ("torch", "transformers")}
     name = torch.cuda.get_device_name() if kind == "cuda" else kind
     return {"python": sys.version.split()[0], **packages, "device": name}
