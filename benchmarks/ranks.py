@@ -49,6 +49,9 @@ OTHERS = ("time/", "memory/", "machine/", "gpu/", "throughput/")
 MISMATCH = "mismatch/"
 """Metrics that compare the learner with the sampler: they measure the rounding in which ranks differ."""
 
+SHARE = "_frac"
+"""End of the names of metrics that count tokens beyond a limit, which rounding may move across it."""
+
 
 class Trained(NamedTuple):
     """What a run leaves behind."""
@@ -131,7 +134,11 @@ def apart(one: Trained, other: Trained) -> Apart:
         if not name.startswith(OTHERS) and all(name in step for step in (*one.steps, *other.steps))
     }
     mismatch = max(value for name, value in differences.items() if name.startswith(MISMATCH))
-    differences = {name: value for name, value in differences.items() if not name.startswith(MISMATCH)}
+    differences = {
+        name: value
+        for name, value in differences.items()
+        if not (name.startswith(MISMATCH) or name.endswith(SHARE))
+    }
     worst = max(differences, key=lambda name: differences[name])
     return Apart(
         differences[worst],

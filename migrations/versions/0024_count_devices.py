@@ -16,5 +16,4 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     for table in ("attempt", "run"):
-        with op.batch_alter_table(table) as changed:
-            changed.drop_column("devices")
+        op.drop_column(table, "devices")

@@ -29,7 +29,9 @@ class Microbatches:
         """How often memory ran out."""
 
     def parts(self, batch: TokenBatch) -> list[Tensor]:
-        """Row indices of each micro-batch."""
+        """Row indices of each micro-batch; none where a rank has no rows."""
+        if not len(batch):
+            return []
         return microbatches(batch, rows=self.rows, tokens=self.tokens, is_packed=self.is_packed)
 
     def run(

@@ -55,12 +55,15 @@ class Ranks:
         """The largest of what the ranks say."""
         return number if self.is_alone else max(self.gathered(number))
 
-    def gathered(self, value: Any) -> list[Any]:
-        """The values of all ranks, by rank, through gloo: tensors have to be on the CPU."""
+    def gathered(self, value: Any, *, is_patient: bool = False) -> list[Any]:
+        """The values of all ranks, by rank, through gloo: tensors have to be on the CPU.
+
+        One who `is_patient` waits for as long as for an order.
+        """
         if self.is_alone:
             return [value]
         found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, value)
+        dist.all_gather_object(found, value, group=self.orders if is_patient else None)
         return found
 
     def merged(self, sums: MetricSums) -> MetricSums:
@@ -122,7 +125,7 @@ def leave() -> None:
 
 
 def itself(kind: str) -> dict[str, str]:
-    """What a rank has to have in common with the others."""
+    """The versions and the device in which all ranks have to agree."""
     packages = {name: version(name) for name in ("torch", "transformers")}
     name = torch.cuda.get_device_name() if kind == "cuda" else kind
     return {"python": sys.version.split()[0], **packages, "device": name}

@@ -25,6 +25,8 @@ class LocalEngine:
         self.alternatives = alternatives
         self.is_unwanted: Callable[[], bool] = lambda: False
         self.sampler: Sampler | None = None
+        self.make_sampler: Callable[..., Sampler] = Sampler
+        """Makes the sampler; where several ranks share a run, one that lets all of them sample."""
 
     def check(self) -> str:
         """See Engine."""
@@ -32,7 +34,7 @@ class LocalEngine:
 
     def sync(self, version: int, policy: Policy) -> None:
         """See Engine; the weights are shared, so they change where the policy learns."""
-        self.sampler = Sampler(
+        self.sampler = self.make_sampler(
             self.behaviour.policy(policy),
             limit=self.limit,
             is_unwanted=self.is_unwanted,

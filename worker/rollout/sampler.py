@@ -140,9 +140,7 @@ class Sampler:
         generator: torch.Generator,
     ) -> list[list[Completion]]:
         """`group_size` completions of every sequence of token ids, which must fit the context with them."""
-        uniforms = torch.rand(
-            sampling.max_new_tokens, len(encoded) * group_size, generator=generator, dtype=torch.float64
-        )
+        uniforms = self._uniforms(sampling.max_new_tokens, len(encoded) * group_size, generator)
         decoder = decoder_for(self.policy.model)
         longest = max(map(len, encoded), default=0) + sampling.max_new_tokens
         rows = self.rows_at_once or rows_that_fit(self.policy.model, sampling, tokens=longest)
@@ -160,6 +158,10 @@ class Sampler:
         parts = self.limit.run(uniforms.shape[1], group_size, most=max(rows, group_size), work=work)
         found = [completion for part in parts for completion in part]
         return [found[first : first + group_size] for first in range(0, len(found), group_size)]
+
+    def _uniforms(self, tokens: int, rows: int, generator: torch.Generator) -> Tensor:
+        """(T, B) random numbers of a call."""
+        return torch.rand(tokens, rows, generator=generator, dtype=torch.float64)
 
     def _notes(self, watch: RouterWatch, sampling: SamplingLike, *, rows: int) -> Notes:
         return Notes(

@@ -7,6 +7,7 @@ Standard input stays open as a lifeline: at its end the process exits at once. I
 nothing and writes no checkpoint. Why it failed it says on its output, as the trainer does.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -26,7 +27,10 @@ from worker.checkpoints.store import Restored
 from worker.outcome import EXIT_FAILED, EXIT_ORPHANED
 from worker.policy.ranks import Ranks, is_lost_peer, join
 from worker.policy.shards import ShardedOptimizer
+from worker.rollout.row_limit import RowLimit
+from worker.rollout.engine import Interrupted
 from worker.training.lifeline import await_line, exit_at_end, failure_text
+from worker.training.rank_sampler import Task, sample_together
 from worker.training.replica import Replica
 from worker.training.update_stats import UpdateStats
 
@@ -64,17 +68,25 @@ class Follower:
     """A replica that does as it is told."""
 
     def __init__(self, replica: Replica) -> None:
-        self.replica = replica
+        self.replica, self.limit = replica, RowLimit()
 
     def obey(self, order: dict[str, Any]) -> None:
         """Do one thing together with rank 0."""
         work: dict[str, Callable[..., None]] = {
+            "sample": self.sample,
             "learn": self.learn,
             "end_step": self.end_step,
             "restore": self.restore,
             "gather": self.gather,
         }
         work[order.pop("what")](**order)
+
+    def sample(self, task: Task) -> None:
+        """Draw this rank's part of the completions."""
+        generator = torch.Generator()
+        generator.set_state(task.generator)
+        with contextlib.suppress(Interrupted):  # rank 0 says what comes next
+            sample_together(task, self.replica.policy, self.replica.ranks, generator, limit=self.limit)
 
     def learn(self, collected: Any, generator: torch.Tensor, step: int) -> None:
         """Make this rank's part of the passes of a step."""

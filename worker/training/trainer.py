@@ -38,11 +38,13 @@ from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, Collector
 from worker.rollout.engine import Engine, Interrupted
 from worker.rollout.engines import engine_for
+from worker.rollout.local_engine import LocalEngine
 from worker.rollout.row_limit import RowLimit
 from worker.state import Parts
 from worker.training.evaluation import Evaluator
 from worker.training.online_diagnosis import OnlineDiagnosis
 from worker.training.randomness import Randomness
+from worker.training.rank_sampler import sampler_of_ranks
 from worker.training.replica import Replica
 from worker.training.run_counters import RunCounters
 from worker.training.signal_budget import signal_budget
@@ -118,6 +120,8 @@ class Trainer:
             run_id=checkpoints.run_id,
             attempt=checkpoints.attempt,
         )
+        if not ranks.is_alone and isinstance(self.engine, LocalEngine):
+            self.engine.make_sampler = sampler_of_ranks(self.replica)
         ahead = config.sampling.ahead
         self.ahead = (
             RolloutsAhead(self.engine, self.collector, ahead=ahead, seed=config.seed) if ahead else None

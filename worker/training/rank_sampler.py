@@ -1,0 +1,122 @@
+"""Sampling on several ranks: each draws the completions of some prompts, as one would draw them alone."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from worker.policy.model import Policy
+from worker.policy.ranks import Ranks
+from worker.prompt import Prompt
+from worker.rollout.engine import Interrupted, SamplingLike
+from worker.rollout.row_limit import RowLimit
+from worker.rollout.sampler import Decoding, Sampler
+from worker.training.replica import Replica
+from worker.types import Completion
+
+Order = Callable[..., None]
+
+
+class Task(NamedTuple):
+    """The completions that all ranks draw together."""
+
+    prompts: Sequence[Prompt]
+    group_size: int
+    decoding: Decoding
+    generator: Tensor
+    """State of the generator before the call."""
+    beginnings: Sequence[Sequence[int]]
+    knobs: dict[str, Any]
+    """`keep_mask`, `alternatives` and `version` of the sampler."""
+
+
+class ShareSampler(Sampler):
+    """Draws some of the rows of a call with the random numbers that they have in the whole call."""
+
+    rows_of_call = 0
+    first_row = 0
+
+    def _uniforms(self, tokens: int, rows: int, generator: torch.Generator) -> Tensor:
+        whole = super()._uniforms(tokens, self.rows_of_call, generator)
+        return whole[:, self.first_row : self.first_row + rows].contiguous()
+
+
+class RankSampler(Sampler):
+    """The sampler of rank 0, which lets all ranks sample."""
+
+    order: Order
+    """Tells the other ranks."""
+    ranks: Ranks
+
+    def sample(
+        self,
+        prompts: Sequence[Prompt],
+        group_size: int,
+        sampling: SamplingLike,
+        generator: torch.Generator,
+        *,
+        beginnings: Sequence[Sequence[int]] = (),
+    ) -> list[list[Completion]]:
+        """See Sampler."""
+        for prompt, begun in zip(prompts, beginnings or [()] * len(prompts), strict=True):
+            self.policy.encode(prompt, room=len(begun) + sampling.max_new_tokens)  # one that is refused
+        task = Task(
+            prompts,
+            group_size,
+            Decoding(sampling.max_new_tokens, sampling.temperature, sampling.top_p, sampling.top_k),
+            generator.get_state(),
+            beginnings,
+            {"keep_mask": self.keep_mask, "alternatives": self.alternatives, "version": self.version},
+        )
+        self.order("sample", task=task)
+        return sample_together(
+            task, self.policy, self.ranks, generator, limit=self.limit, is_unwanted=self.is_unwanted
+        )
+
+
+def sampler_of_ranks(replica: Replica) -> Callable[..., Sampler]:
+    """Makes samplers of a run on several ranks.
+
+    Only the present weights are there on all ranks: a sampler of older ones works alone.
+    """
+
+    def make(policy: Policy, **knobs: Any) -> Sampler:
+        if policy is not replica.policy:
+            return Sampler(policy, **knobs)
+        sampler = RankSampler(policy, **knobs)
+        sampler.order, sampler.ranks = replica.order, replica.ranks
+        return sampler
+
+    return make
+
+
+def sample_together(
+    task: Task,
+    policy: Policy,
+    ranks: Ranks,
+    generator: torch.Generator,
+    *,
+    limit: RowLimit,
+    is_unwanted: Callable[[], bool] = lambda: False,
+) -> list[list[Completion]]:
+    """The completions of all ranks, in the order of the prompts; `generator` is moved on."""
+    count = len(task.prompts)
+    first, last = (count * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
+    sampler = ShareSampler(policy, limit=limit, is_unwanted=is_unwanted, **task.knobs)
+    sampler.rows_of_call, sampler.first_row = count * task.group_size, first * task.group_size
+    own = task.prompts[first:last]
+    found: list[list[Completion]] | None = []
+    try:
+        if own:
+            found = sampler.sample(
+                own, task.group_size, task.decoding, generator, beginnings=task.beginnings[first:last]
+            )
+        else:
+            sampler._uniforms(task.decoding.max_new_tokens, 0, generator)  # noqa: SLF001 - moves it on
+    except Interrupted:
+        found = None
+    parts = ranks.gathered(found, is_patient=True)
+    if any(part is None for part in parts):
+        raise Interrupted
+    return [group for part in parts for group in part]
