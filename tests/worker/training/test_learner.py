@@ -109,7 +109,7 @@ def build(policy, monkeypatch):
             tape.listen(tokens, found.scored)
             return found
 
-        monkeypatch.setattr("worker.training.passes.routed_logprobs", routed)
+        monkeypatch.setattr("worker.training.rank_passes.routed_logprobs", routed)
         return Learner(config, policy, tape, reference)
 
     return build

@@ -560,7 +560,7 @@ def test_memory_that_runs_out_halves_the_passes_and_repeats_the_step(
             raise torch.OutOfMemoryError("CUDA out of memory")
         return found
 
-    monkeypatch.setattr("worker.training.passes.routed_logprobs", scarce)
+    monkeypatch.setattr("worker.training.rank_passes.routed_logprobs", scarce)
     run_id = queued(config)
     assert train(run_id, config, stop_after=2).status == "queued"
     assert failures[:2] == [16, 8]
@@ -606,7 +606,7 @@ def test_memory_that_one_completion_exceeds_fails_the_run(queued, train, monkeyp
     def scarce(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("worker.training.passes.routed_logprobs", scarce)
+    monkeypatch.setattr("worker.training.rank_passes.routed_logprobs", scarce)
     config = resolve(SMALL | {"evaluation": {"every": 0}})
     run_id = queued(config)
     with pytest.raises(torch.OutOfMemoryError):
