@@ -34,7 +34,7 @@ def points(session: Session) -> Finding:
 
 
 def free_pages(connection: Connection) -> Finding:
-    """How much of a SQLite file is free: rows that became blocks leave pages, which are written again."""
+    """The free pages of a SQLite file: rows that became blocks leave them, and they are written again."""
     size, pages, free = (
         connection.scalar(text(f"PRAGMA {name}")) or 0
         for name in ("page_size", "page_count", "freelist_count")

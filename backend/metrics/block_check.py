@@ -60,7 +60,7 @@ def _check(row: Any, reader: zstandard.ZstdDecompressor) -> None:
 
 
 def sentence(session: Session, place: Place, reason: str) -> str:
-    """What is lost, and why."""
+    """A sentence on the points that are lost, and why."""
     name = session.scalar(select(MetricKey.name).where(MetricKey.id == place.key)) or f"metric {place.key}"
     return (
         f"{name}, steps {place.first_step} to {place.last_step} of attempt {place.attempt}: the block that "

@@ -129,7 +129,7 @@ def decode(data: bytes) -> Columns:
 
 
 def content(data: bytes, reader: zstandard.ZstdDecompressor | None = None) -> bytes:
-    """What a block holds, not yet decoded; raises BlockDamaged where its checksum does not fit."""
+    """The content of a block, not yet decoded; raises BlockDamaged where its checksum does not fit."""
     kind = data[:1]
     if kind == COMPRESSED:
         found = _unpacked(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
@@ -179,8 +179,10 @@ def decode_all(contents: Sequence[bytes]) -> Columns:
     ends = np.cumsum(counts)
     is_gapless = bool((headers["steps"] == DENSE).all() and (np.diff(firsts) == counts[:-1]).all())
     steps = np.arange(firsts[0], firsts[0] + ends[-1]) if is_gapless else np.empty(ends[-1], np.int64)
-    if is_gapless and (headers["layout"] == DOUBLES).all():  # a long curve's quick way
-        numbers = b"".join([memoryview(each)[HEADER.size :] for each in contents])
+    if ((headers["steps"] == DENSE) & (headers["layout"] == DOUBLES)).all():  # the usual, and its quick way
+        if not is_gapless:
+            steps = np.arange(ends[-1]) + np.repeat(firsts - ends + counts, counts)
+        numbers = b"".join([each[HEADER.size :] for each in contents])
         return Columns(steps, np.frombuffer(numbers, VALUE), counts)
     values = np.empty(ends[-1], VALUE)
     for begin, end in _alike(headers):

@@ -36,7 +36,7 @@ def notice(place: Place, reason: str) -> None:
 
 
 def noticed() -> dict[Place, str]:
-    """What was noticed and is not told yet."""
+    """The damaged blocks that were noticed and are not told yet."""
     with _lock:
         return dict(_noticed)
 

@@ -125,7 +125,7 @@ class Outlined:
 
 
 def read_reached(session: Session, runs: Collection[str]) -> dict[str, dict[int, int]]:
-    """How far the attempts of each run are sealed."""
+    """The step up to which each attempt of each run is sealed."""
     reached: dict[str, dict[int, int]] = {run: {} for run in runs}
     query = select(Attempt.run_id, Attempt.number, Attempt.packed_step).where(Attempt.run_id.in_(runs))
     for run, attempt, step in session.execute(query):

@@ -15,6 +15,7 @@ from backend.db.engine import insert_into, is_postgres
 from backend.db.models import MetricKey
 from backend.db.numbers import FINITE, MINUS_ZERO, kinds_of, to_stored
 from backend.metrics.blocks import Stored
+from backend.metrics.copying import FEWEST, copy_points
 from backend.metrics.packing import put_into_blocks, reopen
 
 Row = tuple[str, int, int, int, int, float | None]
@@ -58,13 +59,17 @@ def write_points(
     late = {place: value for place, value in points.items() if place[1] <= sealed}
     if late:
         put_into_blocks(session, run_id, attempt, _by_key(late, attempt))
-    rows: list[Row] = [
-        (run_id, key, step, attempt, *to_stored(value))
-        for (key, step), value in points.items()
-        if step > sealed
-    ]
-    if not rows:
-        return
+    newer = points if not late else {place: value for place, value in points.items() if place not in late}
+    if is_postgres(session) and len(newer) >= FEWEST:
+        keys_steps, values = np.array(list(newer)), np.array(list(newer.values()))
+        columns = (keys_steps[:, 0], keys_steps[:, 1], kinds_of(values), values)
+        copy_points(session, run_id, attempt, columns)
+    elif newer:
+        rows = [(run_id, key, step, attempt, *to_stored(value)) for (key, step), value in newer.items()]
+        _write_rows(session, run_id, attempt, rows)
+
+
+def _write_rows(session: Session, run_id: str, attempt: int, rows: Sequence[Row]) -> None:
     if is_postgres(session):
         _write_postgres(session, run_id, attempt, rows)
     else:
@@ -98,6 +103,9 @@ def write_series(
     keys = key_ids(session, series)
     for name, (steps, values) in sorted(series.items(), key=lambda item: keys[item[0]]):
         kinds = kinds_of(values)
+        if is_postgres(session):
+            copy_points(session, run_id, attempt, (np.full(len(steps), keys[name]), steps, kinds, values))
+            continue
         stored = np.where(kinds == MINUS_ZERO, 0.0, values).tolist()
         for odd in np.flatnonzero((kinds != FINITE) & (kinds != MINUS_ZERO)):
             stored[odd] = None
@@ -108,10 +116,7 @@ def write_series(
                 (run_id, keys[name], step, attempt, kind, value)
                 for step, kind, value in zip(*some, strict=True)
             ]
-            if is_postgres(session):
-                _write_postgres(session, run_id, attempt, rows)
-            else:
-                session.connection().exec_driver_sql(_UPSERT_SQLITE, rows)
+            session.connection().exec_driver_sql(_UPSERT_SQLITE, rows)
 
 
 def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:

@@ -2,15 +2,18 @@
 
 import math
 
+import numpy as np
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.exc import DBAPIError
 
 from backend.db.engine import open_sessions
 from backend.db.models import NOT_BEGUN, Metric, MetricKey
+from backend.metrics.copying import copy_points
 from backend.metrics.csv import csv_lines
 from backend.metrics.history import valid_steps
 from backend.metrics.reading import read_curves, read_points
-from backend.metrics.store import key_ids, write_points
+from backend.metrics.store import key_ids, write_points, write_series
 from backend.rollouts.reading import step_counts
 from tests.factories import make_attempt, make_group, make_run, write_metric
 
@@ -49,6 +52,41 @@ def test_writing_a_step_again_replaces_it(session):
         write_points(session, run.id, 1, [(1, {"a": value, "b": value}), (2, {"a": value})])
     assert session.scalar(select(func.count()).select_from(Metric)) == 3
     assert read_points(session, [run.id], ["a"])[run.id, "a"].values.tolist() == [2.0, 2.0]
+
+
+def test_many_points_at_once_are_the_same_as_one_by_one(session):
+    """Postgres gets them by COPY."""
+    run = make_run(session)
+    values = {1_000 + step: step / 7 for step in range(2_000)} | STRANGE
+    for factor in (2.0, 1.0):
+        write_points(session, run.id, 1, [(step, {"a": value * factor}) for step, value in values.items()])
+    write_series(session, run.id, 2, {"b": (np.array(list(STRANGE)), np.array(list(STRANGE.values())))})
+    for step, value in STRANGE.items():
+        write_points(session, run.id, 2, [(step, {"c": value})])
+    points = read_points(session, [run.id], ["a", "b", "c"])
+    assert points[run.id, "a"].steps.tolist() == sorted(values)
+    assert (
+        points[run.id, "a"].values.tobytes() == np.array([values[step] for step in sorted(values)]).tobytes()
+    )
+    names = {name: key for key, name in session.execute(select(MetricKey.id, MetricKey.name)).all()}
+    rows = {
+        name: session.execute(
+            select(Metric.step, Metric.kind, Metric.value)
+            .where(Metric.key_id == names[name])
+            .order_by(Metric.step)
+        ).all()
+        for name in ("b", "c")
+    }
+    assert repr(rows["b"]) == repr(rows["c"])
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+def test_an_error_of_copy_is_one_of_the_database(session):
+    run = make_run(session)
+    twice = (np.array([1, 1]), np.array([5, 5]), np.array([0, 0]), np.array([1.0, 2.0]))
+    with pytest.raises(DBAPIError, match="second time"):
+        copy_points(session, run.id, 1, twice)
+    session.rollback()
 
 
 def test_a_step_that_stands_twice_in_one_call_counts_as_its_last(session):

@@ -17,6 +17,7 @@ from backend.maintenance.reconciler import Reconciler
 from backend.redaction import redact_document
 from backend.runs.pushed import SILENT_SECONDS
 from tests.api_client import TOKEN, VIEWER_TOKEN
+from tests.stored_points import stored_points
 
 SESSION, OTHER = "a" * 32, "b" * 32
 HEAD = {"name": "tiny", "config": {"lr": 1e-6}, "origin": "trl", "steps": 10}
@@ -278,7 +279,8 @@ def test_a_run_in_the_trash_ends_at_once_and_takes_nothing_until_it_is_restored(
         answer = send([metrics(2, reward=2)], session=session, first=first)
         assert answer.status_code == 410
         assert "moved this run to the trash" in answer.json()["detail"]
-    assert count(client, Metric) == 1
+    with client.app.state.lab.sessions() as session:
+        assert [point.value for point in stored_points(session, run)] == [1.0]
     client.post(f"/api/v1/runs/{run}/restore")
     assert send([metrics(2, reward=2)], first=2).json() == {
         "run": run, "status": "stopped", "stop": True, "stored": 2,

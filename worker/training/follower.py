@@ -27,8 +27,8 @@ from worker.checkpoints.store import Restored
 from worker.outcome import EXIT_FAILED, EXIT_ORPHANED
 from worker.policy.ranks import Ranks, is_lost_peer, join
 from worker.policy.shards import ShardedOptimizer
-from worker.rollout.row_limit import RowLimit
 from worker.rollout.engine import Interrupted
+from worker.rollout.row_limit import RowLimit
 from worker.training.lifeline import await_line, exit_at_end, failure_text
 from worker.training.rank_sampler import Task, sample_together
 from worker.training.replica import Replica

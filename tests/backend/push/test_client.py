@@ -15,10 +15,11 @@ import pytest
 from sqlalchemy import func, select
 
 from backend.auth.tokens import writer_token
-from backend.db.models import Metric, RolloutGroup
+from backend.db.models import RolloutGroup
 from backend.push.api import CLIENT
 from backend.settings import Settings
 from tests.browser.service import VIEWER_TOKEN, running
+from tests.stored_points import stored_points
 
 pytestmark = pytest.mark.processes
 
@@ -94,9 +95,9 @@ def test_answers_that_are_lost_double_nothing(grpolab, run, lab, monkeypatch):
     found = run_of(lab, run.id)
     assert steps_of(lab, found) == {step: float(step) for step in range(1, 20)}
     with lab.sessions() as session:
-        for table, wanted in ((Metric, 19 * 8), (RolloutGroup, 19)):  # the reward and seven of the texts
-            query = select(func.count()).select_from(table).where(table.run_id == found["id"])
-            assert session.scalar(query) == wanted
+        assert len(stored_points(session, found["id"])) == 19 * 8  # the reward, seven of the texts
+        groups = select(func.count()).select_from(RolloutGroup).where(RolloutGroup.run_id == found["id"])
+        assert session.scalar(groups) == 19
 
 
 def test_a_record_that_the_service_refuses_is_left_out_alone(run, lab, capsys):
@@ -330,7 +331,7 @@ run.finish()
         step: float(step) for step in values if step < logged - 20
     }
     with lab.sessions() as session:
-        assert session.scalar(select(func.count()).where(Metric.run_id == found["id"])) == logged + 19
+        assert len(stored_points(session, found["id"])) == logged + 19
     assert (found["status"], found["last_step"]) == ("finished", logged + 19)
     assert files(tmp_path) == []
 
