@@ -28,7 +28,7 @@ from worker.policy.recompute import enable_recompute
 from worker.policy.routing import routed_logprobs
 from worker.policy.token_batch import inputs_of, microbatches, token_batch
 
-UNPACKED = ("gpt_oss", "lfm2", "qwen3_next", "qwen3.5", "falcon_h1", "granite4")
+UNPACKED = ("gpt_oss", "lfm2", "qwen3_next", "qwen3.5", "qwen3.5_images", "falcon_h1", "granite4")
 PACKED = sorted(ARCHITECTURES.keys() - set(UNPACKED))
 LENGTHS = (30, 1, 7, 19)
 PROMPTS = (3, 1, 5, 2)
