@@ -30,14 +30,14 @@ class Slurm:
         self._script = script
 
     def count(self) -> Pilots:
-        """By the jobs' name and user."""
+        """The jobs of this user by their name."""
         listing = asked(["squeue", "--me", "--noheader", f"--name={NAME}", "--format=%t"])
         states = listing.split()
         waiting = sum(state in ("PD", "CF", "RQ", "RF", "RH", "SE") for state in states)
         return Pilots(waiting, len(states) - waiting)
 
     def submit(self) -> str:
-        """With `sbatch`, which reads the script from its input."""
+        """Submit with `sbatch`, which reads the script from its input."""
         return asked(["sbatch", "--parsable"], self._script).strip()
 
 
@@ -48,7 +48,7 @@ class Kubernetes:
         self._job = json.dumps(job)
 
     def count(self) -> Pilots:
-        """By the jobs' label; finished ones do not count."""
+        """The jobs with the label that have not finished."""
         found = json.loads(asked(["kubectl", "get", "jobs", f"--selector=app={NAME}", "--output=json"]))
         states = [item.get("status", {}) for item in found["items"]]
         running = sum(bool(state.get("active")) and bool(state.get("ready")) for state in states)
@@ -56,7 +56,7 @@ class Kubernetes:
         return Pilots(len(states) - running - done, running)
 
     def submit(self) -> str:
-        """With `kubectl create`."""
+        """Create with `kubectl`."""
         return asked(["kubectl", "create", "--filename=-", "--output=name"], self._job).strip()
 
 
@@ -67,19 +67,19 @@ class SkyPilot:
         self._path = path
 
     def count(self) -> Pilots:
-        """By the jobs' name."""
+        """The unfinished jobs by their name."""
         listing = asked(["sky", "jobs", "queue", "--skip-finished"])
         states = [line for line in listing.splitlines() if NAME in line]
         running = sum("RUNNING" in line for line in states)
         return Pilots(len(states) - running, running)
 
     def submit(self) -> str:
-        """With `sky jobs launch`, without waiting for the job."""
+        """Launch with `sky jobs launch`, without waiting for the job."""
         return asked(["sky", "jobs", "launch", "--yes", "--detach-run", self._path]).strip()[-200:]
 
 
 def asked(command: Sequence[str], text: str = "") -> str:
-    """What a command line answers; raises Unavailable with its own words, where it fails or hangs."""
+    """The output of a command line; raises Unavailable with its own words, where it fails or hangs."""
     try:
         done = subprocess.run(
             command, input=text, capture_output=True, text=True, timeout=SECONDS, check=False

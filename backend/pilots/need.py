@@ -19,7 +19,7 @@ class Pilots(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What a look at the queue has found."""
+    """Findings of one look at the queue."""
 
     runs: int
     """Runs that wait for a worker."""
@@ -30,7 +30,7 @@ class Need(NamedTuple):
 
 
 def need_of(session: Session, there: Pilots, *, most: int) -> Need:
-    """How many pilots are wanted beside those that are `there`; at most `most` exist at a time.
+    """Pilots that are wanted beside those that are `there`; at most `most` exist at a time.
 
     A pilot takes one run at a time. One that has just started counts as on its way until its slot is seen.
     """
