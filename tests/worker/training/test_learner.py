@@ -530,8 +530,8 @@ def test_every_epoch_that_samples_afresh_begins_with_the_policy_that_opened_the_
     def weight(policy):
         return next(policy.model.parameters())[0, 0].item()
 
-    def collect(sampler, *_, **__):
-        seen.append(("sampled by", weight(sampler.policy)))
+    def collect(engine, *_, **__):
+        seen.append(("sampled by", weight(engine.sampler.policy)))
         return Collected()
 
     def moved(*_, old_policy=None):
