@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from sqlalchemy import func, select, update
+from transformers import AutoModelForCausalLM
 
 from backend.config.merge import resolve
 from backend.db.engine import open_engine, open_sessions, url_of
@@ -23,6 +25,7 @@ from backend.workers.devices import Slot
 from tests.faults.plant import STUB
 from worker.host.trainer_process import trainer_environment
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED
+from worker.policy.model import BUILT_IN
 
 pytestmark = pytest.mark.processes
 
@@ -158,12 +161,17 @@ def test_an_unexpected_error_is_reported_in_one_line(forked, sessions):
     assert read(sessions, run_id).status == "running"  # its supervisor decides
 
 
-def test_want_of_memory_is_told_with_its_numbers(trainer, sessions):
+def test_want_of_memory_is_told_with_its_numbers(trainer, sessions, settings):
+    """Weights that do not fit, as rows of a batch are halved until they do."""
+    large = AutoModelForCausalLM.from_pretrained(BUILT_IN["tiny"])
+    large.resize_token_embeddings(1_000_000, mean_resizing=False)
+    large.save_pretrained(settings.models_dir / "large")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(BUILT_IN["tiny"] / name, settings.models_dir / "large")
     process = psutil.Process(trainer.pid)
     limit = process.memory_info().vms + 300_000_000
     process.rlimit(psutil.RLIMIT_AS, (limit, limit))
-    sampling = {"prompts_per_step": 128, "group_size": 64, "max_new_tokens": 512}
-    run_id = give_run(trainer, sessions, sampling=sampling)
+    run_id = give_run(trainer, sessions, policy={"name": "large"})
     assert trainer.wait(170) == EXIT_FAILED
     (report,) = [line for line in trainer.stdout.read().splitlines() if line.startswith('{"failed"')]
     failed = json.loads(report)["failed"]

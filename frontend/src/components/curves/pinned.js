@@ -35,9 +35,10 @@ export function usePinnedCursor(view, change) {
   newest.current = { view, change };
   const isPinned = useComputed(() => cursor.value?.isPinned === true);
   useKeys(isPinned.value ? KEYS : {});
-  const written = useRef(view.at);
+  // What the cursor and the address last agreed on: an address that is drawn late must not pin what was released.
+  const written = useRef(/** @type {number | null} */ (null));
   useEffect(() => {
-    if (view.at === written.current && cursor.peek()?.isPinned === (view.at !== null)) return;
+    if (view.at === written.current) return;
     written.current = view.at;
     if (view.at === null) free();
     else pin(view.at, cursor.peek()?.metric ?? '');
