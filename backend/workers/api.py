@@ -1,5 +1,6 @@
 """Routes of workers and of the queue."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,7 +52,7 @@ def _shown_worker(worker: Worker, now: float, names: dict[str, str]) -> dict[str
 @router.get("/queue", response_model=Page)
 def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json:
     """The runs that wait, in the order in which they will start, each with why it waits."""
-    waiting = run_columns().add_columns(Run.run_after, Run.own_failures)
+    waiting = run_columns().add_columns(Run.run_after, Run.own_failures, Run.devices)
     waiting = waiting.where(Run.status == "queued", Run.deleted_at.is_(None))
     first = 1
     if place := read_cursor(cursor, int, int, (int, float), str):
@@ -76,7 +77,8 @@ def _reasons(session: Session) -> Any:
     """A function (position, run) -> why that run waits, in words."""
     now = session.scalar(select(db_now())) or 0.0
     slots = live_slots(session)
-    idle = _idle(slots)
+    widest, idle = _most_of_a_worker(slots), [slot for slot in slots if slot.run_id is None]
+    room = _most_of_a_worker(idle)
 
     def why(position: int, run: Any) -> str:
         if run.run_after > now:
@@ -84,14 +86,18 @@ def _reasons(session: Session) -> Any:
             return f"the next try, in {run.run_after - now:.0f} s{tries}"
         if not slots:
             return "a worker (none is running)"
-        if position <= idle:
+        if run.devices > widest:
+            return f"a worker with {run.devices} devices (the largest one running has {widest})"
+        if position <= len(idle) and run.devices <= room:
             return "about to start"
         ahead = position - 1
         behind = f"; {ahead} {'run' if ahead == 1 else 'runs'} ahead of it" if ahead else ""
-        return f"a free worker slot{behind}"
+        free = "a free worker slot" if run.devices == 1 else f"{run.devices} free devices of one worker"
+        return f"{free}{behind}"
 
     return why
 
 
-def _idle(slots: Sequence[Worker]) -> int:
-    return sum(1 for slot in slots if slot.run_id is None)
+def _most_of_a_worker(slots: Sequence[Worker]) -> int:
+    """The number of these slots in the worker process that has most of them."""
+    return max(Counter((slot.host, slot.pid) for slot in slots).values(), default=0)

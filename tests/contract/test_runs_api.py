@@ -11,6 +11,8 @@ from backend.http.paging import write_cursor
 from backend.runs.events import add_event
 from backend.runs.schemas import RunItem, RunPage
 from backend.runs.store import append_log
+from backend.workers.devices import Slot
+from backend.workers.store import register_slot, report_slot
 from tests.factories import make_attempt, make_experiment, make_run
 
 
@@ -376,6 +378,24 @@ def test_the_queue_says_in_which_order_and_why_runs_wait(client, made):
     assert [(item["position"], item["name"]) for item in items] == [(1, "first"), (2, "second"), (3, "later")]
     assert items[0]["why"] == "a worker (none is running)"
     assert items[2]["why"].endswith("1 failed so far")
+
+
+def test_a_run_that_no_worker_is_wide_enough_for_says_so(client, database, made):
+    made(name="wide", devices=4, queued_at=1.0)
+    made(name="pair", devices=2, queued_at=2.0)
+    made(name="single", queued_at=3.0)
+    with database.sessions.begin() as session:
+        for number, run in enumerate(("busy", None)):
+            slot = Slot(number, "cuda:0", "GPU", 1)
+            register_slot(session, f"wide-{number}", slot, host="a", pid=1)
+            report_slot(session, f"wide-{number}", "idle", run, {})
+        register_slot(session, "narrow", Slot(0, "cpu", "CPU", 1), host="a", pid=2)
+    why = {item["name"]: item["why"] for item in get(client, "/queue")["items"]}
+    assert why == {
+        "wide": "a worker with 4 devices (the largest one running has 2)",
+        "pair": "2 free devices of one worker; 1 run ahead of it",
+        "single": "a free worker slot; 2 runs ahead of it",
+    }
 
 
 def test_a_nan_in_a_summary_stays_a_word(client, database, made):
