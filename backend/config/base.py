@@ -12,6 +12,10 @@ MOST_COMPLETIONS = 2**18
 """In one step, or in one evaluation: ten times what the largest published runs use."""
 
 
+MOST_OF_A_NAME = 193
+"""Characters of a hub name, `owner/name`. A limit in the pattern itself would take long to compile."""
+
+
 class Frozen(BaseModel):
     """An immutable, closed configuration value: unknown keys, NaN and infinities are refused."""
 

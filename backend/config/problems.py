@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from backend.config.base import Frozen, refusal
+from backend.config.base import MOST_OF_A_NAME, Frozen, refusal
 from backend.config.columns import AnswerForm
 from backend.config.reasoning_gym_checks import parameter_errors
 from backend.config.reasoning_gym_tasks import TASKS
@@ -23,7 +23,7 @@ Sha256 = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 UPLOADED = re.compile(r"^uploads/(?=[0-9a-f]{12})|(?<=^uploads/[0-9a-f]{12})[0-9a-f]{52}\.jsonl$")
 """What makes the path of an upload long and says nothing: a hash is known by its beginning."""
 
-HUB_NAME = r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$"
+HUB_NAME = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
 BOX_INSTRUCTION = "Put the final answer inside \\boxed{}."
 FEWEST_SUMS = 200
 
@@ -151,19 +151,19 @@ class HubProblem(Frozen):
     domain: Domain = "data"
     """Domain of the prompts; reward terms may be limited to one."""
 
-    dataset: Annotated[str, Field(pattern=HUB_NAME)]
+    dataset: Annotated[str, Field(pattern=HUB_NAME, max_length=MOST_OF_A_NAME)]
     """Name on the hub, e.g. openai/gsm8k; needs HF_ONLINE."""
 
-    subset: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")] = "default"
+    subset: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=96)] = "default"
     """Configuration of the data set, e.g. main."""
 
-    split: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")] = "train"
+    split: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=96)] = "train"
     """Split whose rows train."""
 
-    eval_split: Annotated[str, Field(pattern=r"^[\w.-]{0,96}$")] = ""
+    eval_split: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=96)] = ""
     """Split whose rows are held out; empty: a fraction of `split`."""
 
-    eval_dataset: Annotated[str, Field(pattern=HUB_NAME + r"|^$")] = ""
+    eval_dataset: Annotated[str, Field(pattern=HUB_NAME + r"|^$", max_length=MOST_OF_A_NAME)] = ""
     """Another data set whose `eval_split` is held out, with the same columns, e.g. HuggingFaceH4/MATH-500."""
 
     revision: Revision = ""
@@ -218,7 +218,7 @@ class PluginProblem(Frozen):
     domain: Domain = "custom"
     """Domain of prompts that do not name one; reward terms may be limited to one."""
 
-    entry_point: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")]
+    entry_point: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=96)]
     """Name of the entry point; it is called as `factory(seed=..., **params)` and returns a problem."""
 
     params: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)

@@ -121,7 +121,7 @@ class PluginReward(StepTerm):
 
     weight: Weight = 1.0
 
-    entry_point: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")]
+    entry_point: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=96)]
     """Name of the entry point. The function gives a number (for a batch a list of them), or None: not scored.
     With `per: step` it gives a list of numbers for each completion."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from backend.config.adapters import Adapter, NoAdapter
-from backend.config.base import MOST_STEPS, Frozen, refusal
+from backend.config.base import MOST_OF_A_NAME, MOST_STEPS, Frozen, refusal
 from backend.config.causes import Cause
 from backend.config.data import DataConfig
 from backend.config.engines import Engine, LocalEngine
@@ -17,7 +17,7 @@ from backend.config.problems import ProblemSource, SumsProblem
 from backend.config.resources import ResourcesConfig
 from backend.config.rewards import CorrectnessReward, RewardTerm
 
-NAME = r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$"
+NAME = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
 
 TemplateVariable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 TEMPLATE_OWN = {
@@ -31,10 +31,10 @@ TEMPLATE_OWN = {
 class PolicyConfig(Frozen):
     """The language model that is trained."""
 
-    name: Annotated[str, Field(pattern=NAME)] = "tiny"
+    name: Annotated[str, Field(pattern=NAME, max_length=MOST_OF_A_NAME)] = "tiny"
     """`tiny` or `tiny_moe` (built in), a directory of MODELS_DIR, or a name on the hub (needs HF_ONLINE)."""
 
-    revision: Annotated[str, Field(pattern=r"^[\w.-]{0,96}$")] = ""
+    revision: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=96)] = ""
     """Commit of a model of the hub: 40 hexadecimal digits."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"

@@ -24,7 +24,7 @@ class CodeReward(ConditionTerm):
 
     weight: Weight = 1.0
 
-    tests: Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")] = "tests"
+    tests: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=64)] = "tests"
     """Column with the tests, as JSON or text; a row without it is tested by its answer, if that holds
     tests."""
 

@@ -37,7 +37,6 @@ router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=ERRORS)
 
 MOST_SERIES = 200
 MOST_POINTS = 200_000
-T_975 = np.array([np.nan, *(t_975(freedom) for freedom in range(1, MOST_SERIES + 1))])
 
 COMPACT = (
     "Shorter: `x` only where it is not the step, `steps` as distances to the one before, values in "
@@ -318,7 +317,8 @@ def _grouped(
 def _mean(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, Any]:
     """Averaged over whole curves first, then cut: a zoom never changes a mean."""
     places = places_over(curves) if is_metric(view.x) else PLACES
-    whole = average(curves, band, T_975, Picture(view.max_points, view.x_min, view.x_max, places))
+    quantiles = np.array([np.nan, *map(t_975, range(1, len(curves) + 1))])
+    whole = average(curves, band, quantiles, Picture(view.max_points, view.x_min, view.x_max, places))
     mean = whole.at(view.visible(whole.mean))
     shown = [curve.at(view.visible(curve)) for curve in curves]
     edges = (mean.low, mean.high) if band else ()

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from backend.metrics.student import critical
 
@@ -34,6 +35,7 @@ LARGEST = 1e100
 """Beyond it a value counts as not finite."""
 
 
+@lru_cache(maxsize=4096)
 def t_975(freedom: float) -> float:
     """97.5 % quantile of Student's t; fewer than one degree of freedom counts as one."""
     return critical(0.05, freedom)

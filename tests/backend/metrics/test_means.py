@@ -8,13 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.metrics import means
-from backend.metrics.api import T_975, _mean
+from backend.metrics.api import _mean
 from backend.metrics.means import average
 from backend.metrics.series import Curve
+from backend.metrics.statistics import t_975
 from backend.metrics.view import View
 from tests.backend.metrics.test_series import curve
 
 NAN, INF = math.nan, math.inf
+T_975 = np.array([NAN, *map(t_975, range(1, 30))])
 
 
 def timed(x, values):
