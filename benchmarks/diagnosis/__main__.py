@@ -2,6 +2,7 @@
 
     python -m benchmarks.diagnosis --part build     train what is missing; --seeds 2 the first seeds
     python -m benchmarks.diagnosis --healthy        the same, of healthy runs alone
+    python -m benchmarks.diagnosis --later          the plants that were added later, in the unseen recipes
     python -m benchmarks.diagnosis --labels FILE    runs of a service whose completions people have labelled
     python -m benchmarks.diagnosis --table          only the table, from what is there
 
@@ -21,8 +22,8 @@ import httpx2
 from backend.diagnosis.detectors import VERSION
 from benchmarks.diagnosis.labels import labelled_runs, scored
 from benchmarks.diagnosis.problems import service_with_problems
-from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES, Part, Planted, suite
-from benchmarks.diagnosis.results import report
+from benchmarks.diagnosis.recipes import ALL_PLANTS, PLANTED, RECIPES, Part, Planted, later, suite
+from benchmarks.diagnosis.results import later_report, report
 from benchmarks.diagnosis.store import keep, recorded, write
 from benchmarks.service import ENDED, Service
 
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--part", choices=("build", "unseen"), default="build")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--healthy", action="store_true", help="train no run that breaks")
+    parser.add_argument("--later", action="store_true", help="train the plants that were added later")
     parser.add_argument("--labels", type=Path, metavar="FILE", help="an export of a search, as JSON lines")
     parser.add_argument("--url", default="http://127.0.0.1:8400", help="the service that has those runs")
     parser.add_argument("--table", action="store_true", help="train nothing")
@@ -49,7 +51,8 @@ def main() -> None:
         print(_of_labels(arguments.labels, arguments.url))
         return
     known = recorded()
-    missing = [key for key in suite(arguments.part, arguments.seeds) if key not in known]
+    keys = later(arguments.seeds) if arguments.later else suite(arguments.part, arguments.seeds)
+    missing = [key for key in keys if key not in known]
     if arguments.healthy:
         missing = [key for key in missing if not key.plant]
     if missing and not arguments.table:
@@ -88,6 +91,8 @@ def tables() -> str:
             f"detectors of version {LOOKED_AT}, which {state}."
         )
         parts.insert(0, f"{unseen}\n\n{report(results, 'unseen')}")
+    if later_runs := later_report(results):
+        parts.insert(1, later_runs)
     return "\n\n".join(parts) + "\n"
 
 
@@ -126,7 +131,7 @@ class _Queue:
     def launch(self, key: Planted) -> str:
         """The id of the run, once it is queued; its parent is trained first."""
         recipe = RECIPES[key.recipe]
-        plant = PLANTS[key.plant] if key.plant else None
+        plant = ALL_PLANTS[key.plant] if key.plant else None
         changes = dict(plant.severities[key.severity]) if plant else {}
         if plant is None or plant.when == "start":
             found = self._experiment(recipe.config, changes, key.seed)

@@ -31,16 +31,29 @@ def service_with_problems() -> Iterator[Service]:
 
 
 def write_problems(folder: Path) -> None:
-    """Sums as a file, and copies in which training answers are wrong."""
+    """Sums as a file, and copies in which training answers are wrong or stand in the prompt."""
     rows = sums_rows(ROWS)
     write_rows(folder / "sums.jsonl", rows)
     for share in (60, 80, 100):
         write_rows(folder / f"wrong_{share}.jsonl", [_wrong(row, share) for row in rows])
+        write_rows(folder / f"leaked_{share}.jsonl", [_leaked(row, share) for row in rows])
+
+
+def _is_spared(row: dict[str, str], share: int, chance: random.Random) -> bool:
+    """Whether a row stays as it is: held-out rows do."""
+    return row["split"] == "eval" or chance.randrange(100) >= share
+
+
+def _leaked(row: dict[str, str], share: int) -> dict[str, str]:
+    """Training rows whose prompt ends with the answer: `65+82+80=227`."""
+    if _is_spared(row, share, random.Random(row["prompt"])):
+        return row
+    return row | {"prompt": row["prompt"].removesuffix("?") + row["answer"]}
 
 
 def _wrong(row: dict[str, str], share: int) -> dict[str, str]:
     """Training rows whose answer is another number; held-out rows stay."""
     chance = random.Random(row["prompt"])
-    if row["split"] == "eval" or chance.randrange(100) >= share:
+    if _is_spared(row, share, chance):
         return row
     return row | {"answer": str(int(row["answer"]) + chance.randrange(1, 50))}

@@ -108,6 +108,10 @@ def _reward(weight: float) -> dict[str, Any]:
     return {"rewards": terms}
 
 
+def _rounded(lr: float) -> dict[str, Any]:
+    return {"sampling": {"precision": "int8"}, "optimizer": {"lr": lr}}
+
+
 def _stale(versions: int, minibatches: int) -> dict[str, Any]:
     return {
         "sampling": {"staleness": versions},
@@ -140,6 +144,29 @@ PLANTS: dict[str, Plant] = {
         cause="verifier", when="start", severities=(_file("wrong_80"), _file("wrong_100"), _file("wrong_100"))
     ),
 }
+
+LATER_PLANTS: dict[str, Plant] = {
+    "precision": Plant(
+        cause="mismatch", when="mid", severities=(_rounded(3e-4), _rounded(6e-4), _rounded(1e-3))
+    ),
+    "leak": Plant(
+        cause="overfitting",
+        when="mid",
+        severities=(_file("leaked_60"), _file("leaked_80"), _file("leaked_100")),
+    ),
+}
+"""Planted after the unseen part had been looked at. They stand in a table of their own."""
+
+ALL_PLANTS = PLANTS | LATER_PLANTS
+
+
+def later(seeds: int) -> Iterator[Planted]:
+    """All runs with later plants, in the recipes of the unseen part."""
+    for seed in range(seeds):
+        for severity in (2, 1, 0):
+            for name, recipe in RECIPES.items():
+                for plant in LATER_PLANTS if recipe.is_planted and recipe.part == "unseen" else ():
+                    yield Planted(name, plant, severity, seed)
 
 
 def suite(part: Part, seeds: int = 5) -> Iterator[Planted]:

@@ -22,7 +22,7 @@ from benchmarks.diagnosis.controls import (
 )
 from benchmarks.diagnosis.lead import lead_table, surely_lower
 from benchmarks.diagnosis.peers import alarms
-from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES, Part, Planted
+from benchmarks.diagnosis.recipes import ALL_PLANTS, LATER_PLANTS, PLANTED, PLANTS, RECIPES, Part, Planted
 
 ILL = frozenset({"collapsed", "declining", "recovered", "never_learned"})
 
@@ -44,7 +44,7 @@ class Judged(NamedTuple):
     @property
     def cause(self) -> str:
         """The cause that was planted; empty in a healthy run."""
-        return PLANTS[self.key.plant].cause if self.key.plant else ""
+        return ALL_PLANTS[self.key.plant].cause if self.key.plant else ""
 
     @property
     def rank(self) -> int:
@@ -57,7 +57,7 @@ class Judged(NamedTuple):
         """Steps between the planted step and the onset's interval; None without an onset."""
         if self.found.onset is None:
             return None
-        planted = PLANTED if PLANTS[self.key.plant].when == "mid" else 1
+        planted = PLANTED if ALL_PLANTS[self.key.plant].when == "mid" else 1
         low, high = self.found.onset
         return max(low - planted, planted - high, 0)
 
@@ -77,9 +77,17 @@ def judged(
     results: Mapping[Planted, Mapping[str, Any]], part: Part, change: Change = as_it_is
 ) -> list[Judged]:
     """Each run of a part with its label and the diagnosis of its changed log."""
-    chosen = {key: result for key, result in results.items() if RECIPES[key.recipe].part == part}
+    chosen = {
+        key: result
+        for key, result in results.items()
+        if RECIPES[key.recipe].part == part and key.plant not in LATER_PLANTS
+    }
+    return _judged(chosen, change)
+
+
+def _judged(results: Mapping[Planted, Mapping[str, Any]], change: Change = as_it_is) -> list[Judged]:
     found = []
-    for key, result in sorted(chosen.items()):
+    for key, result in sorted(results.items()):
         log = log_of(result)
         fell = _fell(log.series["eval/accuracy"].values)
         found.append(Judged(key, fell, diagnose(change(log, key)), log))
@@ -143,6 +151,28 @@ def report(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> str:
         "",
         *_peers(runs),
     ]
+    return "\n".join(lines)
+
+
+def later_report(results: Mapping[Planted, Mapping[str, Any]]) -> str:
+    """The table of the plants that were added later; empty before any of them is trained."""
+    runs = _judged({key: result for key, result in results.items() if key.plant in LATER_PLANTS})
+    if not runs:
+        return ""
+    fell = [run for run in runs if run.fell]
+    bore = [run for run in runs if not run.fell]
+    ill = sum(run.is_ill for run in bore)
+    said = (
+        f"{len(runs)} runs with causes that were planted later, by the same recipes and detectors, counted "
+        f"only here: {len(fell)} fell, {len(bore)} bore it, of which {ill} are called ill."
+    )
+    lines = [
+        said,
+        "",
+        "| planted later | fell | found | cause first | among two | onset off, median | 9 in 10 |",
+    ]
+    lines += ["|---|---|---|---|---|---|---|"]
+    lines += [_row(name, [run for run in fell if run.key.plant == name]) for name in LATER_PLANTS]
     return "\n".join(lines)
 
 
@@ -245,13 +275,16 @@ def share_row(title: str, hits: Iterable[bool]) -> str:
     return f"| {title} | {sum(each)} of {len(each)} | {sum(each) / len(each):.0%} | {low:.0%} to {high:.0%} |"
 
 
-def _row(name: str, runs: list[Judged], fell: list[Judged]) -> str:
+def _row(name: str, runs: list[Judged], fell: list[Judged] | None = None) -> str:
+    """Figures of a plant; among all runs that fell also how often its cause is named rightly."""
     found = sum(run.is_ill for run in runs)
     first, two = sum(run.rank == 1 for run in runs), sum(0 < run.rank <= 2 for run in runs)
-    cause = PLANTS[name].cause
-    named = [run for run in fell if run.found.causes and run.found.causes[0].finding.cause == cause]
-    right = _of(run.cause == cause for run in named)
-    return f"| {name}: {cause} | {len(runs)} | {found} | {first} | {two} | {right} | {_errors(runs)} |"
+    cause = ALL_PLANTS[name].cause
+    cells = [f"{name}: {cause}", *map(str, (len(runs), found, first, two))]
+    if fell is not None:
+        named = [run for run in fell if run.found.causes and run.found.causes[0].finding.cause == cause]
+        cells.append(_of(run.cause == cause for run in named))
+    return f"| {' | '.join(cells)} | {_errors(runs)} |"
 
 
 def _errors(runs: Iterable[Judged]) -> str:
