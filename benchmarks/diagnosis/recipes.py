@@ -108,8 +108,8 @@ def _reward(weight: float) -> dict[str, Any]:
     return {"rewards": terms}
 
 
-def _rounded(lr: float) -> dict[str, Any]:
-    return {"sampling": {"precision": "int8"}, "optimizer": {"lr": lr}}
+def _sampled_in(precision: str) -> dict[str, Any]:
+    return {"sampling": {"precision": precision}}
 
 
 def _stale(versions: int, minibatches: int) -> dict[str, Any]:
@@ -147,7 +147,9 @@ PLANTS: dict[str, Plant] = {
 
 LATER_PLANTS: dict[str, Plant] = {
     "precision": Plant(
-        cause="mismatch", when="mid", severities=(_rounded(3e-4), _rounded(6e-4), _rounded(1e-3))
+        cause="mismatch",
+        when="mid",
+        severities=(_sampled_in("bfloat16"), _sampled_in("int8"), _sampled_in("int8")),
     ),
     "leak": Plant(
         cause="overfitting",
