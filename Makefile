@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-storage evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-storage bench-growth evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -177,6 +177,9 @@ bench-curves: test-tools .venv/dev.stamp ## time charts and tables beside MLflow
 
 bench-storage: .venv/dev.stamp ## bytes of a metric point beside TensorBoard, Trackio and Parquet
 	@.venv/bin/python -m benchmarks.storage $(ARGS)
+
+bench-growth: .venv/dev.stamp ## how the work of a step grows with prompts, group, length, layers, metrics, completions
+	@.venv/bin/python -m benchmarks.growth $(ARGS)
 
 bench-scale: .venv/dev.stamp ## time lists, curves and pages over 10,000 runs and 100 million points
 	@.venv/bin/python -m benchmarks.scale $(ARGS)

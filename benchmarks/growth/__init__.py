@@ -1,0 +1,1 @@
+"""How the work of a step grows with its sizes."""
