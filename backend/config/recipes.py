@@ -26,13 +26,15 @@ RECIPES: dict[str, Recipe] = {
     ),
     "demo_collapse": Recipe(
         title="Demo: collapse",
-        note="A tenfold learning rate and a format reward with the same weight as correctness: the reward "
-        "jumps to that of the format alone and stays there while held-out accuracy falls to 0.",
+        note="A learning rate that warms up to ten times the usual one, and a format reward with the weight of "
+        "correctness: the run learns, then the reward settles at that of the format alone while held-out "
+        "accuracy falls to 0.",
         config=resolve(
             {
                 "preset": "dr_grpo",
-                "steps": 30,
-                "optimizer": {"lr": 3e-3},
+                "steps": 40,
+                "optimizer": {"lr": 3e-3, "warmup_steps": 20},
+                "evaluation": {"every": 5},
                 "rewards": [
                     {"name": "correctness", "weight": 1.0},
                     {"name": "think_format", "weight": 1.0},

@@ -66,6 +66,7 @@ def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
     evaluated = [(int(row["step"]), float(row["eval/accuracy"])) for row in steps if row["eval/accuracy"]]
     trained = [row for row in steps if row["reward/mean"]]
     accuracies = dict(evaluated)
+    found = service.http.get(f"/api/v1/runs/{run['id']}/diagnosis").json()
     return {
         "recipe": run["variant"],
         "seed": run["seed"],
@@ -82,6 +83,9 @@ def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
         "last_length": float(trained[-1]["length/mean"]),
         "last_truncated_frac": float(trained[-1]["length/truncated_frac"]),
         "last_entropy": float(trained[-1]["policy/entropy"]),
+        "verdict": found["verdict"],
+        "onset": found["onset"],
+        "cause": found["causes"][0]["title"] if found["causes"] else None,
     }
 
 
@@ -105,15 +109,25 @@ def tables(rows: list[dict[str, Any]]) -> str:
         f"| {row['last_accuracy']:.1%} | {row['step_at_60_percent'] or '–'} | {row['seconds']:.0f} s |"
         for row in healthy
     ]
-    lines += ["", "| demo_collapse | accuracy start → end | reward start → end | length | cut off |"]
+    lines += [
+        "",
+        "| demo_collapse | accuracy start → best → end | reward start → end | verdict | first cause |",
+    ]
     lines += ["|---|---|---|---|---|"]
     lines += [
-        f"| seed {row['seed']} | {row['first_accuracy']:.1%} → {row['last_accuracy']:.1%} "
-        f"| {row['first_reward']:.2f} → {row['last_reward']:.2f} | {row['last_length']:.1f} tokens "
-        f"| {row['last_truncated_frac']:.0%} |"
+        f"| seed {row['seed']} | {row['first_accuracy']:.1%} → {row['best_accuracy']:.1%} → "
+        f"{row['last_accuracy']:.1%} | {row['first_reward']:.2f} → {row['last_reward']:.2f} "
+        f"| {_verdict(row)} | {row['cause'] or 'none named'} |"
         for row in collapsed
     ]
     return "\n".join(lines)
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    """The verdict, and the steps between which it began."""
+    onset = row["onset"]
+    words = str(row["verdict"]).replace("_", " ")
+    return f"{words}, began between steps {onset['healthy']} and {onset['sick']}" if onset else words
 
 
 if __name__ == "__main__":
