@@ -26,9 +26,9 @@ RECIPES: dict[str, Recipe] = {
     ),
     "demo_collapse": Recipe(
         title="Demo: collapse",
-        note="A learning rate that warms up to ten times the usual one, and a format reward that weighs as much "
-        "as correctness: the run learns, then the reward settles at that of the format alone while held-out "
-        "accuracy falls to 0.",
+        note="A learning rate that warms up to ten times the usual one, and a format reward with the same "
+        "weight as correctness: the run learns, then the reward settles at that of the format alone while "
+        "held-out accuracy falls to 0.",
         config=resolve(
             {
                 "preset": "dr_grpo",
