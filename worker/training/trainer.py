@@ -188,6 +188,7 @@ class Trainer:
             self.replica.settle(self.checkpoints.restored)
             self.replica.order("restore", restored=self.checkpoints.restored)
         self.learner.microbatches.limit(self.counters.microbatch_tokens)
+        self.row_limit.lower(self.counters.sampled_rows)
         self.recorder.begin(-1 if restored is None else restored)
         self.diagnosis.begin(restored or 0)
         if restored is None and self.evaluator.is_due(0):
@@ -347,6 +348,7 @@ class Trainer:
         self.recorder.flush()
         started = time.perf_counter()
         step, accuracy = self.counters.step, self.counters.accuracy
+        self.counters.sampled_rows = self.row_limit.rows
         with nullcontext() if self.ahead is None else self.ahead.held():
             self.checkpoints.save(self.policy, self.parts, step=step, accuracy=accuracy)
         self.last_save_seconds = time.perf_counter() - started
