@@ -11,9 +11,9 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 def growing_cache(config: PretrainedConfig, *, tokens: int) -> DynamicCache:
     """A cache with the kind of layer that each layer of the model needs, for so many tokens.
 
-    transformers joins the keys and values of attention with those of each new token, which copies all of them;
-    here they are written into room that is there from the start. The states of recurrent layers do not grow:
-    those layers stay as they are.
+    transformers joins the keys and values of attention with those of each new token, which copies all of
+    them; here they are written into room that is there from the start. The states of recurrent layers do not
+    grow: those layers stay as they are.
     """
     cache = DynamicCache(config=config)
     cache.layers = [_in_place(layer, tokens) for layer in cache.layers]

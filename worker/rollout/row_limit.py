@@ -45,7 +45,10 @@ class RowLimit:
             self._halve(last - first)
 
     def lower(self, rows: int) -> bool:
-        """Take over a limit that was found before, or by another rank; 0: none was. Whether it is a lower one."""
+        """Take over a limit that was found before, or by another rank; 0: none was.
+
+        Returns whether it is lower than the present one.
+        """
         before, self.rows = self.rows, min(self.rows or rows, rows or self.rows)
         return self.rows != before
 
