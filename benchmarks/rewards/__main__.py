@@ -60,7 +60,7 @@ def main() -> None:
     lines = [
         f"{COMPLETIONS} completions, a judge of one second, JUDGE_CONCURRENCY at its default; {on}.",
         "",
-        "| round | seconds | trainer's processor seconds | judge's processor seconds | requests at once, most |",
+        "| round | seconds | processor seconds | judge's | requests at once, most |",
         "|---|---|---|---|---|",
         *(
             f"| {number} | {found.seconds:.1f} | {found.own:.2f} | {found.judge:.2f} | {found.most} |"

@@ -22,6 +22,9 @@ MOST_CACHED = 50_000
 POOLED = 16
 """Connections of one client: it looks through all of its connections at each request."""
 
+SPARE_TOKENS = 1000
+"""Tokens that a server may add of its own: its chat template, and the ends of texts."""
+
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 RETRIED_STATUSES = {408, 409, 425, 429}
@@ -45,6 +48,10 @@ class Usage:
     failed: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    unreported: int = 0
+    """Answers without a believable count of tokens."""
+    cost: float | None = None
+    """Price of the tokens; None: they have none."""
 
 
 @dataclass(slots=True)
@@ -59,6 +66,8 @@ class Endpoint:
     retries: int
     read: Callable[[Any], Any]
     """The scores in an answer's JSON; raises NoScore."""
+    max_tokens: int = 0
+    """Tokens that an answer may have; 0: it is no text."""
     usage: Usage = field(default_factory=Usage)
     _cache: OrderedDict[bytes, Any] = field(default_factory=OrderedDict)
 
@@ -121,7 +130,7 @@ class Endpoint:
                 wait = ""
             else:
                 if status == 200:
-                    return self._read(content)
+                    return self._read(content, most_read=len(asked) + SPARE_TOKENS)
                 error = NoScore(f"it answered with status {status}")
                 if status < 500 and status not in RETRIED_STATUSES:
                     return error
@@ -139,23 +148,34 @@ class Endpoint:
                     raise httpx2.DecodingError("the answer is too long")
             return response.status_code, response.headers, content
 
-    def _read(self, content: bytes) -> Any:
+    def _read(self, content: bytes, *, most_read: int) -> Any:
         try:
             answer = json.loads(content)
         except (ValueError, RecursionError):
+            self.usage.unreported += 1
             return NoScore("its answer is no JSON")
-        self._count(answer.get("usage") if isinstance(answer, dict) else None)
+        self._count(answer.get("usage") if isinstance(answer, dict) else None, most_read)
         try:
             return self.read(answer)
         except NoScore as error:
             return error
 
-    def _count(self, usage: Any) -> None:
-        """Add the tokens that the server reports, if it reports any."""
-        for name in ("prompt_tokens", "completion_tokens"):
-            count = usage.get(name) if isinstance(usage, dict) else None
-            if type(count) is int and 0 <= count < 10**9:
-                setattr(self.usage, name, getattr(self.usage, name) + count)
+    def _count(self, usage: Any, most_read: int) -> None:
+        """Add the tokens that the server reports, where they are as many as they can be.
+
+        A token that is read has at least one byte, and none is written beyond `max_tokens`.
+        """
+        said = usage if isinstance(usage, dict) else {}
+        read, written = said.get("prompt_tokens"), said.get("completion_tokens", None if self.max_tokens else 0)
+        if _is_count(read, most_read) and _is_count(written, self.max_tokens + SPARE_TOKENS):
+            self.usage.prompt_tokens += read
+            self.usage.completion_tokens += written
+        else:
+            self.usage.unreported += 1
+
+
+def _is_count(value: Any, most: int) -> bool:
+    return type(value) is int and 0 <= value <= most
 
 
 def pause_seconds(attempt: int, wait: str) -> float:
