@@ -56,6 +56,8 @@ class Pass:
     prompt_tokens: int = 0
     is_packed: bool = False
     """Whether all rows stand in one, behind each other."""
+    by_rows: bool = False
+    """Whether the tree of prefixes is not walked."""
 
     @property
     def seen(self) -> int:
@@ -118,7 +120,14 @@ def uses_tree(shape: ModelShape, run: Pass) -> bool:
         any(weight.part == "down_proj" and is_linear(weight) for weight in weights)
         for weights in shape.layers.values()
     )
-    return run.on_cpu and not run.is_packed and run.value_bytes == 4 and is_lean and scores <= 2**27
+    return (
+        run.on_cpu
+        and not run.is_packed
+        and not run.by_rows
+        and run.value_bytes == 4
+        and is_lean
+        and scores <= 2**27
+    )
 
 
 def _widest(shape: ModelShape) -> int:

@@ -544,6 +544,7 @@ declare namespace Api {
     parts?: Record<string, number>;
     prompt_tokens?: number | null;
     device?: 'cpu' | 'gpu' | null;
+    devices?: number;
     slots?: MemorySlot[];
   }
   interface MemorySlot {
