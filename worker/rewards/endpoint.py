@@ -166,16 +166,18 @@ class Endpoint:
         A token that is read has at least one byte, and none is written beyond `max_tokens`.
         """
         said = usage if isinstance(usage, dict) else {}
-        read, written = said.get("prompt_tokens"), said.get("completion_tokens", None if self.max_tokens else 0)
-        if _is_count(read, most_read) and _is_count(written, self.max_tokens + SPARE_TOKENS):
-            self.usage.prompt_tokens += read
-            self.usage.completion_tokens += written
-        else:
+        missing = None if self.max_tokens else 0
+        read = _count(said.get("prompt_tokens"), most_read)
+        written = _count(said.get("completion_tokens", missing), self.max_tokens + SPARE_TOKENS)
+        if read is None or written is None:
             self.usage.unreported += 1
+            return
+        self.usage.prompt_tokens += read
+        self.usage.completion_tokens += written
 
 
-def _is_count(value: Any, most: int) -> bool:
-    return type(value) is int and 0 <= value <= most
+def _count(value: Any, most: int) -> int | None:
+    return value if type(value) is int and 0 <= value <= most else None
 
 
 def pause_seconds(attempt: int, wait: str) -> float:
