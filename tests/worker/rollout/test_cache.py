@@ -16,7 +16,7 @@ def parts(rows, tokens):
 
 
 def test_a_layer_holds_what_was_appended_and_selected():
-    own, other = GrowingLayer(6), DynamicCache(config=build("gpt_neox").config).layers[0]
+    own, other = GrowingLayer(2, 6), DynamicCache(config=build("gpt_neox").config).layers[0]
     for chosen, tokens in ((None, 3), ([0, 0, 1], 1), ([2], 1), ([0, 0], 4)):
         if chosen is not None:
             own.reorder_cache(torch.tensor(chosen))
@@ -28,7 +28,7 @@ def test_a_layer_holds_what_was_appended_and_selected():
 
 
 def test_a_token_is_written_without_copying_the_others():
-    layer = GrowingLayer(8)
+    layer = GrowingLayer(2, 8)
     first, _ = layer.update(*parts(2, 3))
     for _ in range(5):
         keys, _ = layer.update(*parts(2, 1))
@@ -41,7 +41,7 @@ def test_a_token_is_written_without_copying_the_others():
 def test_a_sliding_window_holds_what_transformers_does(tokens):
     """Prompts shorter and longer than the window of 8, rows that come and go, one token and several."""
     for prompt in (3, 7, 8, 20):
-        own, other = SlidingLayer(8, tokens), DynamicSlidingWindowLayer(8)
+        own, other = SlidingLayer(8, 2, tokens), DynamicSlidingWindowLayer(8)
         rows = 2
         for step, count in enumerate([prompt, *[1] * 12, 3, *[1] * 4]):
             if step in {1, 4, 9}:
@@ -56,7 +56,7 @@ def test_a_sliding_window_holds_what_transformers_does(tokens):
 
 
 def test_a_sliding_window_moves_to_the_front_of_its_buffer_once_a_quarter():
-    layer, moves = SlidingLayer(16, 100), 0
+    layer, moves = SlidingLayer(16, 2, 100), 0
     layer.update(*parts(2, 15))
     for _ in range(40):
         buffer, end = layer._keys, layer.end
@@ -72,7 +72,7 @@ def test_a_sliding_window_moves_to_the_front_of_its_buffer_once_a_quarter():
     [("gpt_neox", 2, 0), ("gemma3", 1, 1), ("lfm2", 1, 0), ("mistral", 0, 2)],
 )
 def test_only_layers_of_attention_are_replaced(name, growing, sliding):
-    layers = [type(layer) for layer in growing_cache(build(name).config, tokens=8).layers]
+    layers = [type(layer) for layer in growing_cache(build(name).config, rows=2, tokens=8).layers]
     assert (layers.count(GrowingLayer), layers.count(SlidingLayer)) == (growing, sliding)
 
 
