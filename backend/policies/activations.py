@@ -56,6 +56,8 @@ class Pass:
     prompt_tokens: int = 0
     is_packed: bool = False
     """Whether all rows stand in one, behind each other."""
+    keeps_expanded: bool = False
+    """Whether autograd keeps the base's linear weights in the policy's precision, as it does under int8."""
     by_rows: bool = False
     """Whether the tree of prefixes is not walked."""
 
@@ -156,6 +158,8 @@ def _layer(shape: ModelShape, run: Pass, number: int, weights: tuple[Weight, ...
     if any(map(is_expert, weights)):
         per_token += _experts(shape, run)
     summed = sum(map(_summed_experts, weights)) * run.value_bytes if run.adapts_experts else 0.0
+    if run.keeps_expanded:
+        summed += sum(weight.values for weight in filter(is_linear, weights)) * run.value_bytes
     whole = 0.0
     if "attn.q" in names or "attention.q" in names or "self_attn.kv" in names:
         whole += attention(shape, run, window=shape.window(number))

@@ -16,6 +16,7 @@ from backend.policies.activations import Kept, Pass, expert_sizes, kept_bytes
 from backend.policies.adapters import adapts, adapts_experts
 from backend.policies.architectures import packing_error
 from backend.policies.model_shape import ModelShape, is_expert, is_linear
+from backend.policies.sampling import Decoded, joined_values, sampling_parts
 
 PROMPT_TOKENS = 256
 """Tokens that a prompt is taken to have, chat template included, where the context leaves room for them."""
@@ -152,6 +153,7 @@ class _Sizes:
             rows_per_prompt=min(rows, sampling.group_size),
             prompt_tokens=self.prompt,
             is_packed=self._is_packed(),
+            keeps_expanded=self.config.policy.quantization == "int8",
             by_rows=self.devices > 1,
         )
 
@@ -292,7 +294,7 @@ class _Sizes:
         return min(tokens, chunk) * self.shape.vocabulary * float(LOGIT_BYTES + cap) + hidden
 
     def sampling(self) -> Parts:
-        """The cache, its logits and a copy of the weights in another precision.
+        """What sampling holds: see backend.policies.sampling.
 
         A GPU takes as many rows at a time as fit; one group is the least.
         """
@@ -302,28 +304,22 @@ class _Sizes:
             evaluated = evaluation.prompts * evaluation.k if evaluation.every else 0
             own = math.ceil(sampling.prompts_per_step / self.devices) * sampling.group_size
             rows = max(own, math.ceil(evaluated / self.devices))  # one process evaluates, for all of them
-        width = 2 if sampling.precision == "bfloat16" else self.width
-        is_cut = sampling.top_p < 1 or sampling.top_k > 0
-        return {
-            "cache": rows * self.row_cache(width),
-            "logits": rows * self.shape.vocabulary * (64.0 if is_cut else 32.0),
-            "sampler": self._sampler_copy(),
-        }
+        run = Decoded(
+            rows,
+            math.ceil(rows / sampling.group_size),
+            self.prompt,
+            sampling.max_new_tokens,
+            2 if sampling.precision == "bfloat16" else self.width,
+            is_cut=sampling.top_p < 1 or sampling.top_k > 0,
+        )
+        return {**sampling_parts(self.shape, run), "sampler": self._sampler_copy(run)}
 
-    def row_cache(self, width: int) -> float:
-        """Bytes of the keys and values of one row at its full length, in layers that have them."""
-        per_token = self.shape.kv_heads * (self.shape.head_width + self.shape.value_width) * width
-        tokens = [
-            min(self.columns, self.shape.window(number) or self.columns)
-            for number, weights in self.shape.layers.items()
-            if any(
-                "attn.k" in weight.name or "attn.q" in weight.name or "attention.q" in weight.name
-                for weight in weights
-            )
-        ]
-        return float(per_token * sum(tokens))
+    def _sampler_copy(self, run: Decoded) -> float:
+        """Bytes of weights that only sampling has: rounded ones, and on a CPU those that are joined."""
+        is_joined = self.on_cpu and self.adapter is None and self.config.sampling.precision != "int8"
+        return self._rounded_copy() + (joined_values(self.shape) * run.value_bytes if is_joined else 0)
 
-    def _sampler_copy(self) -> float:
+    def _rounded_copy(self) -> float:
         precision = self.config.sampling.precision
         if precision == "policy" or (precision == "bfloat16" and self.width == 2 and self.adapter is None):
             return 0.0

@@ -160,7 +160,7 @@ def moved(part: Tensor, rows: int, tokens: int) -> Tensor:
 
 
 def room_for(part: Tensor, rows: int, tokens: int) -> Tensor:
-    """A buffer for keys or values like `part`, with room for so many rows and tokens, and at least its own."""
+    """A buffer for keys or values like `part`, with room for so many rows and tokens, or its own if more."""
     own, heads, length, width = part.shape
     size = max(rows, own), heads, max(tokens, length), width
     return torch.empty(size, dtype=part.dtype, device=part.device)

@@ -13,10 +13,11 @@ import { Icon } from '../shared/icons.js';
 const TITLES = {
   activations: 'Activations',
   adapter: 'Adapter',
-  cache: 'Cache of keys and values',
+  cache: 'Cache of keys, values and states',
   context: 'Process and CUDA context',
   copies: 'Older weights that sample',
   critic: 'Critic and its optimizer',
+  drawn: 'Drawn tokens',
   gathered: 'Layers that are whole for a while',
   gradients: 'Gradients',
   logits: 'Logits',
