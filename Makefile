@@ -157,7 +157,7 @@ bench-sandbox: .venv/runtime.stamp ## time judging an answer in the sandbox agai
 bench-durability: .venv/runtime.stamp ## time launches and stored steps with and without forcing each commit to the disk
 	@.venv/bin/python -m benchmarks.durability $(ARGS)
 
-bench-memory: .venv/dev.stamp ## memory of a training step by measure; ARGS=estimates compares the form's estimates
+bench-memory: .venv/dev.stamp ## memory of a training step by measure, and the form's estimates beside measured peaks
 	@.venv/bin/python -m benchmarks.memory $(ARGS)
 
 bench-rewards: .venv/dev.stamp ## time 512 completions rewarded by a judge of one second

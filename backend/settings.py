@@ -84,7 +84,7 @@ class Settings(BaseSettings):
     """Price of one worker slot of this machine per hour, for the cost of runs; 0: none is shown."""
 
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
-    """Currency of SLOT_PRICE, as ISO 4217 writes it."""
+    """Currency of SLOT_PRICE and of the prices of judges, as ISO 4217 writes it."""
 
     lease_seconds: Annotated[float, Field(gt=0.5, le=LONGEST_LEASE_SECONDS)] = 60.0
     """How long a worker owns a run without renewing its lease, in seconds."""
@@ -146,6 +146,12 @@ class Settings(BaseSettings):
     judge_api_key: str = ""
     """Key that is sent to that server; empty: none."""
 
+    judge_input_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """Price of a million tokens that the judge reads, in CURRENCY, for the cost of runs; 0: none."""
+
+    judge_output_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """Price of a million tokens that the judge writes, in CURRENCY; 0: none."""
+
     reward_model_url: str = ""
     """Base address of the vLLM server that the reward `reward_model` asks by its route /pooling, such as
     http://127.0.0.1:8001; empty: no run can use that reward."""
@@ -155,6 +161,9 @@ class Settings(BaseSettings):
 
     reward_model_api_key: str = ""
     """Key that is sent to that server; empty: none."""
+
+    reward_model_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """Price of a million tokens that the reward model reads, in CURRENCY; 0: none."""
 
     judge_concurrency: Annotated[int, Field(ge=1, le=1024)] = 256
     """Requests at a time that one reward term of a run may have at its server."""
@@ -259,6 +268,19 @@ class Settings(BaseSettings):
             "reward_model": ("REWARD_MODEL_URL", self.reward_model_url),
         }
         return {term: name for term, (name, url) in servers.items() if not url}
+
+    @property
+    def served_prices(self) -> dict[str, tuple[float, float]]:
+        """Price of a million tokens that each reward term's server reads, and of a million that it writes."""
+        return {
+            "judge": (self.judge_input_price, self.judge_output_price),
+            "reward_model": (self.reward_model_price, 0.0),
+        }
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether anything here has a price."""
+        return bool(self.slot_price) or any(map(any, self.served_prices.values()))
 
     @property
     def engine_urls(self) -> list[str]:

@@ -91,6 +91,8 @@ _CATALOG = (
     _metric("judge/failed_frac", "fraction", "Share of those that stayed without a score after all tries.", (0, 0.05), "down"),
     _metric("judge/prompt_tokens", "tokens", "Tokens that the judge and the reward model read, as they report them."),
     _metric("judge/completion_tokens", "tokens", "Tokens that the judge wrote, as it reports them."),
+    _metric("judge/unreported", "answers", "Answers of the judge and the reward model without a believable count of tokens: the cost lacks them."),
+    _metric("judge/cost", "money", "Price of those tokens at the worker's JUDGE_INPUT_PRICE, JUDGE_OUTPUT_PRICE and REWARD_MODEL_PRICE, in its CURRENCY."),
     _metric("advantage/mean", "advantage", "Mean advantage over completions (over tokens with a critic); away from 0 under a group baseline it is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean val/advantages_mean", scale=_ADVANTAGE),
     _metric("advantage/std", "advantage", "Sample standard deviation of the advantages; near 1 is well scaled, near 0 carries no signal.", (0.3, 1.5), aliases="adv_std", scale=_ADVANTAGE),
     _metric("advantage/nonzero_frac", "fraction", "Share of the completions that train whose advantage is not 0 (DCPO's response utilisation).", (0.2, 1)),

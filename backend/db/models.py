@@ -210,6 +210,8 @@ class Attempt(Base):
     """Devices that it held: so many GPUs, or processes in one slot of a CPU."""
     slot_price: Mapped[float | None]
     """Price of its worker slot per hour, in `currency`, when it began; None: the worker had none."""
+    judge_cost: Mapped[float | None]
+    """What its judges and reward models cost so far, in `currency`; None: nothing that has a price."""
     currency: Mapped[str | None] = mapped_column(String(3))
     versions: Mapped[dict[str, Any]] = mapped_column(default=dict)
     started_at: Mapped[float] = mapped_column(default=db_now())

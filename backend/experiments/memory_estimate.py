@@ -49,6 +49,7 @@ def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> 
         parts=dict(sorted(found.parts.items(), key=lambda part: -part[1])),
         prompt_tokens=_prompt_tokens(config, shape),
         device="cpu" if on_cpu else "gpu",
+        devices=config.resources.devices,
         slots=[
             _on_slot(slot, count, config, shape, adapter, settings)
             for slot, count in _distinct(slots)[:MOST_SLOTS]

@@ -206,6 +206,8 @@ class MemoryEstimate(BaseModel):
     prompt_tokens: int | None = None
     """Tokens that a prompt was taken to have; completions count at their cap."""
     device: Literal["cpu", "gpu"] | None = None
+    devices: int = 1
+    """Devices of the run: the numbers are those of each GPU, or of all its processes in one slot of a CPU."""
     slots: list[MemorySlot] = []
 
 

@@ -56,6 +56,10 @@ class Pass:
     prompt_tokens: int = 0
     is_packed: bool = False
     """Whether all rows stand in one, behind each other."""
+    keeps_expanded: bool = False
+    """Whether autograd keeps the base's linear weights in the policy's precision, as it does under int8."""
+    by_rows: bool = False
+    """Whether the tree of prefixes is not walked."""
 
     @property
     def seen(self) -> int:
@@ -118,7 +122,14 @@ def uses_tree(shape: ModelShape, run: Pass) -> bool:
         any(weight.part == "down_proj" and is_linear(weight) for weight in weights)
         for weights in shape.layers.values()
     )
-    return run.on_cpu and not run.is_packed and run.value_bytes == 4 and is_lean and scores <= 2**27
+    return (
+        run.on_cpu
+        and not run.is_packed
+        and not run.by_rows
+        and run.value_bytes == 4
+        and is_lean
+        and scores <= 2**27
+    )
 
 
 def _widest(shape: ModelShape) -> int:
@@ -147,6 +158,8 @@ def _layer(shape: ModelShape, run: Pass, number: int, weights: tuple[Weight, ...
     if any(map(is_expert, weights)):
         per_token += _experts(shape, run)
     summed = sum(map(_summed_experts, weights)) * run.value_bytes if run.adapts_experts else 0.0
+    if run.keeps_expanded:
+        summed += sum(weight.values for weight in filter(is_linear, weights)) * run.value_bytes
     whole = 0.0
     if "attn.q" in names or "attention.q" in names or "self_attn.kv" in names:
         whole += attention(shape, run, window=shape.window(number))

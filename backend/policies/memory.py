@@ -2,6 +2,9 @@
 
 A step lives through two phases. While it samples there are no gradients; while it learns there is no cache
 of keys and values. The peak is the larger of both. Completions count at their cap.
+
+Of a run on several devices it is the memory of each GPU, or of all processes that share a slot of a CPU. Each
+has the policy whole beside its part of FSDP's copy (worker/policy/shards.py).
 """
 
 import math
@@ -13,6 +16,7 @@ from backend.policies.activations import Kept, Pass, expert_sizes, kept_bytes
 from backend.policies.adapters import adapts, adapts_experts
 from backend.policies.architectures import packing_error
 from backend.policies.model_shape import ModelShape, is_expert, is_linear
+from backend.policies.sampling import Decoded, joined_values, sampling_parts
 
 PROMPT_TOKENS = 256
 """Tokens that a prompt is taken to have, chat template included, where the context leaves room for them."""
@@ -75,16 +79,20 @@ def phases_of(
 ) -> list[Memory]:
     """The memory of each phase of a step at its own peak: sampling, then learning."""
     sizes = _Sizes(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens)
-    moments = [sizes.begin_of_backward(), {"gradients": sizes.gradients_at_end}, *sizes.critic_phase()]
+    at_end = {"gradients": sizes.gradients_at_end, "gathered": sizes.gathered * sizes.width}
+    moments = [sizes.begin_of_backward(), at_end, *sizes.critic_phase()]
     if config.resources.offload_reference and not on_cpu:
         moments.append({"reference": sizes.reference, "logits": sizes.logits_bytes(sizes.run)})
     learning = max(moments, key=lambda parts: sum(parts.values()))
     both: tuple[tuple[Phase, Parts], ...] = (("sample", sizes.sampling()), ("learn", learning))
-    return [Memory(phase, _nonzero({**sizes.static(), **parts}), sizes.host()) for phase, parts in both]
+    times = sizes.devices if on_cpu else 1  # its processes share one slot
+    return [
+        Memory(phase, _nonzero({**sizes.static(), **parts}, times), sizes.host()) for phase, parts in both
+    ]
 
 
-def _nonzero(parts: Parts) -> Parts:
-    return {name: size for name, size in parts.items() if size}
+def _nonzero(parts: Parts, times: int) -> Parts:
+    return {name: times * size for name, size in parts.items() if size}
 
 
 class _Sizes:
@@ -108,6 +116,7 @@ class _Sizes:
         room = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
         self.prompt = prompt_tokens or min(PROMPT_TOKENS, room)
         self.columns = self.prompt + config.sampling.max_new_tokens
+        self.devices = config.resources.devices
         self.run = self._pass(self.width)
 
     def _trained(self) -> list[int]:
@@ -127,7 +136,7 @@ class _Sizes:
         groups = math.ceil(
             sampling.prompts_per_step / min(self.config.updates.minibatches, sampling.prompts_per_step)
         )
-        self.minibatch = rows = groups * sampling.group_size
+        self.minibatch = rows = math.ceil(groups * sampling.group_size / self.devices)
         rows = min(rows, resources.microbatch_completions or rows)
         rows = min(
             rows, max(1, resources.microbatch_tokens // self.columns) if resources.microbatch_tokens else rows
@@ -144,11 +153,18 @@ class _Sizes:
             rows_per_prompt=min(rows, sampling.group_size),
             prompt_tokens=self.prompt,
             is_packed=self._is_packed(),
+            keeps_expanded=self.config.policy.quantization == "int8",
+            by_rows=self.devices > 1,
         )
 
     def _is_packed(self) -> bool:
         wanted = self.config.resources.packing
-        if wanted == "off" or self.config.updates.rule != "adam" or packing_error(dict(self.shape.config)):
+        if (
+            wanted == "off"
+            or self.devices > 1
+            or self.config.updates.rule != "adam"
+            or packing_error(dict(self.shape.config))
+        ):
             return False
         return wanted == "on" or not self.on_cpu
 
@@ -164,6 +180,7 @@ class _Sizes:
             "context": float(PROCESS_BYTES if self.on_cpu else CONTEXT_BYTES),
             "weights": self.weights(),
             "adapter": float(self.values * self.trained_width if self.adapter else 0),
+            "shards": self.shards(),
             "optimizer": 0.0 if offload and not self.on_cpu else self.optimizer(),
             "copies": float(copies * self.values * self.trained_width),
             "critic": self.critic(),
@@ -182,10 +199,25 @@ class _Sizes:
         plain = self.shape.parameters - values + self.shape.beside
         return plain * self.width + values * each + scales
 
+    def shards(self) -> float:
+        """Bytes of this device's part of the copy of all weights that FSDP computes gradients with."""
+        if self.devices == 1:
+            return 0.0
+        adapter = self.values * self.trained_width if self.adapter else 0
+        return (self.weights() + adapter) / self.devices
+
+    @property
+    def gathered(self) -> float:
+        """Values that FSDP holds whole for a while: what stands outside of the layers, and two layers."""
+        if self.devices == 1:
+            return 0.0
+        layers = [sum(weight.values for weight in weights) for weights in self.shape.layers.values()]
+        return self.shape.parameters - sum(layers) + 2 * max(layers, default=0)
+
     def optimizer(self) -> float:
-        """Bytes of master weights and moments; pages of moments are counted on the host."""
+        """Bytes of this device's master weights and moments; pages of moments are counted on the host."""
         has_masters = self.trained_width != 4 or self.config.resources.offload_optimizer
-        return (4 * self.values if has_masters else 0) + self._moments(paged=False)
+        return (4 * self.values / self.devices if has_masters else 0) + self._moments(paged=False)
 
     def _moments(self, *, paged: bool) -> float:
         """Bytes of the moments that are paged, or of those that are not."""
@@ -193,7 +225,7 @@ class _Sizes:
             return 0.0
         each, is_paged = MOMENT_BYTES[self.config.optimizer.moments], self.config.optimizer.paged
         chosen = (values for values in self.trained if (is_paged and values >= PAGED_VALUES) == paged)
-        return sum(values * (8 if values < SMALL_WEIGHT else each) for values in chosen)
+        return sum(values * (8 if values < SMALL_WEIGHT else each) for values in chosen) / self.devices
 
     @property
     def reference(self) -> float:
@@ -208,7 +240,8 @@ class _Sizes:
             return 0.0
         is_away = self.config.resources.offload_optimizer and not self.on_cpu
         kept = 0 if is_away else self._moments(paged=False)
-        return self.values * (4 if self.adapter is None else self.trained_width) + kept
+        weights = self.values * (4 if self.adapter is None else self.trained_width)
+        return weights * (1 if self.devices == 1 else 1 + 1 / self.devices) + kept
 
     def critic_phase(self) -> list[Parts]:
         """The critic's backward pass, where there is one: in float32 unless it shares an adapted base."""
@@ -217,7 +250,7 @@ class _Sizes:
         run = self._pass(4 if self.adapter is None else self.width)
         kept = self._kept(run)
         activations = kept.most(recomputed=self.recomputed) + kept.again(recomputed=self.recomputed)
-        gradients = 4.0 * self.values
+        gradients = 4.0 * self.values / self.devices
         return [{"gradients": gradients if run.rows < self.minibatch else 0, "activations": activations},
                 {"gradients": gradients}]  # fmt: skip
 
@@ -236,7 +269,8 @@ class _Sizes:
         is_first = self.run.rows >= self.minibatch
         offload = self.config.resources.offload_optimizer and not self.on_cpu
         return {
-            "gradients": 0.0 if is_first or offload else 4.0 * self.values,
+            "gradients": 0.0 if is_first or offload else 4.0 * self.values / self.devices,
+            "gathered": self.gathered * self.width,
             "activations": kept.most(recomputed=self.recomputed) + again,
             "logits": logits,
         }
@@ -248,7 +282,8 @@ class _Sizes:
         if self.config.resources.offload_optimizer and not self.on_cpu:
             return float(self.trained_width * self.values)
         beside = self.trained_width if several and self.trained_width != 4 else 0
-        return float((4 + beside) * self.values)
+        whole = self.gathered * self.trained_width if self.adapter is None else 0.0
+        return (4 + beside) * self.values / self.devices + whole
 
     def logits_bytes(self, run: Pass) -> float:
         """Bytes of the output layer: all logits, or a chunk of them and all hidden states."""
@@ -259,7 +294,7 @@ class _Sizes:
         return min(tokens, chunk) * self.shape.vocabulary * float(LOGIT_BYTES + cap) + hidden
 
     def sampling(self) -> Parts:
-        """The cache, its logits and a copy of the weights in another precision.
+        """What sampling holds: see backend.policies.sampling.
 
         A GPU takes as many rows at a time as fit; one group is the least.
         """
@@ -267,29 +302,24 @@ class _Sizes:
         rows = sampling.group_size
         if self.on_cpu:
             evaluated = evaluation.prompts * evaluation.k if evaluation.every else 0
-            rows = max(sampling.prompts_per_step * sampling.group_size, evaluated)
-        width = 2 if sampling.precision == "bfloat16" else self.width
-        is_cut = sampling.top_p < 1 or sampling.top_k > 0
-        return {
-            "cache": rows * self.row_cache(width),
-            "logits": rows * self.shape.vocabulary * (64.0 if is_cut else 32.0),
-            "sampler": self._sampler_copy(),
-        }
+            own = math.ceil(sampling.prompts_per_step / self.devices) * sampling.group_size
+            rows = max(own, math.ceil(evaluated / self.devices))  # one process evaluates, for all of them
+        run = Decoded(
+            rows,
+            math.ceil(rows / sampling.group_size),
+            self.prompt,
+            sampling.max_new_tokens,
+            2 if sampling.precision == "bfloat16" else self.width,
+            is_cut=sampling.top_p < 1 or sampling.top_k > 0,
+        )
+        return {**sampling_parts(self.shape, run), "sampler": self._sampler_copy(run)}
 
-    def row_cache(self, width: int) -> float:
-        """Bytes of the keys and values of one row at its full length, in layers that have them."""
-        per_token = self.shape.kv_heads * (self.shape.head_width + self.shape.value_width) * width
-        tokens = [
-            min(self.columns, self.shape.window(number) or self.columns)
-            for number, weights in self.shape.layers.items()
-            if any(
-                "attn.k" in weight.name or "attn.q" in weight.name or "attention.q" in weight.name
-                for weight in weights
-            )
-        ]
-        return float(per_token * sum(tokens))
+    def _sampler_copy(self, run: Decoded) -> float:
+        """Bytes of weights that only sampling has: rounded ones, and on a CPU those that are joined."""
+        is_joined = self.on_cpu and self.adapter is None and self.config.sampling.precision != "int8"
+        return self._rounded_copy() + (joined_values(self.shape) * run.value_bytes if is_joined else 0)
 
-    def _sampler_copy(self) -> float:
+    def _rounded_copy(self) -> float:
         precision = self.config.sampling.precision
         if precision == "policy" or (precision == "bfloat16" and self.width == 2 and self.adapter is None):
             return 0.0
@@ -310,7 +340,9 @@ class _Sizes:
         if self.on_cpu:
             return 0.0
         resources = self.config.resources
-        found = PROCESS_BYTES + (self.optimizer() + 4 * self.values if resources.offload_optimizer else 0)
+        found = PROCESS_BYTES * self.devices + (
+            self.optimizer() + 4 * self.values if resources.offload_optimizer else 0
+        )
         optimizers = 1 + (self.config.objective.advantage.type == "critic")
         found += optimizers * self._moments(paged=True)
         return found + (self.reference if resources.offload_reference else 0)

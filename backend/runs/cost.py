@@ -1,4 +1,4 @@
-"""The cost of a run: the time that its attempts held a worker slot, and what that is in money."""
+"""The cost of a run: the time that its attempts held a worker slot, in hours and money, and its judges."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -15,10 +15,13 @@ def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, object]:
     """Hours of worker slots and GPUs, and money by currency: schemas.Cost.
 
     An attempt counts from its claim to its end, loading and checkpoints included; one that goes on counts up
-    to `now`, in seconds of the database's clock. Money counts where its worker had a price (SLOT_PRICE).
+    to `now`, in seconds of the database's clock. Money counts where its worker had a price (SLOT_PRICE), and
+    for the tokens of judges and reward models that had one: those of steps that a later attempt repeated were
+    paid as well.
     """
     slot_hours = gpu_hours = 0.0
     money: dict[str, float] = {}
+    judges: dict[str, float] = {}
     for attempt in attempts:
         ended = now if attempt.ended_at is None else attempt.ended_at
         is_gpu = attempt.device.startswith("cuda")
@@ -26,9 +29,15 @@ def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, object]:
         hours = max(0.0, ended - attempt.started_at) / HOUR * ((attempt.devices or 1) if is_gpu else 1)
         slot_hours += hours
         gpu_hours += hours if is_gpu else 0.0
-        if attempt.slot_price is not None and attempt.currency:
+        if not attempt.currency:
+            continue
+        if attempt.slot_price is not None:
             money[attempt.currency] = money.get(attempt.currency, 0.0) + hours * attempt.slot_price
-    return {"slot_hours": slot_hours, "gpu_hours": gpu_hours, "money": money}
+        if attempt.judge_cost is not None:
+            judges[attempt.currency] = judges.get(attempt.currency, 0.0) + attempt.judge_cost
+    for currency, paid in judges.items():
+        money[currency] = money.get(currency, 0.0) + paid
+    return {"slot_hours": slot_hours, "gpu_hours": gpu_hours, "money": money, "judges": judges}
 
 
 class Price(NamedTuple):

@@ -82,6 +82,8 @@ class AttemptItem(BaseModel):
     """Devices that it held."""
     slot_price: float | None
     """Price of its worker slot per hour."""
+    judge_cost: float | None
+    """What its judges and reward models cost, where they have a price."""
     currency: str | None
     versions: dict[str, Any]
     started_at: str
@@ -96,7 +98,9 @@ class Cost(BaseModel):
     gpu_hours: float
     """Those of slots with a GPU."""
     money: dict[str, float]
-    """By currency; only of workers that have a price."""
+    """By currency; only of workers, judges and reward models that have a price."""
+    judges: dict[str, float]
+    """The part of it that judges and reward models took."""
 
 
 class Steps(BaseModel):

@@ -88,6 +88,7 @@ def shown_attempt(attempt: Attempt) -> dict[str, Any]:
         "device": attempt.device,
         "devices": attempt.devices,
         "slot_price": attempt.slot_price,
+        "judge_cost": attempt.judge_cost,
         "currency": attempt.currency,
         "versions": attempt.versions,
         "started_at": iso(attempt.started_at),

@@ -1,8 +1,8 @@
 """Memory of one learner pass and of a run's weights and optimizer, before and after each measure.
 
-    python -m benchmarks.memory              # the measures: writes results.md beside this file
+    python -m benchmarks.memory              # both tables: writes results.md and docs/one-gpu.md
     python -m benchmarks.memory --device cuda  # the peaks that CUDA's allocator reports, printed alone
-    python -m benchmarks.memory estimates    # estimates against measured peaks: writes docs/one-gpu.md
+    python -m benchmarks.memory estimates    # estimates against measured peaks, of all or some
 
 On a CPU, with a reduced Qwen3 that has the proportions of a real one, in bfloat16: 4 layers of 256, 2,048
 tokens of vocabulary, 8 completions of 64 tokens. What autograd keeps is counted by its hooks, so the ratios
@@ -11,6 +11,7 @@ do not depend on an allocator; a GPU's kernels keep less of attention.
 
 import sys
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from backend.config.adapters import LoraAdapter
 from backend.config.run import OptimizerConfig
 from benchmarks.memory.live import LiveBytes, plain_parts
+from benchmarks.memory.matrix import further_rows
 from benchmarks.memory.matrix import rows as matrix_rows
 from benchmarks.memory.matrix import table as matrix_table
 from benchmarks.memory.measure import saved_bytes
@@ -230,11 +232,11 @@ def peaks_on(device: str) -> dict[Measure, int]:
 
 def estimates(architectures: Sequence[str]) -> None:
     """Compare estimates with measured peaks and write the table into docs/one-gpu.md, if it is whole."""
-    found = []
-    for row in matrix_rows(architectures):
+    found, is_whole = [], tuple(architectures) == tuple(ARCHITECTURES)
+    for row in chain(matrix_rows(architectures), further_rows() if is_whole else ()):
         print(f"{row.architecture} {row.dtype} {row.adapter} {row.recomputed}: {row.ratio:.3f}", flush=True)
         found.append(row)
-    if tuple(architectures) == tuple(ARCHITECTURES):
+    if is_whole:
         before, _, rest = PAGE.read_text().partition(BEGIN)
         PAGE.write_text(f"{before}{BEGIN}\n{matrix_table(found)}\n{END}{rest.partition(END)[2]}")
 
@@ -254,6 +256,7 @@ def main() -> None:
     text = table([(measure, measured(measure)) for measure in parts], peaks_on("cpu"))
     print(text)
     RESULTS.write_text(text)
+    estimates(tuple(ARCHITECTURES))
 
 
 if __name__ == "__main__":

@@ -2,13 +2,17 @@
 
 Measured is what one learning step holds in live tensors at its peak, on a CPU: weights, optimizer, gradients
 and everything that forward and backward pass hold. The models are the reduced ones of
-tests/models/architectures.py, the step 8 completions of 64 tokens in two micro-batches.
+tests/models/architectures.py, the step 8 completions of 64 tokens in two micro-batches. Of sampling it is
+what 16 completions of 128 tokens hold beside the weights.
+
+Further rows have a real vocabulary, and a base in fewer bits under LoRA.
 """
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from backend.config.adapters import LoraAdapter
 from backend.config.merge import resolve
@@ -16,18 +20,24 @@ from backend.config.run import RunConfig
 from backend.policies.memory import phases_of
 from backend.policies.model_shape import ModelShape
 from backend.policies.weight_files import Weight
-from benchmarks.memory.live import LiveBytes
+from benchmarks.memory.live import LiveBytes, plain_parts
+from benchmarks.memory.sampling import sampling_peak
 from tests.models.architectures import ARCHITECTURES, build, published
 from worker.policy.adapter import add_adapter
 from worker.policy.logprobs import token_logprobs
 from worker.policy.microbatches import Microbatches
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.packing import enable_packing, is_packed
+from worker.policy.quantized import quantise_base
 from worker.policy.recompute import enable_recompute
 from worker.policy.text_part import freeze_beside_text
 from worker.policy.token_batch import token_batch
 
 PROMPTS, GROUP, PROMPT, COMPLETION, VOCABULARY, RANK = 2, 4, 16, 48, 128, 4
+SAMPLED = {"group_size": 8, "max_new_tokens": 112}
+"""What sampling has instead: so many tokens that its cache counts."""
+
+LEARNING = [(adapter, recomputed) for adapter in ("none", "lora") for recomputed in (False, True)]
 
 
 class Row(NamedTuple):
@@ -37,6 +47,7 @@ class Row(NamedTuple):
     dtype: str
     adapter: str
     recomputed: bool
+    """Nothing is, where `adapter` is "sampling"."""
     measured: int
     estimated: float
 
@@ -50,13 +61,72 @@ def rows(architectures: Any = tuple(ARCHITECTURES)) -> Iterator[Row]:
     """All rows of some architectures."""
     for name in architectures:
         for dtype in ("float32", "bfloat16"):
-            for adapter in ("none", "lora"):
-                for recomputed in (False, True):
-                    config = config_of(name, dtype, adapter, recomputed=recomputed)
-                    yield Row(name, dtype, adapter, recomputed, *measured_and_estimated(name, config))
+            for adapter, recomputed in LEARNING:
+                config = config_of(name, dtype, adapter, recomputed=recomputed)
+                yield Row(name, dtype, adapter, recomputed, *measured_and_estimated(name, config))
+            yield Row(name, dtype, "sampling", False, *sampled_and_estimated(name, dtype))
 
 
-def config_of(name: str, dtype: str, adapter: str, *, recomputed: bool, packing: str = "auto") -> RunConfig:
+def further_rows() -> Iterator[Row]:
+    """A vocabulary of 32,000 on a small model, and a base in fewer bits under LoRA."""
+    for dtype in ("float32", "bfloat16"):
+        config = QWEN_80M | {"vocab_size": 32_000}
+        for adapter, recomputed in LEARNING:
+            found = _compared(config, config_of("qwen3", dtype, adapter, recomputed=recomputed))
+            yield Row("qwen3, 80 M, V = 32,000", dtype, adapter, recomputed, *found)
+        model, shape = _qwen(config, dtype)
+        found = sampled(model, shape, config_of("qwen3", dtype, "none", recomputed=False))
+        yield Row("qwen3, 80 M, V = 32,000", dtype, "sampling", False, *found)
+    for kind in ("int8", "nf4", "nf4_double"):
+        for recomputed in (False, True):
+            run = config_of("qwen3", "bfloat16", "lora", recomputed=recomputed, quantization=kind)
+            yield Row(f"qwen3, 7 M, base in {kind}", "bfloat16", "lora", recomputed, *_compared(QWEN_7M, run))
+
+
+QWEN_7M: dict[str, Any] = {
+    "vocab_size": 2048,
+    "hidden_size": 256,
+    "intermediate_size": 768,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 32,
+    "tie_word_embeddings": True,
+}
+QWEN_80M: dict[str, Any] = {
+    "hidden_size": 640,
+    "intermediate_size": 1920,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 10,
+    "num_key_value_heads": 5,
+    "head_dim": 64,
+    "tie_word_embeddings": True,
+}
+"""The policy of `make bench-step`."""
+
+
+def _qwen(config: dict[str, Any], dtype: str) -> tuple[Any, ModelShape]:
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(Qwen3Config(**config)).to(getattr(torch, dtype)).eval()
+    return model, shape_of(model)
+
+
+def _compared(config: dict[str, Any], run: RunConfig) -> tuple[int, float]:
+    """Measured and estimated bytes of a learning step of a Qwen3, whose base may be in fewer bits."""
+    model, shape = _qwen(config, run.policy.dtype)
+    quantise_base(model, run.policy.quantization, "cpu")
+    return compared(model, shape, run, base="qwen3")
+
+
+def config_of(
+    name: str,
+    dtype: str,
+    adapter: str,
+    *,
+    recomputed: bool,
+    packing: str = "auto",
+    quantization: str = "none",
+) -> RunConfig:
     """The run whose learning step is measured."""
     lora = {
         "type": "lora",
@@ -69,9 +139,11 @@ def config_of(name: str, dtype: str, adapter: str, *, recomputed: bool, packing:
                 "name": "tiny",
                 "dtype": dtype,
                 "adapter": {"type": "none"} if adapter == "none" else lora,
+                "quantization": quantization,
             },
             "sampling": {"prompts_per_step": PROMPTS, "group_size": GROUP, "max_new_tokens": COMPLETION},
             "objective": {"kl": {"type": "none"}},
+            "evaluation": {"every": 0},
             "resources": {
                 "activation_checkpointing": recomputed,
                 "microbatch_completions": GROUP,
@@ -87,12 +159,18 @@ def measured_and_estimated(name: str, config: RunConfig, device: str = "cpu") ->
     """Bytes of a learning step at its peak, and the estimate without the process."""
     model = build(name, vocabulary=VOCABULARY, dtype=getattr(torch, config.policy.dtype)).to(device)
     freeze_beside_text(model)
-    shape = shape_of(published(name, vocabulary=VOCABULARY))
+    return compared(model, shape_of(published(name, vocabulary=VOCABULARY)), config, base=name, device=device)
+
+
+def compared(
+    model: Any, shape: ModelShape, config: RunConfig, *, base: str, device: str = "cpu"
+) -> tuple[int, float]:
+    """The same of a model and the shape that its files have."""
     adapter = config.policy.adapter if isinstance(config.policy.adapter, LoraAdapter) else None
     on_cpu = device == "cpu"
     memory = phases_of(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=PROMPT)[1]
     if adapter is not None:
-        add_adapter(model, adapter, base=name)
+        add_adapter(model, adapter, base=base)
     if config.resources.activation_checkpointing:
         enable_recompute(model)
     enable_packing(model, config.resources.packing)
@@ -102,6 +180,22 @@ def measured_and_estimated(name: str, config: RunConfig, device: str = "cpu") ->
     torch.cuda.reset_peak_memory_stats()
     learning_peak(model, config)
     return torch.cuda.max_memory_allocated(), estimated
+
+
+def sampled_and_estimated(name: str, dtype: str) -> tuple[int, float]:
+    """Bytes that sampling holds beside the weights at its peak, and the estimate."""
+    model = build(name, vocabulary=VOCABULARY, dtype=getattr(torch, dtype))
+    shape = shape_of(published(name, vocabulary=VOCABULARY))
+    return sampled(model, shape, config_of(name, dtype, "none", recomputed=False))
+
+
+def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, float]:
+    """The same of a model and the shape that its files have."""
+    longer = config.with_(sampling=config.sampling.with_(**SAMPLED))
+    memory = phases_of(longer, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
+    held = ("context", "weights", "optimizer")
+    estimated = sum(size for part, size in memory.parts.items() if part not in held)
+    return sampling_peak(model, longer, prompt_tokens=PROMPT), estimated
 
 
 def shape_of(model: Any) -> ModelShape:
@@ -128,24 +222,24 @@ def learning_peak(model: Any, config: RunConfig) -> int:
         optimizer.step(1)
 
     step()
-    there = {id(weight): weight for weight in [*model.parameters(), *optimizer.masters.values()]}
-    moments = [value for state in optimizer.adam.state.values() for value in state.values()]
-    held = [*there.values(), *moments]
+    there = [*model.parameters(), *optimizer.masters.values()]
+    there += [value for state in optimizer.adam.state.values() for value in state.values()]
+    held = {part.untyped_storage().data_ptr(): part for tensor in there for part in plain_parts(tensor)}
     with LiveBytes() as live:
-        live.ignore(held)
+        live.ignore(held.values())
         step()
-    return live.peak + sum(tensor.nbytes for tensor in held)
+    return live.peak + sum(part.untyped_storage().nbytes() for part in held.values())
 
 
 def table(found: list[Row]) -> str:
     """Estimate over measured peak, one line for each architecture and precision."""
-    kinds = [(adapter, recomputed) for adapter in ("none", "lora") for recomputed in (False, True)]
     lines = [
-        "| architecture | precision | full | full, recomputed | LoRA | LoRA, recomputed |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| architecture | precision | full | full, recomputed | LoRA | LoRA, recomputed | sampling |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     ratios = {(row.architecture, row.dtype, row.adapter, row.recomputed): row.ratio for row in found}
     for name, dtype in dict.fromkeys((row.architecture, row.dtype) for row in found):
-        cells = " | ".join(f"{ratios[name, dtype, *kind]:.2f}" for kind in kinds)
-        lines.append(f"| {name} | {dtype} | {cells} |")
+        kinds = [(name, dtype, *kind) for kind in (*LEARNING, ("sampling", False))]
+        cells = [f"{ratios[kind]:.2f}" if kind in ratios else "" for kind in kinds]
+        lines.append(f"| {name} | {dtype} | {' | '.join(cells)} |")
     return "\n".join(lines)

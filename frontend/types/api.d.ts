@@ -34,6 +34,7 @@ declare namespace Api {
     device: string;
     devices: number;
     slot_price: number | null;
+    judge_cost: number | null;
     currency: string | null;
     versions: Record<string, any>;
     started_at: string;
@@ -167,6 +168,7 @@ declare namespace Api {
     slot_hours: number;
     gpu_hours: number;
     money: Record<string, number>;
+    judges: Record<string, number>;
   }
   interface CountItem {
     step: number;
@@ -542,6 +544,7 @@ declare namespace Api {
     parts?: Record<string, number>;
     prompt_tokens?: number | null;
     device?: 'cpu' | 'gpu' | null;
+    devices?: number;
     slots?: MemorySlot[];
   }
   interface MemorySlot {

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from benchmarks.memory.live import LiveBytes
-from benchmarks.memory.matrix import config_of, measured_and_estimated
+from benchmarks.memory.matrix import config_of, measured_and_estimated, sampled_and_estimated
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,22 @@ from benchmarks.memory.matrix import config_of, measured_and_estimated
 def test_an_estimate_is_within_15_percent_of_the_measured_peak(architecture, dtype, adapter, recomputed):
     config = config_of(architecture, dtype, adapter, recomputed=recomputed)
     measured, estimated = measured_and_estimated(architecture, config)
+    assert estimated == pytest.approx(measured, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "dtype"),
+    [
+        ("qwen3", "float32"),
+        ("mistral", "bfloat16"),
+        ("gemma2", "float32"),
+        ("qwen3.5", "bfloat16"),
+        ("deepseek_v3", "float32"),
+    ],
+)
+def test_an_estimate_of_sampling_is_within_15_percent_of_what_it_holds(architecture, dtype):
+    """Rotations and scores, a window, all scores, a recurrence, compressed keys."""
+    measured, estimated = sampled_and_estimated(architecture, dtype)
     assert estimated == pytest.approx(measured, rel=0.15)
 
 

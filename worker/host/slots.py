@@ -131,8 +131,8 @@ class SlotPool:
         """A run that is ours in SQL: a claim whose transaction failed is none."""
         settings = self._settings
         price: dict[str, Any] = {}
-        if settings.slot_price:
-            price = {"slot_price": settings.slot_price, "currency": settings.currency}
+        if settings.has_prices:
+            price = {"slot_price": settings.slot_price or None, "currency": settings.currency}
         with self._claiming:
             if worker_slot.run_id or not self._pilot.may_claim():
                 return None

@@ -77,6 +77,7 @@ class Recorder:
         self._mode = recording_mode(config)
         self._lease_seconds = lease_seconds
         self._summary = Summary()
+        self._paid = 0.0
         self._outbox: WriteQueue[Record] = WriteQueue()
         self._shown_at = time.monotonic()
         self._steps_put = 0  # the training thread counts these, the writer thread those
@@ -95,6 +96,9 @@ class Recorder:
         self._outbox.close()
         self._thread.join()
         self._vigil.end()
+        if kind is not None and self._paid:  # some of it by a step that came to no end
+            with left_for_later("store what judges cost"), self._sessions.begin() as session:
+                self._guard(session, {})
         if kind is None:
             self._outbox.flush()
 
@@ -128,6 +132,10 @@ class Recorder:
     def verdict(self, record: VerdictRecord) -> None:
         """Hand over the diagnosis of the steps so far."""
         self._outbox.put(record, 0)
+
+    def pay(self, amount: float) -> None:
+        """Add to what the judges of this attempt cost; stored with whatever is stored next."""
+        self._paid += amount
 
     def show_life(self) -> None:
         """Show progress within a long evaluation, which is no hang; cheap to call often."""
@@ -274,6 +282,8 @@ class Recorder:
         values = dict(changes) or {"changed_at": Run.changed_at}
         until = db_now() + self._lease_seconds
         self.wish = leases.fence(session, self.run_id, self._attempt, lease_until=until, **values)
+        if self._paid:  # the sum so far: storing it twice changes nothing
+            lifecycle.note_attempt(session, self.run_id, self._attempt, judge_cost=self._paid)
 
     def _summary_at(self, session: Session, step: int) -> Summary:
         summary = Summary()

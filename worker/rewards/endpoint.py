@@ -9,6 +9,7 @@ import logging
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,12 @@ import httpx2
 MAX_ANSWER_BYTES = 1_000_000
 MOST_CACHED = 50_000
 """Answers that are kept; beyond, the one that was used least recently goes."""
+
+POOLED = 16
+"""Connections of one client: it looks through all of its connections at each request."""
+
+SPARE_TOKENS = 1000
+"""Tokens that a server may add of its own: its chat template, and the ends of texts."""
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
@@ -41,6 +48,10 @@ class Usage:
     failed: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    unreported: int = 0
+    """Answers without a believable count of tokens."""
+    cost: float | None = None
+    """Price of the tokens; None: they have none."""
 
 
 @dataclass(slots=True)
@@ -55,15 +66,18 @@ class Endpoint:
     retries: int
     read: Callable[[Any], Any]
     """The scores in an answer's JSON; raises NoScore."""
+    max_tokens: int = 0
+    """Tokens that an answer may have; 0: it is no text."""
     usage: Usage = field(default_factory=Usage)
-    _cache: OrderedDict[str, Any] = field(default_factory=OrderedDict)
+    _cache: OrderedDict[bytes, Any] = field(default_factory=OrderedDict)
 
     def ask_all(self, bodies: Sequence[Body]) -> list[Any]:
         """For each body the scores, or the NoScore that it met, in their order; equal bodies are sent
         once.
         """
-        keys = [hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest() for body in bodies]
-        unknown = {key: body for key, body in zip(keys, bodies, strict=True) if key not in self._cache}
+        contents = [json.dumps(body, ensure_ascii=False).encode(errors="replace") for body in bodies]
+        keys = [hashlib.sha256(content).digest() for content in contents]  # a text may hold half a pair
+        unknown = {key: text for key, text in zip(keys, contents, strict=True) if key not in self._cache}
         answers = {key: self._cache[key] for key in keys if key in self._cache}
         if unknown:
             answers |= asyncio.run(self._ask_unknown(unknown))
@@ -73,7 +87,7 @@ class Endpoint:
         self.usage.failed += sum(isinstance(answers[key], NoScore) for key in keys)
         return [answers[key] for key in keys]
 
-    def _remember(self, answers: Mapping[str, Any]) -> None:
+    def _remember(self, answers: Mapping[bytes, Any]) -> None:
         for key, answer in answers.items():
             if not isinstance(answer, NoScore):
                 self._cache[key] = answer
@@ -81,28 +95,33 @@ class Endpoint:
         while len(self._cache) > MOST_CACHED:
             self._cache.popitem(last=False)
 
-    async def _ask_unknown(self, bodies: Mapping[str, Body]) -> dict[str, Any]:
-        free = asyncio.Semaphore(self.concurrency)
+    async def _ask_unknown(self, contents: Mapping[bytes, bytes]) -> dict[bytes, Any]:
+        """The answer to each content, by its key; as many are asked at once as `concurrency` says."""
         headers = {"Content-Type": "application/json"}
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
-        limits = httpx2.Limits(max_connections=self.concurrency, max_keepalive_connections=self.concurrency)
-        async with httpx2.AsyncClient(headers=headers, limits=limits, timeout=None) as client:
+        waiting, answers, trust = iter(contents.items()), {}, httpx2.create_ssl_context()
 
-            async def answer(body: Body) -> Any:
-                async with free:
-                    return await self._ask(client, body)
+        async def work(client: httpx2.AsyncClient) -> None:
+            for key, content in waiting:
+                answers[key] = await self._ask(client, content)
 
-            answers = await asyncio.gather(*map(answer, bodies.values()))
-        return dict(zip(bodies, answers, strict=True))
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+            at_once = min(self.concurrency, len(contents))
+            for first in range(0, at_once, POOLED):
+                client = httpx2.AsyncClient(headers=headers, timeout=None, verify=trust)
+                await stack.enter_async_context(client)
+                for _ in range(first, min(first + POOLED, at_once)):
+                    tasks.create_task(work(client))
+        return answers
 
-    async def _ask(self, client: httpx2.AsyncClient, body: Body) -> Any:
+    async def _ask(self, client: httpx2.AsyncClient, asked: bytes) -> Any:
         """The scores, or the NoScore of the last try."""
         error = NoScore("the request was never sent")
         for attempt in range(self.retries + 1):
             try:
                 async with asyncio.timeout(self.timeout_seconds):
-                    status, headers, content = await self._post(client, body)
+                    status, headers, content = await self._post(client, asked)
             except TimeoutError:
                 error = NoScore(f"no answer within {self.timeout_seconds:g} seconds")
                 wait = ""
@@ -111,7 +130,7 @@ class Endpoint:
                 wait = ""
             else:
                 if status == 200:
-                    return self._read(content)
+                    return self._read(content, most_read=len(asked) + SPARE_TOKENS)
                 error = NoScore(f"it answered with status {status}")
                 if status < 500 and status not in RETRIED_STATUSES:
                     return error
@@ -120,9 +139,8 @@ class Endpoint:
                 await asyncio.sleep(pause_seconds(attempt, wait))
         return error
 
-    async def _post(self, client: httpx2.AsyncClient, body: Body) -> tuple[int, Mapping[str, str], bytes]:
+    async def _post(self, client: httpx2.AsyncClient, asked: bytes) -> tuple[int, Mapping[str, str], bytes]:
         content = b""
-        asked = json.dumps(body, ensure_ascii=False).encode(errors="replace")  # texts may hold half a pair
         async with client.stream("POST", self.url, content=asked) as response:
             async for block in response.aiter_bytes():
                 content += block
@@ -130,23 +148,36 @@ class Endpoint:
                     raise httpx2.DecodingError("the answer is too long")
             return response.status_code, response.headers, content
 
-    def _read(self, content: bytes) -> Any:
+    def _read(self, content: bytes, *, most_read: int) -> Any:
         try:
             answer = json.loads(content)
         except (ValueError, RecursionError):
+            self.usage.unreported += 1
             return NoScore("its answer is no JSON")
-        self._count(answer.get("usage") if isinstance(answer, dict) else None)
+        self._count(answer.get("usage") if isinstance(answer, dict) else None, most_read)
         try:
             return self.read(answer)
         except NoScore as error:
             return error
 
-    def _count(self, usage: Any) -> None:
-        """Add the tokens that the server reports, if it reports any."""
-        for name in ("prompt_tokens", "completion_tokens"):
-            count = usage.get(name) if isinstance(usage, dict) else None
-            if type(count) is int and 0 <= count < 10**9:
-                setattr(self.usage, name, getattr(self.usage, name) + count)
+    def _count(self, usage: Any, most_read: int) -> None:
+        """Add the tokens that the server reports, where they are as many as they can be.
+
+        A token that is read has at least one byte, and none is written beyond `max_tokens`.
+        """
+        said = usage if isinstance(usage, dict) else {}
+        missing = None if self.max_tokens else 0
+        read = _count(said.get("prompt_tokens"), most_read)
+        written = _count(said.get("completion_tokens", missing), self.max_tokens + SPARE_TOKENS)
+        if read is None or written is None:
+            self.usage.unreported += 1
+            return
+        self.usage.prompt_tokens += read
+        self.usage.completion_tokens += written
+
+
+def _count(value: Any, most: int) -> int | None:
+    return value if type(value) is int and 0 <= value <= most else None
 
 
 def pause_seconds(attempt: int, wait: str) -> float:

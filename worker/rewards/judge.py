@@ -48,6 +48,7 @@ class Judge:
             timeout_seconds=term.timeout_seconds,
             retries=term.retries,
             read=self._grades,
+            max_tokens=term.max_tokens,
         )
 
     def values(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | NoScore]:

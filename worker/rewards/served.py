@@ -25,6 +25,8 @@ class ServedTerm:
         if setting := settings.unserved_rewards.get(term.name):
             raise RewardServerFailed(f"the reward {term.name} asks a server, and {setting} is not set here")
         self.term = term
+        self.prices = settings.served_prices[term.name]
+        """Of a million tokens that the server reads, and of a million that it writes."""
         self.failures = 0
         """Completions that were left unscored so far."""
         self.last_failure = ""
@@ -42,6 +44,9 @@ class ServedTerm:
     def take_usage(self) -> Usage:
         """The counts since the last call."""
         usage, self.endpoint.usage = self.endpoint.usage, Usage()
+        read, written = self.prices
+        if read or written:
+            usage.cost = (usage.prompt_tokens * read + usage.completion_tokens * written) / 1_000_000
         return usage
 
     def rewards(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
@@ -66,10 +71,13 @@ def served_metrics(usages: Sequence[Usage]) -> dict[str, float]:
     requests = sum(usage.requests for usage in usages)
     if not requests:
         return {}
+    costs = [usage.cost for usage in usages if usage.cost is not None]
     return {
         "judge/requests": requests,
         "judge/cached_frac": sum(usage.cached for usage in usages) / requests,
         "judge/failed_frac": sum(usage.failed for usage in usages) / requests,
         "judge/prompt_tokens": sum(usage.prompt_tokens for usage in usages),
         "judge/completion_tokens": sum(usage.completion_tokens for usage in usages),
+        "judge/unreported": sum(usage.unreported for usage in usages),
+        **({"judge/cost": sum(costs)} if costs else {}),
     }

@@ -47,9 +47,9 @@ class GenericDecoder:
         self.body, self.head = model.get_decoder(), head_of(model)
         self.config = model.config
 
-    def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:  # noqa: ARG002
+    def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:
         """See Decoder."""
-        self.cache = growing_cache(self.config, tokens=ids.shape[1] + max_new_tokens)
+        self.cache = growing_cache(self.config, rows=max_rows, tokens=ids.shape[1] + max_new_tokens)
         self.mask = torch.cat([mask, mask.new_ones(len(mask), max_new_tokens)], dim=1)
         self.positions = mask.sum(dim=1, keepdim=True)  # (P, 1) of the next token
         self.length = ids.shape[1]

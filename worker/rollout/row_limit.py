@@ -44,6 +44,14 @@ class RowLimit:
             # only here, where no traceback holds the tensors of the failed rows any more
             self._halve(last - first)
 
+    def lower(self, rows: int) -> bool:
+        """Take over a limit that was found before, or by another rank; 0: none was.
+
+        Returns whether it is lower than the present one.
+        """
+        before, self.rows = self.rows, min(self.rows or rows, rows or self.rows)
+        return self.rows != before
+
     def _halve(self, rows: int) -> None:
         self.rows = rows // 2
         self.halvings += 1

@@ -103,7 +103,9 @@ class LaunchCheck:
             self.recorder.begin(-1)
             report, groups = self._report()
             collected = Collected(groups=groups, batches=1, opens_think=self.scorer.opens_think)
-            metrics = self._metrics(collected, report)
+            judged = self.scorer.take_metrics()
+            self.recorder.pay(judged.get("judge/cost", 0.0))
+            metrics = self._metrics(collected, report) | judged
             rollouts = step_records(collected, UpdateStats(), self.scorer)
             self.recorder.record_step(StepRecord(0, metrics, rollouts))
             self.recorder.store_check(report)

@@ -29,6 +29,8 @@ class Task(NamedTuple):
     beginnings: Sequence[Sequence[int]]
     knobs: dict[str, Any]
     """`keep_mask`, `alternatives` and `version` of the sampler."""
+    rows: int = 0
+    """Most completions at once that a rank has found to fit; 0: memory never ran out."""
 
 
 class ShareSampler(Sampler):
@@ -68,6 +70,7 @@ class RankSampler(Sampler):
             generator.get_state(),
             beginnings,
             {"keep_mask": self.keep_mask, "alternatives": self.alternatives, "version": self.version},
+            self.limit.rows,
         )
         self.order("sample", task=task)
         return sample_together(
@@ -100,7 +103,11 @@ def sample_together(
     limit: RowLimit,
     is_unwanted: Callable[[], bool] = lambda: False,
 ) -> list[list[Completion]]:
-    """The completions of all ranks, in the order of the prompts; `generator` is moved on."""
+    """The completions of all ranks, in the order of the prompts; `generator` is moved on.
+
+    What one rank finds to fit in memory is the limit of all from the next call on.
+    """
+    limit.lower(task.rows)
     count = len(task.prompts)
     first, last = (count * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
     sampler = ShareSampler(policy, limit=limit, is_unwanted=is_unwanted, **task.knobs)
@@ -116,7 +123,9 @@ def sample_together(
             sampler._uniforms(task.decoding.max_new_tokens, 0, generator)  # noqa: SLF001 - moves it on
     except Interrupted:
         found = None
-    parts = ranks.gathered(found, is_patient=True)
+    gathered = ranks.gathered((found, limit.rows), is_patient=True)
+    parts = [part for part, _ in gathered]
+    limit.halvings += limit.lower(min((rows for _, rows in gathered if rows), default=0))
     if any(part is None for part in parts):
         raise Interrupted
     return [group for part in parts for group in part]

@@ -29,6 +29,8 @@ class RunCounters:
     """The accuracy that decides about the best checkpoint, at this very step, if it was measured."""
     microbatch_tokens: int = 0
     """Most tokens of a micro-batch that fitted in memory; 0: memory never ran out."""
+    sampled_rows: int = 0
+    """Most completions that were sampled at once and fitted in memory; 0: memory never ran out."""
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""

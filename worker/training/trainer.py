@@ -164,6 +164,7 @@ class Trainer:
             self.scorer.close()
             self.mixture.close()
             self.hardware.close()
+            self._judged()  # what a step paid that came to no end
 
     def _begin(self) -> None:
         """Continue from the newest good checkpoint, or evaluate the policy as it came.
@@ -188,11 +189,13 @@ class Trainer:
             self.replica.settle(self.checkpoints.restored)
             self.replica.order("restore", restored=self.checkpoints.restored)
         self.learner.microbatches.limit(self.counters.microbatch_tokens)
+        self.row_limit.lower(self.counters.sampled_rows)
         self.recorder.begin(-1 if restored is None else restored)
         self.diagnosis.begin(restored or 0)
         if restored is None and self.evaluator.is_due(0):
             metrics, groups = self._evaluate()
-            self.recorder.record_step(StepRecord(0, metrics | self._clocks(), groups))
+            metrics |= self._judged() | self._clocks()
+            self.recorder.record_step(StepRecord(0, metrics, groups))
             self.diagnosis.take(0, metrics)
         if self.ahead is not None and self.config.steps:
             self.ahead.start(self.counters.step, self.counters.cursor, self._is_unwanted)
@@ -227,7 +230,7 @@ class Trainer:
         metrics = (
             group_metrics(collected) | update_stats.metrics() | timings(collected, update_stats, seconds)
         )
-        metrics |= self.scorer.take_metrics() | self.engine.take_metrics() | staleness
+        metrics |= self.engine.take_metrics() | staleness
         metrics |= {"optim/update_norm": weights.moved()}
         metrics |= self.hardware.utilization(collected, seconds)
         metrics |= signal_budget(collected, update_stats, seconds)
@@ -235,6 +238,7 @@ class Trainer:
         if self.evaluator.is_due(self.counters.step):
             evaluated, held_out = self._evaluate()
             metrics, groups = metrics | evaluated, groups + held_out
+        metrics |= self._judged()
         if change := self.reference.after_step(self.counters.step):
             self._event("reference", "info", change)
         metrics |= self._clocks()
@@ -327,6 +331,12 @@ class Trainer:
         self.reference.saw(found.accuracy)
         return found.metrics, found.groups
 
+    def _judged(self) -> Metrics:
+        """judge/* since the last call; its cost is the attempt's, whether the step comes to an end or not."""
+        found = self.scorer.take_metrics()
+        self.recorder.pay(found.get("judge/cost", 0.0))
+        return found
+
     def _is_unwanted(self) -> bool:
         """Asked while a step is sampled; an engine that is waited for has deadlines of its own."""
         if self.config.sampling.engine.type == "server":
@@ -347,6 +357,7 @@ class Trainer:
         self.recorder.flush()
         started = time.perf_counter()
         step, accuracy = self.counters.step, self.counters.accuracy
+        self.counters.sampled_rows = self.row_limit.rows
         with nullcontext() if self.ahead is None else self.ahead.held():
             self.checkpoints.save(self.policy, self.parts, step=step, accuracy=accuracy)
         self.last_save_seconds = time.perf_counter() - started

@@ -141,6 +141,36 @@ def test_each_measure_lowers_the_peak(changes):
     assert memory(run(**changes)).peak < 0.95 * memory(run()).peak
 
 
+def test_each_of_several_gpus_has_the_weights_whole_and_a_part_of_the_rest():
+    """In bfloat16 2 bytes of each weight, and a quarter of 2 + 4 + 8 for shard, master and moments."""
+    parts = learning(resources={"devices": 4, "packing": "off", "microbatch_completions": 4})
+    layer = 2 * 2048**2 + 2 * 512 * 2048 + 3 * INNER * HIDDEN + HIDDEN
+    assert parts["weights"] == 2 * VALUES
+    assert parts["shards"] == 2 * VALUES / 4
+    assert parts["optimizer"] == (4 + 8) * VALUES / 4
+    assert parts["gradients"] == 4 * VALUES / 4
+    assert parts["gathered"] == 2 * (VALUES - LAYERS * layer + 2 * layer)
+
+
+def test_several_gpus_share_the_completions_of_a_step():
+    """64 completions and a micro-batch that may hold all of them: 16 on each of four."""
+    four = learning(resources={"devices": 4, "packing": "off", "microbatch_completions": 64})
+    one = learning(resources={"packing": "off", "microbatch_completions": 16})
+    assert four["activations"] == one["activations"]
+    assert four["logits"] == one["logits"]
+
+
+def test_processes_share_a_slot_of_a_cpu():
+    one, two = (
+        phases_of(run(resources={"devices": devices}), SHAPE, None, on_cpu=True)[0].parts
+        for devices in (1, 2)
+    )
+    assert two["weights"] == 2 * one["weights"]
+    assert two["context"] == 2 * one["context"]
+    assert two["shards"] == one["weights"]
+    assert two["cache"] == one["cache"]  # each samples half of the groups
+
+
 @pytest.mark.parametrize("gigabytes", [1000, 40, 24, 12, 6, 4, 1])
 def test_changes_make_it_fit_and_none_of_them_is_idle(gigabytes):
     config, capacity = run(), gigabytes * 1e9

@@ -9,8 +9,9 @@ from backend.runs.store import find_run
 from tests.factories import make_run
 
 
-def attempt(started, ended, device="cuda:0", price=None, currency=None):
-    return Attempt(started_at=started, ended_at=ended, device=device, slot_price=price, currency=currency)
+def attempt(started, ended, device="cuda:0", price=None, currency=None, judged=None):
+    prices = {"slot_price": price, "currency": currency, "judge_cost": judged}
+    return Attempt(started_at=started, ended_at=ended, device=device, **prices)
 
 
 def test_attempts_add_up():
@@ -24,6 +25,21 @@ def test_attempts_add_up():
     assert cost["slot_hours"] == pytest.approx(1.5)
     assert cost["gpu_hours"] == pytest.approx(1.0)
     assert cost["money"] == pytest.approx({"USD": 4.0, "EUR": 0.5})
+
+
+def test_judges_are_part_of_the_money_of_each_attempt():
+    """A worker whose slot has no price, one that has both, and one whose currency is unknown."""
+    cost = cost_of(
+        [
+            attempt(0, 3600, currency="EUR", judged=0.25),
+            attempt(3600, 7200, price=2.0, currency="EUR", judged=0.5),
+            attempt(7200, 10800, price=4.0, currency="USD"),
+            attempt(7200, 10800, judged=9.0),
+        ],
+        now=0,
+    )
+    assert cost["money"] == pytest.approx({"EUR": 2.75, "USD": 4.0})
+    assert cost["judges"] == pytest.approx({"EUR": 0.75})
 
 
 def test_a_clock_that_went_back_costs_nothing():

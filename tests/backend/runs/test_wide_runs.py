@@ -54,7 +54,12 @@ def test_an_attempt_notes_its_devices_and_costs_as_many_slots(database):
         assert session.get_one(Attempt, (run_id, 1)).devices == 2
         assert session.get_one(Run, run_id).status == "running"
     gpus = Attempt(started_at=0, ended_at=3600, device="cuda:0", devices=2, slot_price=3.0, currency="EUR")
-    assert cost_of([gpus], now=0) == {"slot_hours": 2.0, "gpu_hours": 2.0, "money": {"EUR": 6.0}}
+    assert cost_of([gpus], now=0) == {
+        "slot_hours": 2.0,
+        "gpu_hours": 2.0,
+        "money": {"EUR": 6.0},
+        "judges": {},
+    }
 
 
 def test_processes_in_one_slot_of_a_cpu_cost_one_slot():

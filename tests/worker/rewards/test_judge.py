@@ -142,8 +142,54 @@ def test_equal_completions_are_asked_once_and_tokens_are_counted(server, asked):
         "judge/failed_frac": 0,
         "judge/prompt_tokens": 30,
         "judge/completion_tokens": 9,
+        "judge/unreported": 0,
     }
     assert served_metrics([term.take_usage()]) == {}
+
+
+def test_tokens_have_the_price_of_their_server(server, asked):
+    """Two answers of 10 tokens read and 3 written, at 100,000 and 200,000 for a million: 2 x (1 + 0.6)."""
+    server.respond = grade(10)
+    term = asked(JudgeReward(), judge_input_price=100_000, judge_output_price=200_000, reward_model_price=7)
+    rewards(term, "a", "b", "a")
+    assert served_metrics([term.take_usage()])["judge/cost"] == pytest.approx(3.2)
+    rewards(term, "a")  # from memory
+    assert served_metrics([term.take_usage()])["judge/cost"] == 0
+    model = asked(RewardModelReward(), judge_input_price=7, reward_model_price=50_000)
+    server.respond = lambda _: (200, {"data": [{"data": 1}], "usage": {"prompt_tokens": 20}}, {})
+    rewards(model, "a")
+    assert served_metrics([model.take_usage()])["judge/cost"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        [],
+        "much",
+        {},
+        {"prompt_tokens": 10},
+        {"prompt_tokens": 10, "completion_tokens": -3},
+        {"prompt_tokens": -10, "completion_tokens": 3},
+        {"prompt_tokens": 10.5, "completion_tokens": 3},
+        {"prompt_tokens": True, "completion_tokens": 3},
+        {"prompt_tokens": "10", "completion_tokens": 3},
+        {"prompt_tokens": 10**9, "completion_tokens": 3},
+        {"prompt_tokens": 10, "completion_tokens": 1024 + 1001},
+        {"prompt_tokens": 10**400, "completion_tokens": 3},
+    ],
+    ids=str,
+)
+def test_tokens_that_cannot_be_are_not_paid_and_counted_as_unreported(server, asked, usage):
+    def respond(body):
+        _, answer, headers = grade(10)(body)
+        return 200, {**answer, "usage": usage}, headers
+
+    server.respond = respond
+    term = asked(JudgeReward(), judge_input_price=100_000, judge_output_price=200_000)
+    assert rewards(term, "a") == [1]
+    found = served_metrics([term.take_usage()])
+    assert (found["judge/unreported"], found["judge/cost"], found["judge/prompt_tokens"]) == (1, 0, 0)
 
 
 def test_what_is_remembered_is_bounded(server, asked, monkeypatch):

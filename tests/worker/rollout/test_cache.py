@@ -3,9 +3,12 @@
 import pytest
 import torch
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from tests.models.architectures import build
-from worker.rollout.cache import GrowingLayer, growing_cache
+from worker.rollout import decoders
+from worker.rollout.cache import GrowingLayer, SlidingLayer, growing_cache
+from worker.rollout.decoders import GenericDecoder
 
 
 def parts(rows, tokens):
@@ -13,7 +16,7 @@ def parts(rows, tokens):
 
 
 def test_a_layer_holds_what_was_appended_and_selected():
-    own, other = GrowingLayer(6), DynamicCache(config=build("gpt_neox").config).layers[0]
+    own, other = GrowingLayer(2, 6), DynamicCache(config=build("gpt_neox").config).layers[0]
     for chosen, tokens in ((None, 3), ([0, 0, 1], 1), ([2], 1), ([0, 0], 4)):
         if chosen is not None:
             own.reorder_cache(torch.tensor(chosen))
@@ -25,7 +28,7 @@ def test_a_layer_holds_what_was_appended_and_selected():
 
 
 def test_a_token_is_written_without_copying_the_others():
-    layer = GrowingLayer(8)
+    layer = GrowingLayer(2, 8)
     first, _ = layer.update(*parts(2, 3))
     for _ in range(5):
         keys, _ = layer.update(*parts(2, 1))
@@ -34,7 +37,64 @@ def test_a_token_is_written_without_copying_the_others():
     assert keys.data_ptr() != first.data_ptr()
 
 
-@pytest.mark.parametrize(("name", "growing"), [("gpt_neox", 2), ("gemma3", 1), ("lfm2", 1), ("mistral", 0)])
-def test_only_layers_that_grow_are_replaced(name, growing):
-    layers = growing_cache(build(name).config, tokens=8).layers
-    assert sum(type(layer) is GrowingLayer for layer in layers) == growing
+@pytest.mark.parametrize("tokens", [6, 11, 40])
+def test_a_sliding_window_holds_what_transformers_does(tokens):
+    """Prompts shorter and longer than the window of 8, rows that come and go, one token and several."""
+    for prompt in (3, 7, 8, 20):
+        own, other = SlidingLayer(8, 2, tokens), DynamicSlidingWindowLayer(8)
+        rows = 2
+        for step, count in enumerate([prompt, *[1] * 12, 3, *[1] * 4]):
+            if step in {1, 4, 9}:
+                chosen = torch.tensor([[0, 0, 1], [2, 1], [1, 0]][step // 4])
+                own.reorder_cache(chosen)
+                other.reorder_cache(chosen)
+                rows = len(chosen)
+            keys, values = parts(rows, count)
+            assert own.get_mask_sizes(count) == other.get_mask_sizes(count)
+            for found, wanted in zip(own.update(keys, values), other.update(keys, values), strict=True):
+                assert torch.equal(found, wanted), (prompt, step)
+
+
+def test_a_sliding_window_moves_to_the_front_of_its_buffer_once_a_quarter():
+    layer, moves = SlidingLayer(16, 2, 100), 0
+    layer.update(*parts(2, 15))
+    for _ in range(40):
+        buffer, end = layer._keys, layer.end
+        layer.update(*parts(2, 1))
+        assert layer._keys is buffer
+        moves += layer.end <= end
+    assert layer._keys.shape[2] == 20
+    assert moves == 7  # the room of 20 had 5 left, then 5 after each move
+
+
+@pytest.mark.parametrize(
+    ("name", "growing", "sliding"),
+    [("gpt_neox", 2, 0), ("gemma3", 1, 1), ("lfm2", 1, 0), ("mistral", 0, 2)],
+)
+def test_only_layers_of_attention_are_replaced(name, growing, sliding):
+    layers = [type(layer) for layer in growing_cache(build(name).config, rows=2, tokens=8).layers]
+    assert (layers.count(GrowingLayer), layers.count(SlidingLayer)) == (growing, sliding)
+
+
+@pytest.mark.parametrize("name", ["gemma3", "mistral", "gpt_oss", "cohere2"])
+def test_decoding_beyond_a_window_gives_the_numbers_of_transformers_cache(name, monkeypatch):
+    """Logits of 30 tokens behind prompts of 12 and 20, the window is 16: bit by bit."""
+    model = build(name)
+
+    def logits():
+        decoder = GenericDecoder(model)
+        ids = torch.arange(40).view(2, 20)
+        mask = torch.ones_like(ids)
+        mask[0, :8] = 0
+        found = [decoder.prefill(ids, mask, max_rows=4, max_new_tokens=30)]
+        decoder.select(torch.tensor([0, 0, 1, 1]))
+        for step in range(29):
+            if step == 12:
+                decoder.select(torch.tensor([3, 1]))
+            found.append(decoder.step(torch.arange(4 if step < 12 else 2) + step + 3))
+        return found
+
+    with torch.inference_mode():
+        own = logits()
+        monkeypatch.setattr(decoders, "growing_cache", lambda config, **_: DynamicCache(config=config))
+        assert all(map(torch.equal, own, logits()))

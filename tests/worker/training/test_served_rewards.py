@@ -7,8 +7,9 @@ from sqlalchemy import select
 
 from backend.config.merge import resolve
 from backend.config.metrics import find_metric
-from backend.db.models import Event, MetricKey
+from backend.db.models import Attempt, Event, MetricKey
 from backend.errors import RewardServerFailed
+from backend.runs import lifecycle
 from tests.worker.rewards.test_judge import grade, server  # noqa: F401 - fixture
 from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
@@ -43,6 +44,48 @@ def test_a_run_is_rewarded_by_its_judge_and_records_what_that_cost(sessions, que
     with sessions() as session:
         names = session.scalars(select(MetricKey.name))
         assert [name for name in names if find_metric(name) is None] == []
+
+
+def test_each_attempt_pays_its_judge_once_the_step_that_it_repeats_included(
+    sessions,  # noqa: F811
+    queued,  # noqa: F811
+    train,  # noqa: F811
+    judge,
+    monkeypatch,
+):
+    """Every answer costs 10 x 0.1 + 3 x 0.2; the second step fails after it was judged, and is made again."""
+    monkeypatch.setenv("JUDGE_INPUT_PRICE", "100000")
+    monkeypatch.setenv("JUDGE_OUTPUT_PRICE", "200000")
+    judge.respond = grade(5)
+    changes = {"steps": 2, "checkpointing": {"every": 1}, "evaluation": {"every": 1, "prompts": 4}}
+    config = resolve({**RUN, **changes, "rewards": [{"name": "judge"}]})
+    run_id = queued(config)
+    asked = []
+
+    def fail_at_the_second(trainer):
+        learn = trainer._learn
+
+        def learn_once(collected):
+            if trainer.counters.step == 2:
+                asked.append(len(judge.requests))
+                raise RuntimeError("the machine is gone")
+            return learn(collected)
+
+        trainer._learn = learn_once
+
+    with pytest.raises(RuntimeError, match="gone"):
+        train(run_id, config, prepare=fail_at_the_second)
+    with sessions.begin() as session:
+        lifecycle.release_run(session, run_id, 1, "lost")
+    assert train(run_id, config) == Outcome("finished")
+    with sessions() as session:
+        query = select(Attempt.judge_cost).where(Attempt.run_id == run_id).order_by(Attempt.number)
+        first, second = session.scalars(query)
+    assert first == pytest.approx(1.6 * asked[0])
+    assert second == pytest.approx(1.6 * (len(judge.requests) - asked[0]))
+    found = series(sessions, run_id)["judge/cost"]
+    assert sorted(found) == [0, 1, 2]
+    assert found[2] == pytest.approx(second)
 
 
 def test_completions_that_the_judge_leaves_out_are_unscored_and_an_event_counts_them(

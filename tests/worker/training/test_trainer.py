@@ -31,10 +31,12 @@ from worker.policy.model import BUILT_IN
 from worker.policy.routing import routed_logprobs
 from worker.recording.recorder import Recorder
 from worker.rollout import sampler
+from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampler import Sampler
 from worker.training import passes, timings
 from worker.training.learner import Learner
 from worker.training.reference import ReferenceChanged
+from worker.training.run_counters import RunCounters
 from worker.training.stop_rules import EMPTY_STEPS
 from worker.training.trainer import Trainer
 
@@ -592,6 +594,7 @@ def test_memory_that_runs_out_while_sampling_and_evaluating_changes_nothing(
 
     monkeypatch.setattr(Sampler, "_decode", scarce)
     run_id = queued(config)
+    assert train(run_id, config, stop_after=2).status == "queued"
     assert train(run_id, config).status == "finished"
     assert failures == sorted(set(failures), reverse=True), "what did not fit once is not tried again"
     with sessions() as session:
@@ -600,6 +603,17 @@ def test_memory_that_runs_out_while_sampling_and_evaluating_changes_nothing(
     expected, found = series(sessions, straight), series(sessions, run_id)
     for name in ("reward/mean", "eval/accuracy", "length/mean"):
         assert found[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
+
+
+def test_a_checkpoint_of_before_there_was_a_limit_of_rows_has_none():
+    counters, limit = RunCounters(), RowLimit()
+    counters.restore({"step": 3, "microbatch_tokens": 200}, {})
+    assert not limit.lower(counters.sampled_rows)
+    assert (limit.rows, limit.halvings) == (0, 0)
+    assert limit.lower(8)
+    assert not limit.lower(16)
+    assert limit.lower(4)
+    assert (limit.rows, limit.halvings) == (4, 0)
 
 
 def test_memory_that_one_completion_exceeds_fails_the_run(queued, train, monkeypatch):

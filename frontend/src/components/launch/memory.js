@@ -13,15 +13,18 @@ import { Icon } from '../shared/icons.js';
 const TITLES = {
   activations: 'Activations',
   adapter: 'Adapter',
-  cache: 'Cache of keys and values',
+  cache: 'Cache of keys, values and states',
   context: 'Process and CUDA context',
   copies: 'Older weights that sample',
   critic: 'Critic and its optimizer',
+  drawn: 'Drawn tokens',
+  gathered: 'Layers that are whole for a while',
   gradients: 'Gradients',
   logits: 'Logits',
   optimizer: 'Optimizer',
   reference: 'Reference',
-  sampler: 'Rounded weights that sample',
+  sampler: 'Rounded or joined weights that sample',
+  shards: 'Part of the sharded weights',
   weights: 'Weights',
 };
 
@@ -74,8 +77,7 @@ function MemoryOf({ memory, whose, onApply }) {
       </summary>
       <${Parts} parts=${memory.parts ?? {}} whole=${memory.peak_bytes} />
       <p class="form-help">
-        Counted for a ${memory.device === 'cpu' ? 'processor' : 'GPU'}, prompts of ${memory.prompt_tokens} tokens and
-        completions of maximum length.
+        Counted for ${countedFor(memory)}, prompts of ${memory.prompt_tokens} tokens and completions of maximum length.
         ${needsHost && ` The host needs ${formatBytes(memory.host_bytes)} more.`}
       </p>
     </details>
@@ -88,6 +90,15 @@ function MemoryOf({ memory, whose, onApply }) {
     </ul>
     ${!memory.slots?.length && html`<p class="form-help">No worker is running that it could be compared with.</p>`}
   </section>`;
+}
+
+/**
+ * The device that the numbers are for, e.g. "each of 4 GPUs".
+ * @param {Memory} memory
+ */
+function countedFor({ device, devices = 1 }) {
+  if (devices > 1) return device === 'cpu' ? `${devices} processes in one slot` : `each of ${devices} GPUs`;
+  return device === 'cpu' ? 'a processor' : 'a GPU';
 }
 
 /** @param {{parts: Record<string, number>, whole: number}} props */

@@ -25,12 +25,15 @@ export const gpuText = (stats) =>
     .join(' · ');
 
 /**
- * What a run cost, e.g. "0.42 GPU-hours · 1.05 USD"; "" for a run on CPUs without a price.
+ * What a run cost, e.g. "0.42 GPU-hours · 1.05 USD · judges 0.20 USD of it"; "" for a run on CPUs without a price.
  * @param {Api.Cost | null | undefined} cost
  */
 export function costText(cost) {
   if (!cost) return '';
   const money = Object.entries(cost.money).map(([currency, amount]) => `${formatMoney(amount)} ${currency}`);
   const gpu = cost.gpu_hours ? [`${formatValue(cost.gpu_hours)} GPU-hours`] : [];
-  return [...gpu, ...money].join(' · ');
+  const judges = Object.entries(cost.judges)
+    .filter(([, amount]) => amount > 0)
+    .map(([currency, amount]) => `judges ${formatMoney(amount)} ${currency} of it`);
+  return [...gpu, ...money, ...judges].join(' · ');
 }
