@@ -16,7 +16,7 @@ ROUNDING = 1e-3
 
 
 LEAST = -1e6
-"""Nats below which a log-probability is none: vLLM tells -9999 for -inf, and sums of more have to stay finite."""
+"""Nats below which a log-probability is none. For -inf vLLM tells -9999; float32 has to hold sums of it."""
 
 
 class OtherWeights(Exception):
