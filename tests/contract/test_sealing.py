@@ -8,6 +8,7 @@ from sqlalchemy import event, func, select, text, update
 
 from backend.db.migrate import downgrade, upgrade
 from backend.db.models import ALL_PACKED, Attempt, Event, Metric, MetricBlock, Run
+from backend.errors import Unavailable
 from backend.maintenance.damaged_blocks import tell_damage
 from backend.metrics import block_damage, blocks, packing
 from backend.metrics.block_check import damaged
@@ -164,12 +165,16 @@ def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monke
     assert told.message.startswith("loss, steps 10 to 19 of attempt 1: the block that holds them is damaged")
 
 
-def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run):
+def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run, monkeypatch):
+    """Whoever brings it keeps it and tries again; the history of the run will name the block."""
+    monkeypatch.setattr(block_damage, "_noticed", {})
+    monkeypatch.setattr(block_damage, "_told", set())
     seal(database)
     with database.sessions.begin() as session:
         session.execute(update(MetricBlock).values(data=b"\x01no block"))
-    with pytest.raises(ValueError, match=r"of metric .* is damaged"), database.sessions.begin() as session:
+    with pytest.raises(Unavailable, match=r"of metric .* is damaged"), database.sessions.begin() as session:
         write_metric(session, run, "loss", {30: 1.0}, attempt=2)
+    assert [(place.attempt, place.number) for place in block_damage.noticed()] == [(2, 3)]
     assert counts(database) == [0, 9]
 
 
