@@ -40,6 +40,21 @@ _PIECE = (
     .order_by(Metric.key_id, Metric.step)
 )
 
+_KEYS = select(MetricKey.id).where(
+    select(Metric.step)
+    .where(
+        Metric.run_id == bindparam("run"),
+        Metric.key_id == MetricKey.id,
+        Metric.step.between(bindparam("first"), bindparam("last")),
+        Metric.attempt == bindparam("attempt"),
+    )
+    .order_by(Metric.step)
+    .limit(1)  # one search in the key per name; Postgres would make a join over all rows of EXISTS
+    .scalar_subquery()
+    .is_not(None)
+)
+"""The metrics that have any row there: a database may know more names than a statement takes parameters."""
+
 _NEXT = select(
     func.min(
         select(Metric.step)
@@ -141,8 +156,8 @@ def _seal(session: Session, task: Task, first: int) -> int:
     """
     end = min(first // blocks.BLOCK * blocks.BLOCK + blocks.BLOCK - 1, task.last)
     own = {"run": task.run, "attempt": task.attempt}
-    keys = session.scalars(select(MetricKey.id)).all()
-    rows = session.execute(_PIECE, {**own, "first": first, "last": end, "keys": keys}).all()
+    here = {**own, "first": first, "last": end}
+    rows = session.execute(_PIECE, {**here, "keys": session.scalars(_KEYS, here).all()}).all()
     points = {key: points_of([row[1:] for row in its]) for key, its in groupby(rows, lambda row: row[0])}
     last = end
     if not any(each.steps[-1] == end for each in points.values()):
