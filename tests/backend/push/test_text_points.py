@@ -12,7 +12,12 @@ def looked_up(monkeypatch):
     """Letters that are looked up."""
     found = []
     look_up = script._script
-    monkeypatch.setattr(script, "_script", lambda letter: found.append(letter) or look_up(letter))
+
+    def noting(letter):
+        found.append(letter)
+        return look_up(letter)
+
+    monkeypatch.setattr(script, "_script", noting)
     return found
 
 
