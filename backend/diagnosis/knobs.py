@@ -72,15 +72,17 @@ def _more_entropy(config: RunConfig) -> Remedies:
         yield {"objective.entropy": {"type": "none"}}
     surrogate = config.objective.surrogate
     updates = config.updates.epochs * config.updates.minibatches
-    is_clipped = updates > 1 or config.sampling.staleness > 0
+    is_clipped = updates > 1 or config.sampling.staleness > 0 or config.sampling.ahead > 0
     if is_clipped and isinstance(surrogate, knobs.PpoClip) and surrogate.eps_high <= surrogate.eps_low:
         yield {"objective.surrogate.eps_high": _rounded(CLIP_HIGHER * surrogate.eps_high)}
     yield {"objective.entropy": {"type": "adaptive"}}
 
 
 def _fresh_samples(config: RunConfig) -> Remedies:
-    again = {"updates.resample_each_epoch": False} if config.updates.resample_each_epoch else {}
-    yield {"updates.epochs": 1, "updates.minibatches": 1, "sampling.staleness": 0} | again
+    other: Changes = {"updates.resample_each_epoch": False} if config.updates.resample_each_epoch else {}
+    if config.sampling.ahead:
+        other["sampling.ahead"] = 0
+    yield {"updates.epochs": 1, "updates.minibatches": 1, "sampling.staleness": 0} | other
 
 
 def _same_probabilities(config: RunConfig) -> Remedies:

@@ -3,7 +3,7 @@
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from backend.db.engine import Sessions
+from backend.db.engine import Sessions, reading
 from backend.db.models import Experiment, Run
 from backend.errors import Conflict, FieldError, InvalidRequest
 from backend.imports.completions import Completions
@@ -11,7 +11,7 @@ from backend.imports.store import Names
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
 from backend.rollouts.foreign import ATTEMPT, replace_groups
-from backend.rollouts.foreign_metrics import text_points
+from backend.rollouts.foreign_metrics import caught_up, text_points
 from backend.runs.events import add_event
 
 
@@ -35,9 +35,11 @@ def check_takes(session: Session, run_id: str, *, locks: bool = False) -> Run:
 def add_completions(sessions: Sessions, run_id: str, completions: Completions, file: str) -> None:
     """Store the completions. Where the run has some of a step and a prompt's place, these replace them."""
     packed, written = completions.packed(run_id), completions.written()
+    with reading(sessions) as session:
+        texts = text_points(session, run_id, written)
     with sessions.begin() as session:
         run = check_takes(session, run_id, locks=True)
-        points = text_points(session, run_id, written)
+        points = caught_up(session, run_id, written, texts)
         for each in packed:
             replace_groups(session, each)
         write_points(session, run_id, ATTEMPT, points)

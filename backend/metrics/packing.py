@@ -15,6 +15,7 @@ from backend.db.engine import Sessions, insert_into
 from backend.db.models import ALL_PACKED, NOT_BEGUN, Attempt, Metric, MetricBlock, MetricKey, Run
 from backend.metrics import blocks
 from backend.metrics.block_codec import BlockDamaged, decode, encode, encode_outline
+from backend.metrics.block_damage import Place, notice
 from backend.metrics.blocks import NOTHING, Stored, points_of
 from backend.metrics.thinning import OUTLINE_SHIFT, peaks
 
@@ -38,6 +39,21 @@ _PIECE = (
     )
     .order_by(Metric.key_id, Metric.step)
 )
+
+_KEYS = select(MetricKey.id).where(
+    select(Metric.step)
+    .where(
+        Metric.run_id == bindparam("run"),
+        Metric.key_id == MetricKey.id,
+        Metric.step.between(bindparam("first"), bindparam("last")),
+        Metric.attempt == bindparam("attempt"),
+    )
+    .order_by(Metric.step)
+    .limit(1)  # one search in the key per name; Postgres would make a join over all rows of EXISTS
+    .scalar_subquery()
+    .is_not(None)
+)
+"""The metrics that have any row there: a database may know more names than a statement takes parameters."""
 
 _NEXT = select(
     func.min(
@@ -140,8 +156,8 @@ def _seal(session: Session, task: Task, first: int) -> int:
     """
     end = min(first // blocks.BLOCK * blocks.BLOCK + blocks.BLOCK - 1, task.last)
     own = {"run": task.run, "attempt": task.attempt}
-    keys = session.scalars(select(MetricKey.id)).all()
-    rows = session.execute(_PIECE, {**own, "first": first, "last": end, "keys": keys}).all()
+    here = {**own, "first": first, "last": end}
+    rows = session.execute(_PIECE, {**here, "keys": session.scalars(_KEYS, here).all()}).all()
     points = {key: points_of([row[1:] for row in its]) for key, its in groupby(rows, lambda row: row[0])}
     last = end
     if not any(each.steps[-1] == end for each in points.values()):
@@ -201,19 +217,21 @@ def _old_blocks(
 ) -> dict[tuple[int, int], Stored]:
     """The points that the blocks with these (key, number) have already."""
     keys, numbers = (set(each) for each in zip(*places, strict=True)) if places else (set(), set())
-    query = select(MetricBlock.key_id, MetricBlock.number, MetricBlock.data).where(
+    columns = (MetricBlock.key_id, MetricBlock.number, MetricBlock.last_step, MetricBlock.data)
+    query = select(*columns).where(
         MetricBlock.run_id == run,
         MetricBlock.key_id.in_(keys),
         MetricBlock.attempt == attempt,
         MetricBlock.number.in_(numbers),
     )
     found = {}
-    for key, number, data in session.execute(query, execution_options={"binary": True}):
+    for key, number, last, data in session.execute(query, execution_options={"binary": True}):
         try:
-            columns = decode(data)
+            points = decode(data)
         except BlockDamaged as error:
+            notice(Place(run, key, attempt, number, number * blocks.BLOCK, last), str(error))
             raise BlockDamaged(f"block {number} of metric {key} of run {run} is damaged: {error}") from None
-        found[key, number] = Stored(columns.steps, np.full(len(columns.steps), attempt), columns.values)
+        found[key, number] = Stored(points.steps, np.full(len(points.steps), attempt), points.values)
     return found
 
 

@@ -14,6 +14,8 @@ from sqlalchemy.orm import Session
 from backend.db.engine import insert_into, is_postgres
 from backend.db.models import MetricKey
 from backend.db.numbers import FINITE, MINUS_ZERO, kinds_of, to_stored
+from backend.errors import Unavailable
+from backend.metrics.block_codec import BlockDamaged
 from backend.metrics.blocks import Stored
 from backend.metrics.copying import FEWEST, copy_points
 from backend.metrics.packing import put_into_blocks, reopen
@@ -49,7 +51,11 @@ ON CONFLICT (run_id, key_id, step, attempt) DO UPDATE SET kind = excluded.kind, 
 def write_points(
     session: Session, run_id: str, attempt: int, steps: Iterable[tuple[int, Mapping[str, float]]]
 ) -> None:
-    """Store the metrics of some steps, in any order; a point that is there already is replaced."""
+    """Store the metrics of some steps, in any order; a point that is there already is replaced.
+
+    Raises Unavailable where one belongs into a block that cannot be read, which is not written over: reading
+    it may work later, as from a disk that fails now and then.
+    """
     steps = list(steps)
     keys = key_ids(session, {name for _, metrics in steps for name in metrics})
     points = {(keys[name], step): float(value) for step, metrics in steps for name, value in metrics.items()}
@@ -58,7 +64,10 @@ def write_points(
     sealed = reopen(session, run_id, attempt, [step for _, step in points])
     late = {place: value for place, value in points.items() if place[1] <= sealed}
     if late:
-        put_into_blocks(session, run_id, attempt, _by_key(late, attempt))
+        try:
+            put_into_blocks(session, run_id, attempt, _by_key(late, attempt))
+        except BlockDamaged as error:
+            raise Unavailable(f"nothing was stored: {error}; a backup may have its points") from None
     newer = points if not late else {place: value for place, value in points.items() if place not in late}
     if is_postgres(session) and len(newer) >= FEWEST:
         keys_steps, values = np.array(list(newer)), np.array(list(newer.values()))

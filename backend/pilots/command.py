@@ -21,7 +21,9 @@ from backend.settings import Settings
 ROOT = Path(__file__).parents[2]
 
 
-def keep_pilots(settings: Settings, *, most: int, every: float, once: bool, **options: Any) -> Iterator[str]:
+def keep_pilots(
+    settings: Settings, *, most: int, every: float, once: bool, devices: int, **options: Any
+) -> Iterator[str]:
     """Look at the queue every so many seconds and submit what is missing; lines for the terminal.
 
     A cluster or database that is away is named once, and asked again at the next look. SIGTERM and Ctrl-C end
@@ -32,12 +34,12 @@ def keep_pilots(settings: Settings, *, most: int, every: float, once: bool, **op
         signal.signal(number, lambda *_: stopping.set())
     sessions = open_sessions(open_engine(settings.effective_database_url))
     trouble = ""
-    with _cluster(settings, **options) as cluster:
+    with _cluster(settings, devices=devices, **options) as cluster:
         while not stopping.is_set():
             try:
                 there = cluster.count()
                 with reading(sessions) as session:
-                    need = need_of(session, there, most=most)
+                    need = need_of(session, there, most=most, devices=devices)
                 for _ in range(need.pilots):
                     yield f"started pilot {cluster.submit()}: {need.runs} runs waited for {sum(there)} pilots"
                 trouble = ""

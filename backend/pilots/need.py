@@ -1,12 +1,15 @@
 """Number of pilot workers to start: what waits, less what is there or on its way."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Run
+from backend.db.models import Run, Worker
 from backend.runs.lifecycle import claimable
+from backend.workers.devices import CPU, CPU_RANKS
 from backend.workers.store import live_slots
 
 
@@ -22,19 +25,36 @@ class Need(NamedTuple):
     """Findings of one look at the queue."""
 
     runs: int
-    """Runs that wait for a worker."""
+    """Runs that wait for a worker and fit on a pilot."""
     free_slots: int
     """Slots of workers of any kind that have no run."""
     pilots: int
     """Pilots to start now."""
 
 
-def need_of(session: Session, there: Pilots, *, most: int) -> Need:
-    """Pilots that are wanted beside those that are `there`; at most `most` exist at a time.
+def need_of(session: Session, there: Pilots, *, most: int, devices: int = 1) -> Need:
+    """Pilots of so many devices that are wanted beside those that are `there`; at most `most` at a time.
 
     A pilot takes one run at a time. One that has just started counts as on its way until its slot is seen.
+    Runs that need more devices than a pilot has are left out: it could never take them.
     """
-    runs = session.scalar(select(func.count()).select_from(Run).where(claimable(), Run.wish == "")) or 0
-    free = sum(slot.run_id is None for slot in live_slots(session))
-    wanted = min(runs - free - there.waiting, most - there.waiting - there.running)
-    return Need(runs, free, max(0, wanted))
+    fits = (claimable(), Run.wish == "", Run.devices <= devices)
+    runs = session.scalars(select(Run.devices).where(*fits)).all()
+    free = [slot for slot in live_slots(session) if slot.run_id is None]
+    wanted = min(left_over(runs, free) - there.waiting, most - there.waiting - there.running)
+    return Need(len(runs), len(free), max(0, wanted))
+
+
+def left_over(runs: Sequence[int], free: Sequence[Worker]) -> int:
+    """How many runs, given by the devices that they need, the free slots of no worker can take."""
+    slots = Counter((slot.host, slot.pid, slot.device == CPU) for slot in free)
+    left = 0
+    for devices in sorted(runs, reverse=True):
+        held = {each: 1 if each[2] else devices for each in slots if not each[2] or devices <= CPU_RANKS}
+        fitting = [each for each in held if slots[each] >= held[each]]
+        if fitting:
+            worker = max(fitting, key=lambda each: slots[each])
+            slots[worker] -= held[worker]
+        else:
+            left += 1
+    return left

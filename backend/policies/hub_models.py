@@ -120,7 +120,9 @@ def _files_of(index: Mapping[str, Any] | None) -> list[str]:
 
 
 def _are_names(values: Any) -> bool:
-    return all(isinstance(value, str) and value.endswith(".safetensors") for value in values)
+    return all(
+        isinstance(value, str) and value.isascii() and value.endswith(".safetensors") for value in values
+    )
 
 
 class _Question:

@@ -30,7 +30,7 @@ from backend.push.schemas import (
 )
 from backend.redaction import redact
 from backend.rollouts.foreign import ATTEMPT, ForeignCompletion, ForeignGroup, pack_foreign, replace_groups
-from backend.rollouts.foreign_metrics import Points, is_cut, text_points
+from backend.rollouts.foreign_metrics import Points, caught_up, is_cut, text_points
 from backend.rollouts.store import PackedGroups
 from backend.rollouts.text_metrics import Written
 from backend.runs.events import add_event
@@ -59,16 +59,16 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
     packed = {number: _pack(run_id, each) for number, each in new if isinstance(each, CompletionsRecord)}
     values = {number: named(each.values) for number, each in new if isinstance(each, MetricsRecord)}
     _check_number({name for each in values.values() for name in each})
+    written = _written(each for _, each in new)
     with reading(sessions) as session:
-        texts = text_points(session, run_id, _written(each for _, each in new))
+        texts = text_points(session, run_id, written)
     with sessions.begin() as session:
         found = _wanted(session, owner, locks=True)
         if found is None or found.id != run_id:
             raise Conflict("the run was deleted at this moment: send it again")
         stored = _stored(session, found, batch)  # another request may have brought the same
-        _store(
-            session, found, [(number, each) for number, each in new if number > stored], packed, values, texts
-        )
+        left = [(number, each) for number, each in new if number > stored]
+        _store(session, found, left, packed, values, caught_up(session, run_id, written, texts))
         last = max(stored, batch.first + len(batch.records) - 1)
         own = update(PushSession).where(PushSession.run_id == run_id, PushSession.id == batch.session)
         session.execute(own.values(stored=last))

@@ -36,7 +36,10 @@ class Written(NamedTuple):
 
 
 def text_metrics(written: Sequence[Written], *, script_chars: int | None = None) -> dict[str, float]:
-    """text/* over some completions; `script_chars`: so many at the end of each are read for its script."""
+    """text/* over some completions.
+
+    `script_chars`: so many at the end of each prompt and completion are read for their script.
+    """
     if not written:
         return {}
     states = [
@@ -48,7 +51,9 @@ def text_metrics(written: Sequence[Written], *, script_chars: int | None = None)
     start = None if script_chars is None else -script_chars
     metrics = {
         "text/repetition": 1 - fmean(distinct_gram_share(each.text) for each in written),
-        "text/unusual_script_frac": fmean(_unusual(each.prompt, each.text[start:]) for each in written),
+        "text/unusual_script_frac": fmean(
+            _unusual(each.prompt[start:], each.text[start:]) for each in written
+        ),
         **{f"text/structure_{state}": states.count(state) / len(states) for state in STRUCTURES},
     }
     if raw:

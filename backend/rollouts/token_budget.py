@@ -7,7 +7,7 @@ installation's budget, the run with most bytes gives way. Each step is a transac
 repeating one does no harm.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import bindparam, delete, func, select, update
@@ -140,7 +140,8 @@ def _strip_alternatives(session: Session, run_id: str, step: int) -> int:
 def has_alternatives(session: Session, run_id: str) -> bool:
     """Whether the config of a run asks for the alternatives of tokens."""
     config = session.scalar(select(Run.config).where(Run.id == run_id)) or {}
-    return bool((config.get("recording") or {}).get("alternatives"))
+    recording = config.get("recording")  # another trainer's may be anything
+    return isinstance(recording, Mapping) and bool(recording.get("alternatives"))
 
 
 def _repacked(session: Session, run_id: str, step: int, stays: Callable[[str], bool]) -> int:

@@ -1,7 +1,5 @@
 """Routes of workers and of the queue."""
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter
@@ -16,7 +14,7 @@ from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, Limit, Page
 from backend.runs.list import run_columns
 from backend.runs.store import shown_run
-from backend.workers.store import SILENT_SECONDS, live_slots
+from backend.workers.store import SILENT_SECONDS, live_slots, widest
 
 router = APIRouter(prefix="/api/v1", tags=["workers"], responses=ERRORS)
 
@@ -77,8 +75,8 @@ def _reasons(session: Session) -> Any:
     """A function (position, run) -> why that run waits, in words."""
     now = session.scalar(select(db_now())) or 0.0
     slots = live_slots(session)
-    widest, idle = _most_of_a_worker(slots), [slot for slot in slots if slot.run_id is None]
-    room = _most_of_a_worker(idle)
+    most, idle = widest(slots), [slot for slot in slots if slot.run_id is None]
+    room = widest(idle)
 
     def why(position: int, run: Any) -> str:
         if run.run_after > now:
@@ -86,8 +84,8 @@ def _reasons(session: Session) -> Any:
             return f"the next try, in {run.run_after - now:.0f} s{tries}"
         if not slots:
             return "a worker (none is running)"
-        if run.devices > widest:
-            return f"a worker with {run.devices} devices (the largest one running has {widest})"
+        if run.devices > most:
+            return f"a worker with {run.devices} devices (the largest one running has {most})"
         if position <= len(idle) and run.devices <= room:
             return "about to start"
         ahead = position - 1
@@ -96,8 +94,3 @@ def _reasons(session: Session) -> Any:
         return f"{free}{behind}"
 
     return why
-
-
-def _most_of_a_worker(slots: Sequence[Worker]) -> int:
-    """The number of these slots in the worker process that has most of them."""
-    return max(Counter((slot.host, slot.pid) for slot in slots).values(), default=0)

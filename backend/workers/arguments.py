@@ -28,7 +28,7 @@ def limits_as_settings(
     """The environment variables that the arguments stand for; raises GrpoLabError for a missed deadline."""
     found: dict[str, str] = {}
     if until is not None:
-        now = datetime.now().astimezone()
+        now = datetime.now()  # noqa: DTZ005 - an offset would be that of today, not of the deadline
         try:
             moment = deadline_of(until, now)
         except ValueError as error:

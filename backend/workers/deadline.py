@@ -12,8 +12,8 @@ EARLIER = timedelta(hours=12)
 def deadline_of(text: str, now: datetime) -> datetime:
     """The moment that `03:55`, or an ISO 8601 date and time, means on this machine.
 
-    `now` has the machine's time zone, and so has a text without one. Raises ValueError for a text that is
-    neither, and for a time of day that has just passed.
+    It has the time zone of `now`; without one, both are read by the machine's clock, whose offset may change
+    in between. Raises ValueError for a text that is neither.
     """
     if match := CLOCK.fullmatch(text):
         try:
@@ -27,4 +27,5 @@ def deadline_of(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"is {text!r}; a time such as 03:55 or 2026-11-24T03:55 is expected") from None
-    return moment.astimezone(now.tzinfo) if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
+    here = moment.astimezone(now.tzinfo) if moment.tzinfo else moment
+    return here.replace(tzinfo=now.tzinfo)

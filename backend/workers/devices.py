@@ -12,6 +12,9 @@ import psutil
 
 from backend.settings import Settings
 
+CPU = "cpu"
+"""Name of a slot's device that is no GPU."""
+
 CPU_SLOTS = 4
 """Most runs at a time on a CPU machine when nobody says otherwise.
 
@@ -58,7 +61,7 @@ def find_slots(settings: Settings) -> list[Slot]:
         threads = max(1, cpus // len(chosen))
         return [Slot(n, "cuda:0", gpu.name, threads, gpu.uuid) for n, gpu in enumerate(chosen)]
     count = settings.worker_slots or default_cpu_slots(cpus, psutil.virtual_memory().total)
-    return [Slot(n, "cpu", cpu_name(), max(1, cpus // count)) for n in range(count)]
+    return [Slot(n, CPU, cpu_name(), max(1, cpus // count)) for n in range(count)]
 
 
 def default_cpu_slots(cpus: int, memory_bytes: int) -> int:

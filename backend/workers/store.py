@@ -1,5 +1,7 @@
 """The record of worker slots: written by each worker every few seconds, read by everybody."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import delete, select, update
@@ -7,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.engine import db_now
 from backend.db.models import Worker
-from backend.workers.devices import Slot
+from backend.workers.devices import CPU, CPU_RANKS, Slot
 
 SILENT_SECONDS = 30.0
 """A worker that was not seen for this long counts as gone."""
@@ -67,3 +69,10 @@ def live_slots(session: Session) -> list[Worker]:
         select(Worker).where(Worker.seen_at >= db_now() - SILENT_SECONDS).order_by(Worker.host, Worker.slot)
     )
     return list(session.scalars(query))
+
+
+def widest(slots: Sequence[Worker]) -> int:
+    """The most devices that one run can have on these slots: GPUs of a worker, or ranks of a CPU slot."""
+    gpus = Counter((slot.host, slot.pid) for slot in slots if slot.device != CPU)
+    ranks = [CPU_RANKS for slot in slots if slot.device == CPU]
+    return max([*gpus.values(), *ranks], default=0)

@@ -15,6 +15,7 @@ from backend.diagnosis.store import judge_runs, unjudged
 from backend.http.limits import PUSH_BYTES
 from backend.maintenance.reconciler import Reconciler
 from backend.redaction import redact_document
+from backend.rollouts.foreign_metrics import text_points
 from backend.runs.pushed import SILENT_SECONDS
 from tests.api_client import TOKEN, VIEWER_TOKEN
 from tests.stored_points import stored_points
@@ -111,6 +112,20 @@ def test_pushed_completions_are_read_for_repetition_format_and_script(client, se
     assert values_of(client, run, "text/structure_broken")[0] == {1: 1 / 6, 2: 0.0}  # nobody knows: cut?
     send([completions(1, "3", "3", index=2)], first=5)
     assert values_of(client, run, "text/structure_ok")[0] == {1: 1 / 6, 2: 0.0}
+
+
+def test_two_processes_that_push_one_step_at_once_are_read_together(client, send, monkeypatch):
+    """The second one's completions come while those of the first are read."""
+
+    def interrupted(session, run_id, written):
+        found = text_points(session, run_id, written)
+        monkeypatch.setattr("backend.push.store.text_points", text_points)
+        assert send([completions(1, "2", "2", index=1)], session=OTHER).is_success
+        return found
+
+    monkeypatch.setattr("backend.push.store.text_points", interrupted)
+    assert send([completions(1, r"\boxed{2}", r"\boxed{2}"), completions(2, "2")]).is_success
+    assert values_of(client, only_run(client), "text/structure_ok")[0] == {1: 0.5, 2: 0.0}
 
 
 def test_what_a_trainer_says_of_its_texts_stays(client, send):

@@ -389,12 +389,24 @@ def test_a_run_that_no_worker_is_wide_enough_for_says_so(client, database, made)
             slot = Slot(number, "cuda:0", "GPU", 1)
             register_slot(session, f"wide-{number}", slot, host="a", pid=1)
             report_slot(session, f"wide-{number}", "idle", run, {})
-        register_slot(session, "narrow", Slot(0, "cpu", "CPU", 1), host="a", pid=2)
+        register_slot(session, "narrow", Slot(0, "cuda:0", "GPU", 1), host="a", pid=2)
     why = {item["name"]: item["why"] for item in get(client, "/queue")["items"]}
     assert why == {
         "wide": "a worker with 4 devices (the largest one running has 2)",
         "pair": "2 free devices of one worker; 1 run ahead of it",
         "single": "a free worker slot; 2 runs ahead of it",
+    }
+
+
+def test_a_slot_of_a_cpu_is_wide_enough_for_the_ranks_that_share_it(client, database, made):
+    made(name="wide", devices=4, queued_at=1.0)
+    made(name="too wide", devices=12, queued_at=2.0)
+    with database.sessions.begin() as session:
+        register_slot(session, "only", Slot(0, "cpu", "CPU", 1), host="a", pid=1)
+    why = {item["name"]: item["why"] for item in get(client, "/queue")["items"]}
+    assert why == {
+        "wide": "about to start",
+        "too wide": "a worker with 12 devices (the largest one running has 8)",
     }
 
 

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from sqlalchemy import event, func, select, text, update
+from sqlalchemy import String, cast, event, func, insert, literal, select, text, update
 
 from backend.db.migrate import downgrade, upgrade
-from backend.db.models import ALL_PACKED, Attempt, Event, Metric, MetricBlock, Run
+from backend.db.models import ALL_PACKED, Attempt, Event, Metric, MetricBlock, MetricKey, Run
+from backend.errors import Unavailable
 from backend.maintenance.damaged_blocks import tell_damage
 from backend.metrics import block_damage, blocks, packing
 from backend.metrics.block_check import damaged
@@ -79,6 +80,19 @@ def test_all_readers_see_the_same_before_and_after(database, run):
     assert counts(database) == [0, 9]
     assert everything(database, run) == before
     assert rows == len(before[2])
+
+
+def test_a_database_may_know_more_names_than_a_statement_takes_parameters(database, run):
+    before = everything(database, run)
+    with database.sessions.begin() as session:
+        names = select(func.max(MetricKey.id)).scalar_subquery()
+        numbers = select(names.label("n")).cte(recursive=True)
+        numbers = numbers.union_all(select(numbers.c.n + 1).where(numbers.c.n < 70_000))
+        made = select(numbers.c.n + 1, literal("custom/m") + cast(numbers.c.n, String))
+        session.execute(insert(MetricKey).from_select(["id", "name"], made))
+    seal(database)
+    assert counts(database) == [0, 9]
+    assert everything(database, run) == before
 
 
 def test_sealing_that_is_killed_at_any_statement_loses_nothing(database, run):
@@ -164,12 +178,16 @@ def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monke
     assert told.message.startswith("loss, steps 10 to 19 of attempt 1: the block that holds them is damaged")
 
 
-def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run):
+def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run, monkeypatch):
+    """Whoever brings it keeps it and tries again; the history of the run will name the block."""
+    monkeypatch.setattr(block_damage, "_noticed", {})
+    monkeypatch.setattr(block_damage, "_told", set())
     seal(database)
     with database.sessions.begin() as session:
         session.execute(update(MetricBlock).values(data=b"\x01no block"))
-    with pytest.raises(ValueError, match=r"of metric .* is damaged"), database.sessions.begin() as session:
+    with pytest.raises(Unavailable, match=r"of metric .* is damaged"), database.sessions.begin() as session:
         write_metric(session, run, "loss", {30: 1.0}, attempt=2)
+    assert [(place.attempt, place.number) for place in block_damage.noticed()] == [(2, 3)]
     assert counts(database) == [0, 9]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select, update
 
-from backend.db.models import Event, Rollout, RolloutGroup, RolloutTokens
+from backend.db.models import Event, Rollout, RolloutGroup, RolloutTokens, Run
 from backend.rollouts.packing import pack_tokens, unpack_arrays, unpack_tokens
 from backend.rollouts.reading import tokens_of
 from backend.rollouts.token_budget import TokenBudget, token_bytes
@@ -174,3 +174,17 @@ def test_alternatives_give_way_before_anything_else(database, monkeypatch):
     assert there["alternatives"]["ids"][49] == [ord("x") % 1000]
     assert there["alternatives"]["strings"] == {str(ord("x")): "x"}
     assert there["note"] == ""
+
+
+@pytest.mark.parametrize("config", [{"recording": "all"}, {"recording": [1]}, {"recording": None}, {}])
+def test_a_config_of_another_trainer_does_not_end_the_sweep(database, monkeypatch, config):
+    """An archive brings tokens and a config of any form; the reconciler goes through it, too."""
+    with database.sessions.begin() as session:
+        run = make_run(session, last_step=STEPS, origin="script")
+        session.execute(update(Run).where(Run.id == run.id).values(config=config))
+        for step in (1, 2):
+            make_group(session, run, step=step, completions=(WithAlternatives(text="x" * 50),))
+    sweep(database, monkeypatch, of_run=1)
+    assert messages(database, run)[0].startswith(
+        "removed values that colour tokens up to step 1 and all tokens"
+    )

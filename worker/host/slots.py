@@ -94,10 +94,8 @@ class SlotPool:
 
     def serve(self) -> None:
         """Take a free slot and train runs in it until none waits; return at once when no slot is free."""
-        worker_slot = next(
-            (worker_slot for worker_slot in self._worker_slots if worker_slot.busy.acquire(blocking=False)),
-            None,
-        )
+        free = (each for each in self._worker_slots if each.run_id is None)  # others are held by a wide run
+        worker_slot = next((each for each in free if each.busy.acquire(blocking=False)), None)
         if worker_slot is None:
             return
         try:

@@ -9,10 +9,13 @@ import torch
 from torch import Tensor
 
 from worker.prompt import Prompt
-from worker.types import Completion, Group, SamplingMask
+from worker.types import Alternatives, Completion, Group, SamplingMask
 
 MASK = "kept."
 """Begins the names of arrays that belong to a completion's kept ids."""
+
+ALTERNATIVES = "alternatives."
+"""Begins the names of arrays that belong to the likeliest tokens at each token."""
 
 
 class Pool:
@@ -70,17 +73,26 @@ def _arrays(completion: Completion) -> dict[str, Any]:
     """The per-token numbers of a completion, by field."""
     given = {field.name: getattr(completion, field.name) for field in fields(completion)}
     own = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
-    if completion.sampling_mask is not None:
-        mask = completion.sampling_mask
-        own |= {f"{MASK}{field.name}": getattr(mask, field.name) for field in fields(SamplingMask)}
+    for prefix, record in ((MASK, completion.sampling_mask), (ALTERNATIVES, completion.alternatives)):
+        if record is not None:
+            own |= {f"{prefix}{field.name}": getattr(record, field.name) for field in fields(record)}
     return own
 
 
 def _completion(written: Mapping[str, Any], arrays: Mapping[str, Any]) -> Completion:
-    own = {name: value for name, value in arrays.items() if not name.startswith(MASK)}
-    mask = {name.removeprefix(MASK): value for name, value in arrays.items() if name.startswith(MASK)}
+    own = {name: value for name, value in arrays.items() if "." not in name}
+    mask, alternatives = (_below(prefix, arrays) for prefix in (MASK, ALTERNATIVES))
     rest = {name: _hashable(value) for name, value in written.items()}
-    return Completion(**rest, **own, sampling_mask=SamplingMask(**mask) if mask else None)
+    return Completion(
+        **rest,
+        **own,
+        sampling_mask=SamplingMask(**mask) if mask else None,
+        alternatives=Alternatives(**alternatives) if alternatives else None,
+    )
+
+
+def _below(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
 def _document(group: Group) -> dict[str, Any]:
@@ -116,7 +128,7 @@ def _prompt(written: Mapping[str, Any]) -> Prompt:
 
 
 def _is_json(value: Any) -> bool:
-    return value is not None and not isinstance(value, np.ndarray | SamplingMask)
+    return value is not None and not isinstance(value, np.ndarray | SamplingMask | Alternatives)
 
 
 def _hashable(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """Answers of a server that samples, read with suspicion: tokens, log-probabilities, why they ended."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,10 @@ from worker.types import Completion
 
 ROUNDING = 1e-3
 """Nats by which a log-probability may be above 0."""
+
+
+LEAST = -1e6
+"""Nats below which a log-probability is none. For -inf vLLM tells -9999; float32 has to hold sums of it."""
 
 
 class OtherWeights(Exception):
@@ -79,7 +82,7 @@ def _ids(found: Any, policy: Policy, *, most: int) -> list[int]:
 def _logprobs(found: Any, *, count: int) -> list[float]:
     if not isinstance(found, list) or len(found) != count:
         raise BadAnswer("it has not one log-probability for each token")
-    if not all(type(value) in (int, float) and math.isfinite(value) and value < ROUNDING for value in found):
+    if not all(type(value) in (int, float) and LEAST < value < ROUNDING for value in found):
         raise BadAnswer("it has log-probabilities that are none")
     return found
 

@@ -48,6 +48,16 @@ def first(cause, fields):
         ),
         ("entropy_collapse", {"updates": {"epochs": 2}}, {"objective.surrogate.eps_high": 0.28}),
         ("entropy_collapse", {}, {"objective.entropy": {"type": "adaptive"}}),
+        (
+            "entropy_collapse",  # the clip acts where older weights sample
+            {"updates": {"epochs": 1, "minibatches": 1}, "sampling": {"ahead": 2}},
+            {"objective.surrogate.eps_high": 0.28},
+        ),
+        (
+            "staleness",
+            {"updates": {"epochs": 1, "minibatches": 1}, "sampling": {"ahead": 2}},
+            {"updates.epochs": 1, "updates.minibatches": 1, "sampling.staleness": 0, "sampling.ahead": 0},
+        ),
         ("router_drift", {}, {"sampling.routing_replay": True}),
         (
             "router_drift",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from backend.pilots.need import Pilots, need_of
+from backend.pilots.need import Pilots, left_over, need_of
 from backend.workers.devices import Slot
-from backend.workers.store import register_slot, report_slot
+from backend.workers.store import live_slots, register_slot, report_slot
 from tests.factories import make_run
 
 
@@ -31,3 +31,29 @@ def test_pilots_cover_what_waits(session, queued, idle, busy, there, most, wante
         report_slot(session, f"w-{number}", "idle", "a" * 26 if number >= idle else None, {})
     found = need_of(session, Pilots(*there), most=most)
     assert (found.runs, found.free_slots, found.pilots) == (queued, idle, wanted)
+
+
+def test_a_run_over_several_gpus_waits_for_a_worker_that_has_them(session):
+    """Free slots of narrower workers do not help it."""
+    make_run(session, status="queued", devices=4)
+    for number in range(6):
+        register_slot(session, f"w-{number}", Slot(0, "cuda:0", "GPU", 1), host="h", pid=number)
+    assert need_of(session, Pilots(0, 0), most=8, devices=4) == (1, 6, 1)
+    for number in range(4):
+        register_slot(session, f"v-{number}", Slot(number, "cuda:0", "GPU", 1), host="h", pid=9)
+    assert need_of(session, Pilots(0, 0), most=8, devices=4) == (1, 10, 0)
+
+
+def test_no_pilot_starts_for_a_run_that_it_could_never_take(session):
+    make_run(session, status="queued", devices=4)
+    make_run(session, status="queued", devices=1)
+    assert need_of(session, Pilots(0, 0), most=8, devices=1) == (1, 0, 1)
+
+
+def test_what_free_slots_cannot_take_is_left_over(session):
+    """Of two runs of 2 and one of 1, a worker of 3 GPUs takes one of each; a CPU slot shares itself."""
+    for number in range(3):
+        register_slot(session, f"g-{number}", Slot(number, "cuda:0", "GPU", 1), host="h", pid=1)
+    assert left_over([1, 2, 2], live_slots(session)) == 1
+    register_slot(session, "c", Slot(0, "cpu", "CPU", 1), host="h", pid=2)
+    assert left_over([1, 2, 2], live_slots(session)) == 0

@@ -113,6 +113,10 @@ def test_a_long_header_is_read_in_two_requests(hub, monkeypatch):
             SHARDED | {"model.safetensors.index.json": b'{"weight_map": {"a": ["b"]}}'},
             "names no weight files",
         ),
+        (
+            SHARDED | {"model.safetensors.index.json": rb'{"weight_map": {"a": "\ud800.safetensors"}}'},
+            "names no weight files",  # no address can hold half a surrogate pair
+        ),
         (SHARDED | {"model.safetensors.index.json": b"[" * 100_000}, "is no JSON"),
     ],
 )

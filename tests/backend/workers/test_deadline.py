@@ -1,9 +1,12 @@
 """Deadlines of workers: times of a machine's clock, and moments that are over."""
 
+import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from backend.errors import GrpoLabError
+from backend.workers.arguments import limits_as_settings
 from backend.workers.deadline import deadline_of
 
 ZONE = timezone(timedelta(hours=2))
@@ -36,3 +39,32 @@ def test_a_time_of_day_that_passed_half_a_day_ago_is_tomorrows():
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(ValueError, match="expected"):
         deadline_of(text, NIGHT)
+
+
+@pytest.fixture
+def berlin(monkeypatch):
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2040-01-15T12:00", "2040-01-15T11:00+00:00"),
+        ("2040-07-15T12:00", "2040-07-15T10:00+00:00"),
+        ("2040-07-15T12:00+00:00", "2040-07-15T12:00+00:00"),
+    ],
+)
+def test_a_deadline_has_the_offset_of_its_own_day(berlin, text, moment):
+    """Not that of today: one of these two has another."""
+    limits = limits_as_settings(None, None, text, None)
+    assert float(limits["WORKER_UNTIL"]) == datetime.fromisoformat(moment).timestamp()
+
+
+def test_a_deadline_that_is_over_starts_nothing(berlin):
+    for text in ("2020-07-15T12:00", "2020-07-15T12:00+02:00"):
+        with pytest.raises(GrpoLabError, match="means 2020-07-15 12:00, and it is"):
+            limits_as_settings(None, None, text, None)

@@ -81,6 +81,24 @@ def test_a_wide_run_trains_on_the_gpu_of_its_own_slot_first_and_frees_both(two_g
     assert (given, first.run_id, second.run_id) == (["GPU-1", "GPU-0"], None, None)
 
 
+def test_gpus_beside_a_wide_run_serve_others(settings, sessions, monkeypatch):
+    """Its second slot runs no trainer of its own, and is not the free one that looks for work."""
+    gpus = [Slot(number, "cuda:0", "GPU", 1, f"GPU-{number}") for number in range(3)]
+    pool = SlotPool(settings, sessions, gpus)
+    with sessions.begin() as session:
+        make_run(session, queued_at=1, devices=2, config={"resources": {"devices": 2}})
+        narrow = make_run(session, queued_at=2)
+    first, _, third = pool._worker_slots
+    assert first.busy.acquire(blocking=False)
+    assert pool._claim(first).devices == 2
+    trained = []
+    monkeypatch.setattr(
+        third.supervisor, "supervise", lambda claim, gpus: trained.append((claim.run_id, gpus))
+    )
+    pool.serve()
+    assert trained == [(narrow.id, ["GPU-2"])]
+
+
 def test_a_wide_run_waits_for_both_gpus_and_keeps_the_free_one(two_gpus, sessions):
     with sessions.begin() as session:
         make_run(session, queued_at=1)

@@ -15,7 +15,7 @@ from worker.rollout.collector import Collector, greedy_rewards, reward_terms
 from worker.rollout.engine import Interrupted
 from worker.rollout.pool import Pool
 from worker.training.step_metrics import group_metrics
-from worker.types import Completion, SamplingMask
+from worker.types import Alternatives, Completion, SamplingMask
 
 P = 3
 
@@ -224,6 +224,26 @@ class Written:
         box = rf"\boxed{{{prompts[0].answer}}}"
         cut = completion(f"<think></think>{box}", length=8, finish_reason="length")
         return [[cut, completion(box, length=8)] for _ in prompts]
+
+
+def test_the_likeliest_tokens_of_a_group_that_waits_come_back_too(collector):
+    """A run that records them writes the checkpoint, and the step that trains on the group stores them."""
+    active = collector({"type": "active", "max_batches": 5})
+    active.collect(Scripted(True, False, True, True, True, False), None, cursor=0)
+    [waiting] = active.pool.groups
+    likeliest = Alternatives(
+        np.arange(6, dtype=np.int32).reshape(3, 2),
+        np.array([[-0.1, -np.inf], [-0.2, -3.0], [-0.3, -4.0]], np.float32),
+    )
+    first, second = waiting.completions
+    active.pool.groups = [replace(waiting, completions=(replace(first, alternatives=likeliest), second))]
+    restored = Pool()
+    restored.restore(json.loads(json.dumps(active.pool.values())), active.pool.tensors())
+    again, other = restored.groups[0].completions
+    assert again.alternatives.ids.tolist() == likeliest.ids.tolist()
+    assert again.alternatives.logprobs.tobytes() == likeliest.logprobs.tobytes()
+    assert again.alternatives.ids.dtype == np.int32
+    assert other.alternatives is None
 
 
 def test_length_and_required_forms_shape_the_reward_and_the_raw_sum_is_kept(collector):

@@ -80,6 +80,13 @@ def changed(choice, **changes):
             lambda a, _: changed(a["choices"][0], logprobs={"token_logprobs": [float("nan")] * 4}),
             "log-probabilities that are none",
         ),
+        *(
+            (
+                lambda a, _, value=value: changed(a["choices"][0], logprobs={"token_logprobs": [value] * 4}),
+                "log-probabilities that are none",
+            )
+            for value in (-1e300, float("-inf"), -(10**400), 10**400)
+        ),
         (lambda a, _: changed(a["choices"][0], prompt_token_ids=[4]), "other tokens than the prompt's"),
         (lambda a, _: changed(a["choices"][0], finish_reason="abort"), "was ended by 'abort'"),
         (lambda a, _: changed(a["choices"][0], finish_reason="stop"), "--generation-config vllm"),
