@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from worker.prompt import Prompt
-from worker.types import Completion, Group, SamplingMask
+from worker.types import Completion, Group, SamplingMask, Turn
 
 MASK = "kept."
 """Begins the names of arrays that belong to a completion's kept ids."""
@@ -80,6 +80,7 @@ def _completion(written: Mapping[str, Any], arrays: Mapping[str, Any]) -> Comple
     own = {name: value for name, value in arrays.items() if not name.startswith(MASK)}
     mask = {name.removeprefix(MASK): value for name, value in arrays.items() if name.startswith(MASK)}
     rest = {name: _hashable(value) for name, value in written.items()}
+    rest["turns"] = tuple(Turn(*turn) for turn in rest.get("turns", ()))
     return Completion(**rest, **own, sampling_mask=SamplingMask(**mask) if mask else None)
 
 
