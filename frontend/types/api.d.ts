@@ -158,6 +158,7 @@ declare namespace Api {
     finish_reason: string;
     correct: boolean | null;
     flags: string[];
+    blocks: TextBlock[];
   }
   interface ConfigChange {
     path: string;
@@ -951,6 +952,11 @@ declare namespace Api {
     mathml: string;
     meaning: string;
   }
+  interface TextBlock {
+    kind: 'own' | 'call' | 'observation';
+    text: string;
+    turn: TurnItem | null;
+  }
   interface TokensAnswer {
     id: string;
     tokens: string[];
@@ -958,6 +964,7 @@ declare namespace Api {
     arrays: Record<string, (number | string)[]>;
     advantage: number | string | null;
     mask: number[];
+    observed: number[];
     alternatives: Alternatives | null;
     note: string;
   }
@@ -1017,6 +1024,12 @@ declare namespace Api {
     arms: ArmResult[];
     repeat: RepeatResult;
     sentences: string[];
+  }
+  interface TurnItem {
+    tool: string;
+    outcome: string;
+    seconds: number;
+    is_cut: boolean;
   }
   interface Twin {
     line: number;
