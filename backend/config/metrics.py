@@ -95,7 +95,7 @@ _CATALOG = (
     _metric("tools/used_frac", "fraction", "Share of the step's completions that called a tool."),
     _metric("tools/turns", "turns", "Mean turns of a completion: answered calls and the text behind the last of them."),
     _metric("tools/failed_frac", "fraction", "Share of the answered calls that failed, timed out or were ended by the sandbox.", better="down"),
-    _metric("tools/unanswered_frac", "fraction", "Share of the step's completions with a call that the budget of turns or tokens left unanswered.", (0, 0.3), "down"),
+    _metric("tools/unanswered_frac", "fraction", "Share of the step's completions with a call that the budget of turns or tokens left unanswered.", better="down"),
     _metric("tools/observation_frac", "fraction", "Share of the step's tokens that tools wrote; they are no part of the loss."),
     _metric("tools/seconds", "seconds", "Mean time until a tool had answered.", better="down"),
     _metric("advantage/mean", "advantage", "Mean advantage over completions (over tokens with a critic); away from 0 under a group baseline it is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean val/advantages_mean", scale=_ADVANTAGE),

@@ -19,6 +19,7 @@ from backend.imports.table import BadLog
 from backend.rollouts.marks import REASONS
 from backend.rollouts.packing import Tokens
 from backend.rollouts.store import PackedGroups, pack_groups
+from backend.rollouts.turns import read_turns
 
 MOST_COMPLETIONS = 500_000
 MOST_TOKENS = 200_000_000

@@ -2,8 +2,8 @@
 
     python -m benchmarks.environments
 
-Every question is a sum such as `59+63=?` whose value is drawn at random: only the table of its row knows it, and
-only the tool `lookup` shows it, behind `59+63=`. Values of training rows say nothing about those of held-out
+Every question is a sum such as `59+63=?` whose value is drawn at random: only the table of its row knows it,
+and only the tool `lookup` shows it, behind `59+63=`. Values of training rows say nothing about those of held-out
 rows, so without the tool one answer in 800 is right by chance. The policy starts as it is: it knows sums of
 three numbers, miscopies two, and goes on to add a third; it has to learn to ask for the key of its row and to
 repeat what the tool wrote. Writes results.md and results.json beside this file.
@@ -36,7 +36,12 @@ ROWS = 20_000
 LOW, HIGH = 200, 999
 """Values are drawn from these: most of them no sum of two numbers below 100."""
 
-TOOL: dict[str, Any] = {"type": "tool_use", "tools": ["lookup"], "form": "equation", "max_observation_tokens": 8}
+TOOL: dict[str, Any] = {
+    "type": "tool_use",
+    "tools": ["lookup"],
+    "form": "equation",
+    "max_observation_tokens": 8,
+}
 VARIANTS: Mapping[str, dict[str, Any]] = {"with the tool": TOOL, "in a single turn": {"type": "none"}}
 
 
@@ -60,7 +65,7 @@ def planted_row(rng: random.Random) -> dict[str, Any]:
 
 def write_rows(path: Path) -> None:
     """The planted data set, the same for all runs."""
-    rng = random.Random(20_260_101)  # noqa: S311 - a data set, no secret
+    rng = random.Random(20_260_101)
     rows = {row["prompt"]: row for row in (planted_row(rng) for _ in range(ROWS))}
     path.write_text("".join(json.dumps(row) + "\n" for row in rows.values()), encoding="utf-8")
 
@@ -94,7 +99,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    load, found, seconds = os.getloadavg()[0], {name: [] for name in VARIANTS}, []
+    load = os.getloadavg()[0]
+    found: dict[str, list[dict[int, Metrics]]] = {name: [] for name in VARIANTS}
+    seconds: list[float] = []
     with tempfile.TemporaryDirectory() as directory:
         write_rows(Path(directory) / "planted.jsonl")
         for seed in range(asked.seeds):

@@ -11,7 +11,7 @@ MOST_CHARACTERS = 200
 MOST_BITS = 4096
 """Of a numerator or a denominator, at any place of the computation."""
 
-WRITTEN_AS = str.maketrans({"×": "*", "÷": "/", "−": "-", "^": "**"})  # noqa: RUF001 - as people write them
+WRITTEN_AS = str.maketrans({"×": "*", "÷": "/", "−": "-", "^": "**"})
 
 
 class BadExpression(Exception):

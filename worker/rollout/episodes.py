@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from backend.config.environments import Environment, NoEnvironment, ToolUse
 from worker.policy.model import Policy
 from worker.prompt import Prompt
-from worker.rollout.engine import SamplingLike, Samples, encoded_prompts
+from worker.rollout.engine import Samples, SamplingLike, encoded_prompts
 from worker.rollout.observations import ObservationEncoder
 from worker.rollout.sampler import Decoding
 from worker.rollout.tool_calls import CallForm, FoundCall, call_form
-from worker.rollout.tools import Toolbox, ToolAnswer, tool_schema
+from worker.rollout.tools import ToolAnswer, Toolbox, tool_schema
 from worker.types import Completion, Turn
 
 UNANSWERED = "unanswered"
@@ -116,7 +116,11 @@ class Episodes:
             for _ in range(group_size)
         ]
         found = samples.generate(
-            encoded, group_size, _decoding(sampling, sampling.max_new_tokens), _round(seed, 0), stops=self.stops
+            encoded,
+            group_size,
+            _decoding(sampling, sampling.max_new_tokens),
+            _round(seed, 0),
+            stops=self.stops,
         )
         self._take(episodes, [completion for group in found for completion in group])
         number = 1

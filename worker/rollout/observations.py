@@ -37,10 +37,7 @@ class ObservationEncoder:
         looked_at = text[: most * CHARACTERS_PER_TOKEN]
         plain = CONTROLS.sub("", clean_text(looked_at).replace("\r\n", "\n").replace("\r", "\n"))
         ids = [
-            index
-            for part in self._parts(plain)
-            for index in self._encode(part)
-            if index not in self.controls
+            index for part in self._parts(plain) for index in self._encode(part) if index not in self.controls
         ]
         return Encoded(ids[:most], len(ids) > most or len(looked_at) < len(text))
 

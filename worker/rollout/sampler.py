@@ -157,7 +157,8 @@ class Sampler:
                 drawn = self._decode(decoder, part, sampling, uniforms[:, first:last], notes, stops)
             of_each = (last - first) // len(part)
             return [
-                one for group in self._completions(drawn, of_each, notes, [*map(len, part)], stops)
+                one
+                for group in self._completions(drawn, of_each, notes, [*map(len, part)], stops)
                 for one in group
             ]
 

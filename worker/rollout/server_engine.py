@@ -214,7 +214,7 @@ class ServerEngine:
         sampling: SamplingLike,
         generator: torch.Generator,
         *,
-        stops: Sequence[int] = (),
+        stops: Sequence[int] = (),  # noqa: ARG002 - it goes on behind them
     ) -> list[list[Completion]]:
         """See Samples; weights that a server has lost, as by a restart, are sent once more.
 

@@ -1,9 +1,9 @@
 """The forms in which a policy writes a call of a tool, and in which the answer stands behind it.
 
-    plain      [calculator: 12*34][408]              Toolformer, arXiv:2302.04761
-               ```python ... ``` and ```output ...   ToRA, arXiv:2309.17452
-    equation   12*34=408                             the calculator of GSM8K, arXiv:2110.14168
-    template   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, and the template's turn of a tool
+plain      [calculator: 12*34][408]              Toolformer, arXiv:2302.04761
+           ```python ... ``` and ```output ...   ToRA, arXiv:2309.17452
+equation   12*34=408                             the calculator of GSM8K, arXiv:2110.14168
+template   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, and the template's turn of a tool
 """
 
 import json
@@ -18,7 +18,7 @@ from worker.rollout.tools import SCHEMAS, ToolCall
 
 BRACKETS = re.compile(r"\[(\w{1,40}):([^\[\]\n]*)\]")
 FENCE = re.compile(r"```(?:python|py)[ \t]*\n(.*?)\n?```", re.DOTALL)
-ARITHMETIC = re.compile(r"((?:[\d.()*+/^%×÷−-] ?){0,200}[\d.)]) ?=")  # noqa: RUF001 - as people write them
+ARITHMETIC = re.compile(r"((?:[\d.()*+/^%×÷−-] ?){0,200}[\d.)]) ?=")
 KEY = re.compile(r"([\w.()*+/^%-]{1,200})=")
 OPENED, CLOSED = "<tool_call>", "</tool_call>"
 
@@ -63,7 +63,7 @@ class PlainForm:
     def __init__(self, config: ToolUse) -> None:
         self.has_python = "python" in config.tools
         self.in_brackets = {name for name in config.tools if name != "python"}
-        self.marks = [
+        self.marks: Sequence[str] = [
             *(["]"] if self.in_brackets else []),
             *(["```"] if self.has_python else []),
         ]
@@ -88,7 +88,7 @@ class EquationForm:
     """The one tool of the run writes on behind an equals sign."""
 
     ends_turn = False
-    marks = ("=",)
+    marks: Sequence[str] = ("=",)
 
     def __init__(self, config: ToolUse) -> None:
         [self.tool] = config.tools
@@ -111,7 +111,7 @@ class TemplateForm:
     """
 
     ends_turn = True
-    marks = ()
+    marks: Sequence[str] = ()
 
     def __init__(self, policy: Policy) -> None:
         self.around = Frame(*policy.form.tool_answer([policy.tokenizer.decode([i]) for i in policy.stop_ids]))

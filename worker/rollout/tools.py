@@ -28,6 +28,7 @@ CLOCK_SECONDS = 3
 MOST_CALL_CHARACTERS = 100_000
 """Of the text of one call."""
 
+
 class ToolCall(NamedTuple):
     """A call that the policy wrote."""
 
@@ -94,7 +95,9 @@ class Toolbox:
                 return self._run(call.text, free)
             case None:
                 offered = ", ".join(self.config.tools)
-                return ToolAnswer(f"error: there is no tool {call.tool[:40]!r}; there are {offered}", "failed")
+                return ToolAnswer(
+                    f"error: there is no tool {call.tool[:40]!r}; there are {offered}", "failed"
+                )
             case _:
                 assert_never(tool)
 

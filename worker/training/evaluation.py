@@ -59,8 +59,8 @@ class Evaluator:
         limit: RowLimit | None = None,
         episodes: Episodes | None = None,
     ) -> None:
-        """`episodes` are those of the run, where its completions have turns. `limit` is that of the run's other samplers. `alive` is called every few tokens of a suite, which
-        may take far longer than a step.
+        """`episodes` are those of the run, where its completions have turns. `limit` is that of the run's
+        other samplers. `alive` is called every few tokens of a suite, which may take far longer than a step.
         """
         self.config, self.policy, self.scorer, self.held_out, self.suites = (
             config,

@@ -25,7 +25,8 @@ from worker.types import Group
 TEMPLATE = (
     "{% for m in messages %}{% if m.role == 'tool' %}<|user|><tool_response>{{ m.content }}</tool_response>"
     "<eos>{% else %}<|{{ m.role }}|>{{ m.content }}<eos>{% endif %}{% endfor %}"
-    "{% if tools %}{{ tools | length }} tools{% endif %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    "{% if tools %}{{ tools | length }} tools{% endif %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 
 
@@ -40,7 +41,10 @@ class Script:
     def __init__(self, policy, *rounds: Sequence[str]) -> None:
         self.policy, self.rounds, self.asked = policy, list(rounds), []
 
-    def generate(self, encoded, group_size, sampling, generator, *, stops=()):
+    def sample(self, *_: object, **__: object):
+        raise AssertionError("episodes go on from token ids")
+
+    def generate(self, encoded, group_size, sampling, _generator, *, stops=()):  # noqa: ARG002
         self.asked.append([self.policy.tokenizer.decode(ids) for ids in encoded])
         texts = self.rounds.pop(0)
         assert len(texts) == len(encoded) * group_size

@@ -3,7 +3,6 @@
 import json
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -96,8 +95,10 @@ def test_the_gradient_of_an_observation_is_exactly_zero(tiny, groups, name):
     assert torch.equal(loss_of(objective, batch, wild, scored.entropy.detach()).loss, loss.detach())
     assert is_observed.any()
     assert torch.equal(batch.mask & is_observed, torch.zeros_like(is_observed))
-    assert (logprobs.grad[is_observed] == 0).all()
-    assert (logprobs.grad[batch.mask] != 0).any()
+    gradient = logprobs.grad
+    assert gradient is not None
+    assert (gradient[is_observed] == 0).all()
+    assert (gradient[batch.mask] != 0).any()
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
@@ -119,7 +120,7 @@ def test_what_the_sampler_thought_of_an_observation_changes_nothing(tiny, groups
 
 def noisy(completion: Completion, value: float) -> Completion:
     """The completion with this for the sampler's numbers of its observations."""
-    if completion.generated is None:
+    if completion.generated is None or completion.entropies is None:
         return completion
     logprobs, entropies = (
         np.where(completion.generated, own, np.float32(value)).astype(np.float32)
@@ -184,7 +185,7 @@ def test_metrics_of_calls_by_hand():
         completion([turn("unanswered", 0.0)], [1, 1]),
         completion([], [1, 1]),
     )
-    group = SimpleNamespace(completions=completions)
+    group = Group(Prompt("p", "?", "", "sums"), completions, rewards=())
     assert tool_metrics([group]) == {
         "tools/calls": 1.0,
         "tools/used_frac": pytest.approx(2 / 3),
