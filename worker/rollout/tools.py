@@ -70,7 +70,7 @@ class Toolbox:
             free: SimpleQueue[Sandbox] = SimpleQueue()
             for sandbox in self._sandboxes:
                 free.put(sandbox)
-            return list(pool.map(lambda job: self._timed(*job, free), calls))
+            return list(pool.map(lambda job: self._timed(job[0], job[1], free), calls))
 
     def close(self) -> None:
         """End all processes."""

@@ -23,5 +23,5 @@ def tool_metrics(groups: Sequence[Group]) -> dict[str, float]:
     }
     if answered:
         metrics["tools/failed_frac"] = fmean(turn.outcome != "ok" for turn in answered)
-        metrics["tools/seconds"] = fmean(turn.seconds for turn in answered)
+        metrics["time/tool_seconds"] = fmean(turn.seconds for turn in answered)
     return metrics

@@ -193,5 +193,5 @@ def test_metrics_of_calls_by_hand():
         "tools/unanswered_frac": pytest.approx(1 / 3),
         "tools/observation_frac": pytest.approx(2 / 8),
         "tools/failed_frac": 0.5,
-        "tools/seconds": 2.0,
+        "time/tool_seconds": 2.0,
     }
