@@ -4,9 +4,9 @@
 
 Every question is a sum such as `59+63=?` whose value is drawn at random: only the table of its row knows it,
 and only the tool `lookup` shows it, behind `59+63=`. Values of training rows say nothing about those of
-held-out rows, so without the tool one answer in 800 is right by chance. The policy starts as it is: it knows sums
-of three numbers, miscopies two, and goes on to add a third; it has to learn to ask for the key of its row and to
-repeat what the tool wrote. Writes results.md and results.json beside this file.
+held-out rows, so without the tool one answer in 800 is right by chance. The policy starts as it is: it knows
+sums of three numbers, miscopies two, and goes on to add a third; it has to learn to ask for the key of its
+row and to repeat what the tool wrote. Writes results.md and results.json beside this file.
 """
 
 import argparse
