@@ -32,7 +32,7 @@ class FoundCall(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """What stands around an answer; the trainer's own text, in which control tokens are meant."""
+    """The text around an answer; the trainer's own text, in which control tokens are meant."""
 
     before: str
     after: str
@@ -51,7 +51,7 @@ class CallForm(Protocol):
         ...
 
     def frame(self, call: ToolCall) -> Frame:
-        """What stands around the answer."""
+        """The text around the answer."""
         ...
 
 
