@@ -39,7 +39,7 @@ class Frame(NamedTuple):
 
 
 class CallForm(Protocol):
-    """How calls are written and answered."""
+    """A way to write calls and their answers."""
 
     ends_turn: bool
     """Whether a call is answered once the policy has ended its turn; else right behind the call."""
