@@ -46,12 +46,10 @@ def interpret(request: Request) -> int:
     code, namespace = 0, {"__name__": "__main__"}
     try:
         tree = ast.parse(request["program"])
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
         exec(compile(tree, "<completion>", "exec"), namespace)  # noqa: S102 - as above
-        if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), "<completion>", "eval"), namespace)  # noqa: S307
-            if value is not None:
-                print(repr(value))  # noqa: T201 - that is the answer
+        # as a prompt of Python does: the value of an expression is printed, unless it is None
+        exec(compile(ast.Interactive(last), "<completion>", "single"), namespace)  # noqa: S102 - as above
     except SystemExit as error:
         code = error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
     except BaseException as error:  # noqa: BLE001 - whatever a program raises
