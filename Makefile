@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-storage bench-growth evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-environments bench-storage bench-growth evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -162,6 +162,9 @@ bench-memory: .venv/dev.stamp ## memory of a training step by measure, and the f
 
 bench-rewards: .venv/dev.stamp ## time 512 completions rewarded by a judge of one second
 	@.venv/bin/python -m benchmarks.rewards $(ARGS)
+
+bench-environments: .venv/dev.stamp ## train a task that one turn cannot solve with a tool and without; an hour
+	@.venv/bin/python -m benchmarks.environments $(ARGS)
 
 bench-async: .venv/dev.stamp ## time asynchronous training against synchronous, with mismatch and accuracy
 	@.venv/bin/python -m benchmarks.asynchronous $(ARGS)

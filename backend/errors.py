@@ -135,6 +135,12 @@ class EngineFailed(GrpoLabError):
     title = "Engine failed"
 
 
+class EnvironmentFailed(GrpoLabError):
+    """A tool of the run's environment cannot work on this machine."""
+
+    title = "Environment failed"
+
+
 class Fenced(GrpoLabError):
     """Another attempt owns the run: this one must stop without writing anything more."""
 

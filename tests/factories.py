@@ -111,6 +111,7 @@ class MadeCompletion:
     finish_reason: str = "stop"
     correct: bool | None = True
     flags: tuple[str, ...] = ()
+    turns: tuple[dict[str, Any], ...] = ()
 
     @property
     def token_strings(self) -> list[str]:

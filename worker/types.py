@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 
 from worker.prompt import Prompt
@@ -29,6 +29,22 @@ class Alternatives:
     """[T, k]"""
     logprobs: Float[NDArray[np.float32], "T k"]
     """[T, k] of the distribution that was drawn from; minus infinity where top-p or top-k cut a token off."""
+
+
+class Turn(NamedTuple):
+    """A call of a tool within a completion, and its answer."""
+
+    tool: str
+    """Name of the tool, as the policy wrote it."""
+    outcome: str
+    """ok, failed, timeout or killed; unanswered: the budget of turns or tokens was used up."""
+    seconds: float
+    call: tuple[int, int]
+    """First token of the call, and the one behind it."""
+    observation: tuple[int, int]
+    """The same of the answer with what stands around it; empty where it is unanswered."""
+    is_cut: bool = False
+    """Whether the answer was longer than an observation may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +77,29 @@ class Completion:
     """The likeliest tokens at each token; None when they were not recorded."""
     version: int = 0
     """Weight version that wrote it: the steps that had been learned when those weights were current."""
+    generated: Bool[NDArray[np.bool_], "T"] | None = None
+    """[T] False on observations: tokens that a tool's answer put there; None: the policy wrote all."""
+    turns: tuple[Turn, ...] = ()
+    """The calls of tools, in order."""
 
     @property
     def is_truncated(self) -> bool:
         """Whether the completion was cut at the length cap."""
         return self.finish_reason == "length"
+
+    @property
+    def written(self) -> int:
+        """Tokens that the policy wrote itself; all but observations."""
+        return len(self.ids) if self.generated is None else int(self.generated.sum())
+
+    @property
+    def own_text(self) -> str:
+        """The text without observations."""
+        if self.generated is None:
+            return self.text
+        cut = len(self.token_strings) - (self.finish_reason == "stop")
+        pairs = zip(self.token_strings[:cut], self.generated[:cut].tolist(), strict=True)
+        return "".join(piece for piece, is_own in pairs if is_own)
 
     def __len__(self) -> int:
         return len(self.ids)

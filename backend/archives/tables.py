@@ -20,7 +20,7 @@ from backend.rollouts.reading import completions_of, valid_groups
 GROUPS_AT_ONCE = 100
 METRICS_AT_ONCE = 20
 
-TEXTS = ("kind", "prompt_id", "problem", "domain", "finish_reason", "rewards", "flags", "left_out")
+TEXTS = ("kind", "prompt_id", "problem", "domain", "finish_reason", "rewards", "flags", "left_out", "turns")
 EXACT = ("prompt", "answer", "text")
 """Texts of models and data, which may be no UTF-8."""
 NUMBERS = ("step", "attempt", "prompt_index", "position", "tokens")
@@ -166,6 +166,7 @@ def _row(group: RolloutGroup, completion: Rollout) -> dict[str, Any]:
         **{name: getattr(completion, name) for name in ("position", "tokens", "finish_reason", "correct")},
         "rewards": orjson.dumps(completion.rewards).decode(),
         "flags": orjson.dumps(completion.flags).decode(),
+        "turns": orjson.dumps(completion.turns).decode(),
         **values,
         **with_exact(texts),
     }

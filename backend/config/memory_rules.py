@@ -59,6 +59,7 @@ ONE_DEVICE = {
     "objective.router.type": ("none", "mixtures of experts are not sharded"),
     "sampling.ahead": (0, "rollouts that run ahead have one device"),
     "sampling.engine.type": ("local", "a server gets its weights from one device"),
+    "environment.type": ("none", "turns are sampled on one"),
     "objective.reference.type": ("fixed", "only a reference that stays is the same on all"),
 }
 """Fields that only one device supports in another value than this, and why."""

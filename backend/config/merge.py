@@ -126,8 +126,12 @@ def _same_member(under: Fields, value: Fields) -> bool:
 
 
 def config_hash(config: RunConfig) -> str:
-    """SHA-256 of the config without its seed: equal for all seeds of one variant."""
-    content = json.dumps(config.model_dump(mode="json", exclude={"seed"}), sort_keys=True)
+    """SHA-256 of the config without its seed: equal for all seeds of one variant.
+
+    Without an environment it is what it was before there were any.
+    """
+    left_out = {"seed"} | ({"environment"} if config.environment.type == "none" else set())
+    content = json.dumps(config.model_dump(mode="json", exclude=left_out), sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from backend.config.base import MOST_COMPLETIONS
 from backend.config.engines import engine_errors
+from backend.config.environments import environment_errors
 from backend.config.knobs import NoKl, Opsm, PpoClip
 from backend.config.memory_rules import Problem, memory_errors, memory_warnings
 from backend.config.policies import TINY
@@ -37,6 +38,7 @@ def combination_errors(config: "RunConfig") -> list[Problem]:
         *_kl_errors(config),
         *memory_errors(config),
         *engine_errors(config),
+        *environment_errors(config),
     ]
 
 

@@ -9,6 +9,7 @@ from backend.config.base import MOST_OF_A_NAME, MOST_STEPS, Frozen, refusal
 from backend.config.causes import Cause
 from backend.config.data import DataConfig
 from backend.config.engines import Engine, LocalEngine
+from backend.config.environments import Environment, NoEnvironment
 from backend.config.evaluation import EvaluationConfig, SuiteName
 from backend.config.filters import FiltersConfig
 from backend.config.length import LengthConfig
@@ -302,6 +303,9 @@ class RunConfig(Frozen):
 
     sampling: SamplingConfig = SamplingConfig()
     """The completions of a step and how they are sampled."""
+
+    environment: Environment = NoEnvironment()
+    """What answers the policy while it writes a completion: none, or tools."""
 
     objective: Objective = Objective()
     """The loss and everything that shapes it."""

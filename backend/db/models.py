@@ -360,6 +360,8 @@ class Rollout(Base):
     non_finite: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """`reward` or `advantage` that its own column cannot hold, by name: NaN, infinities, -0.0."""
     flags: Mapped[list[Any]] = mapped_column(default=list)
+    turns: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
+    """Calls of tools and their answers: see backend.rollouts.turns."""
 
 
 class RolloutTokens(Base):

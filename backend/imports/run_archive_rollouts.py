@@ -19,6 +19,7 @@ from backend.imports.table import BadLog
 from backend.rollouts.marks import REASONS
 from backend.rollouts.packing import Tokens
 from backend.rollouts.store import PackedGroups, pack_groups
+from backend.rollouts.turns import read_turns
 
 MOST_COMPLETIONS = 500_000
 MOST_TOKENS = 200_000_000
@@ -31,7 +32,7 @@ MOST_GROUP_BYTES = 500_000_000
 TOKEN_BYTES = 64
 """Memory of a token with its id and text, about; each value that it has takes 4 more."""
 
-LEFT_OUT = "left_out"
+LEFT_OUT, TURNS = "left_out", "turns"
 KIND = re.compile(r"train|eval(/[a-z0-9][a-z0-9_-]{0,31})?")
 REASON = re.compile(r"\w{0,16}")
 
@@ -50,6 +51,7 @@ class ArchivedCompletion:
     token_ids: Any
     token_strings: Sequence[str] = ()
     arrays: Mapping[str, Any] = field(default_factory=dict)
+    turns: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +142,8 @@ def read_rollouts(
 
 
 def _text_columns(there: Sequence[str]) -> list[str]:
-    """Columns of text; archives of format 1 do not say why a group was left out."""
-    texts = [name for name in TEXTS if name != LEFT_OUT or name in there]
+    """Columns of text; older archives do not say why a group was left out, or know no turns."""
+    texts = [name for name in TEXTS if name not in (LEFT_OUT, TURNS) or name in there]
     return [*texts, *EXACT, *map(exact_name, EXACT)]
 
 
@@ -178,6 +180,7 @@ def _completion(
         finish_reason=text["finish_reason"],
         correct=None if (correct := _value(cells, "correct", place)) is None else bool(correct),
         flags=[str(flag) for flag in flags],
+        turns=read_turns(parse(text.get(TURNS, "[]")), text["text"], whole["tokens"]),
         token_ids=range(whole["tokens"]) if tokens is None else tokens.ids,
         token_strings=() if tokens is None else tokens.strings,
         arrays={} if tokens is None else tokens.arrays,

@@ -36,6 +36,7 @@ class ForeignCompletion:
     token_ids: Sequence[int] = range(0)
     token_strings: Sequence[str] = ()
     flags: Sequence[str] = ()
+    turns: Sequence[Mapping[str, Any]] = ()
     arrays: Mapping[str, Any] = field(default_factory=dict)
 
 

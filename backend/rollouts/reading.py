@@ -20,6 +20,7 @@ from backend.rollouts.alternatives import alternatives_of
 from backend.rollouts.packing import unpack_text, unpack_tokens
 from backend.rollouts.token_budget import why_removed
 from backend.rollouts.token_values import ALTERNATIVE
+from backend.rollouts.turns import blocks, observed
 
 PAGE_TOKENS = 2_000_000
 """Of all completions of a page together: some ten megabytes of text."""
@@ -156,9 +157,11 @@ def shown_group(group: RolloutGroup, completions: Sequence[Rollout]) -> dict[str
 
 
 def _shown_completion(rollout: Rollout) -> dict[str, Any]:
+    text = unpack_text(rollout.text)
     return {
         "id": rollout.id,
-        "text": unpack_text(rollout.text),
+        "text": text,
+        "blocks": blocks(text, rollout.turns),
         "reward": rollout.non_finite.get("reward", rollout.reward),
         "rewards": rollout.rewards,
         "advantage": rollout.non_finite.get("advantage", rollout.advantage),
@@ -216,6 +219,7 @@ def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
                 "arrays": {},
                 "alternatives": None,
                 "mask": [],
+                "observed": [],
                 "note": note,
             }
         raise NotFound(f"the tokens of completion {rollout_id!r} were not recorded (recording.tokens)")
@@ -239,5 +243,6 @@ def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
         "arrays": arrays,
         "note": next(filter(None, gone), ""),
         "alternatives": others,
+        "observed": observed(rollout.turns, len(tokens.strings)) if rollout.turns else [],
         "mask": [1] * len(tokens.strings) if mask is None else mask.astype(int).tolist(),
     }

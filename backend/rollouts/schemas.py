@@ -1,6 +1,6 @@
 """Rollouts as the HTTP interface shows them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -8,6 +8,27 @@ from backend.rollouts.labels import LabelItem
 
 Spelled = float | str | None
 """A number, the name of one that is not finite, or null where there is none."""
+
+
+class TurnItem(BaseModel):
+    """A call of a tool, in numbers."""
+
+    tool: str
+    outcome: str
+    """ok, failed, timeout, killed, or unanswered: the budget of turns or tokens was used up."""
+    seconds: float
+    is_cut: bool
+    """Whether the answer was longer than an observation may be."""
+
+
+class TextBlock(BaseModel):
+    """A part of a completion's text, by who wrote it."""
+
+    kind: Literal["own", "call", "observation"]
+    """own and call: the policy; observation: a tool, and it is no part of the loss."""
+    text: str
+    turn: TurnItem | None
+    """The call that it belongs to; null for own text."""
 
 
 class CompletionItem(BaseModel):
@@ -23,6 +44,8 @@ class CompletionItem(BaseModel):
     finish_reason: str
     correct: bool | None
     flags: list[str]
+    blocks: list[TextBlock]
+    """The text in parts, where tools were called; else empty."""
 
 
 class GroupItem(BaseModel):
@@ -185,6 +208,8 @@ class TokensAnswer(BaseModel):
     advantage: Spelled
     mask: list[int]
     """1 where a token is part of the loss's sums."""
+    observed: list[int]
+    """1 where a tool's answer put the token there; empty where no tool was called."""
     alternatives: Alternatives | None
     """None where `recording.alternatives` was 0, or they were removed since."""
     note: str

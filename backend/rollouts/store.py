@@ -43,6 +43,8 @@ class RecordedCompletion(Protocol):
     @property
     def flags(self) -> Sequence[str]: ...
     @property
+    def turns(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
     def arrays(self) -> Mapping[str, Any]: ...
 
 
@@ -174,6 +176,7 @@ def _rollout_row(completion: RecordedCompletion, **place: Any) -> dict[str, Any]
         "finish_reason": completion.finish_reason,
         "correct": completion.correct,
         "flags": list(completion.flags),
+        "turns": list(completion.turns),
         "non_finite": {name: spell(given[name]) for name, (kind, _) in stored.items() if kind != FINITE},
         **{name: stored[name].value if name in stored else None for name in numbers},
     }

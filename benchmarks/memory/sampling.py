@@ -20,6 +20,7 @@ class PlainSampler(Sampler):
         group_size: int,
         notes: Notes,  # noqa: ARG002
         prompt_tokens: Sequence[int],
+        further: Sequence[int] = (),  # noqa: ARG002
     ) -> Iterator[list[Any]]:
         return iter([[None] * group_size for _ in prompt_tokens])
 

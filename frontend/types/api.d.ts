@@ -159,6 +159,7 @@ declare namespace Api {
     finish_reason: string;
     correct: boolean | null;
     flags: string[];
+    blocks: TextBlock[];
   }
   interface ConfigChange {
     path: string;
@@ -954,6 +955,11 @@ declare namespace Api {
     mathml: string;
     meaning: string;
   }
+  interface TextBlock {
+    kind: 'own' | 'call' | 'observation';
+    text: string;
+    turn: TurnItem | null;
+  }
   interface TokensAnswer {
     id: string;
     tokens: string[];
@@ -961,6 +967,7 @@ declare namespace Api {
     arrays: Record<string, (number | string)[]>;
     advantage: number | string | null;
     mask: number[];
+    observed: number[];
     alternatives: Alternatives | null;
     note: string;
   }
@@ -1020,6 +1027,12 @@ declare namespace Api {
     arms: ArmResult[];
     repeat: RepeatResult;
     sentences: string[];
+  }
+  interface TurnItem {
+    tool: string;
+    outcome: string;
+    seconds: number;
+    is_cut: boolean;
   }
   interface Twin {
     line: number;

@@ -80,7 +80,7 @@ def test_nothing_loads_or_runs_code_from_data(path):
 
 
 def test_what_runs_programs_is_served_by_the_sandbox_and_forked():
-    assert set(programs.OPERATIONS) == {"run", "call", "examine"}
+    assert set(programs.OPERATIONS) == {"run", "interpret", "call", "examine"}
     assert all(operation.is_forked for operation in programs.OPERATIONS.values())
     tree = ast.parse((RUNS_PROGRAMS.parent / "code.py").read_text(encoding="utf-8"))
     taken = [

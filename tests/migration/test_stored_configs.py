@@ -17,6 +17,7 @@ def stored(name: str) -> dict[str, object]:
     """A config as the version before wrote it down."""
     config = resolve({"objective": {"kl": KLS[name]}}).model_dump(mode="json")
     config["objective"]["kl"].pop("k3_limit", None)
+    del config["environment"]
     return config
 
 

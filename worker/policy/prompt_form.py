@@ -1,7 +1,7 @@
 """The form in which a policy is asked: plain text, or the chat template of its tokenizer."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,10 @@ Messages = list[Mapping[str, Any]]
 
 PROBE = "grpolab"
 """A word that no template has: it is looked for where the template puts it."""
+
+
+CALLED = "grpolabcalled"
+"""Another one, which a policy's turn has in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,20 @@ class PromptForm:
                 f"the chat template of {name!r} has no generation prompt: the policy would have to open its "
                 "own turn. A template that reads add_generation_prompt is expected, or false",
             )
+
+    def tool_answer(self, stops: Sequence[str]) -> tuple[str, str]:
+        """The template's text before and behind the answer of a tool, from where the policy has just ended
+        its turn with one of `stops` to where its next turn begins. Raises InvalidConfig if it has none.
+        """
+        called: Messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": CALLED}]
+        whole = str(self._render([*called, {"role": "tool", "content": PROBE}]))
+        behind = whole.rpartition(CALLED)[2]
+        ended = next((stop for stop in stops if stop and behind.startswith(stop)), "")
+        before, found, after = behind.removeprefix(ended).partition(PROBE)
+        if not found or CALLED not in whole:
+            reason = "has no turn of a tool: plain is expected, or a template that reads the role tool"
+            raise invalid("environment.form", f"is template, but the policy's chat template {reason}")
+        return before, after
 
     def _opens_answer(self) -> bool:
         """Whether the policy's turn is open behind the prompt.

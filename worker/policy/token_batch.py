@@ -27,7 +27,7 @@ class TokenBatch:
     lengths: Tensor
     """(B,) int64, on the CPU: tokens of each completion."""
     mask: Tensor
-    """(B, T) bool: True on the tokens of the completion."""
+    """(B, T) bool: True on the tokens of the completion that the policy wrote: not on observations."""
     sampling_masks: tuple[SamplingMask, ...] = ()
     """B of them, or none: log-probabilities are renormalised over what the sampler kept."""
     routes: Tensor | None = None
@@ -61,8 +61,12 @@ def token_batch(
     device: torch.device | str = "cpu",
     sampling_masks: Sequence[SamplingMask] = (),
     routes: Sequence[NDArray[np.integer]] = (),
+    generated: Sequence[NDArray[np.bool_] | None] = (),
 ) -> TokenBatch:
-    """The batch of B prompts (repeated for every completion) and their completions, as token ids."""
+    """The batch of B prompts (repeated for every completion) and their completions, as token ids.
+
+    Tokens that are not `generated` are read like those of a prompt, and count nowhere.
+    """
     pairs = zip(prompts, completions, strict=True)
     rows = [torch.tensor([*prompt, *completion]) for prompt, completion in pairs]
     lengths = torch.tensor([len(completion) for completion in completions])
@@ -71,12 +75,20 @@ def token_batch(
         ids=pad_sequence(rows, batch_first=True, padding_value=pad_id).to(device),
         prompt_lengths=torch.tensor([len(prompt) for prompt in prompts]),
         lengths=lengths,
-        mask=(columns < lengths[:, None]).to(device),
+        mask=_generated(columns < lengths[:, None], generated).to(device),
         sampling_masks=tuple(sampling_masks),
         routes=pad_sequence([torch.from_numpy(row) for row in routes], batch_first=True).to(device)
         if routes
         else None,
     )
+
+
+def _generated(mask: Tensor, generated: Sequence[NDArray[np.bool_] | None]) -> Tensor:
+    """(B, T): the tokens of completions, without observations."""
+    for row, own in enumerate(generated):
+        if own is not None:
+            mask[row, : len(own)] &= torch.from_numpy(own)
+    return mask
 
 
 def inputs_of(batch: TokenBatch) -> Tensor:

@@ -29,6 +29,8 @@ class CompletionRecord:
     """What is conspicuous about it: truncated, wrong, unparsed, no_think, repetitive, language."""
     arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """Per-token values of equal length T, e.g. logprob, entropy, ratio."""
+    turns: Sequence[Mapping[str, Any]] = ()
+    """Calls of tools and their answers: see backend.rollouts.turns."""
 
     @property
     def loss(self) -> float:

@@ -39,6 +39,26 @@ def run_program(request: Request) -> int:
     return code
 
 
+def interpret(request: Request) -> int:
+    """Run a program as `run_program` does, and also print the value of a last expression, or its error."""
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+    sys.argv = ["program.py"]
+    code, namespace = 0, {"__name__": "__main__"}
+    try:
+        tree = ast.parse(request["program"])
+        last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
+        exec(compile(tree, "<completion>", "exec"), namespace)  # noqa: S102 - as above
+        # as a prompt of Python does: the value of an expression is printed, unless it is None
+        exec(compile(ast.Interactive(last), "<completion>", "single"), namespace)  # noqa: S102 - as above
+    except SystemExit as error:
+        code = error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException as error:  # noqa: BLE001 - whatever a program raises
+        print(f"{type(error).__name__}: {error}")  # noqa: T201 - that is the answer
+        code = 1
+    sys.stdout.flush()
+    return code
+
+
 def call_function(request: Request) -> dict[str, Any]:
     """{"value": ...} of a function of the program, or {"raised": "ValueError"}."""
     sys.stdin, sys.argv = io.StringIO(), ["program.py"]
@@ -181,6 +201,7 @@ def _key(call: Mapping[str, Any]) -> str:
 
 OPERATIONS = {
     "run": Operation(run_program, is_program=True),
+    "interpret": Operation(interpret, is_program=True),
     "call": Operation(call_function),
     "examine": Operation(examine),
 }

@@ -241,7 +241,7 @@ def _length_rewards(completions: Sequence[Sequence[Completion]], grades: Sequenc
     values: Values = []
     for row in completions:
         correct = [grade.is_correct for grade in grades[len(values) : len(values) + len(row)]]
-        values += group_length_rewards([len(completion) for completion in row], correct)
+        values += group_length_rewards([completion.written for completion in row], correct)
     return values
 
 

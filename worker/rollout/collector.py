@@ -31,6 +31,7 @@ from worker.problems.mixture import Mixture
 from worker.prompt import Prompt
 from worker.rewards.score import Scorer, weighted_sums
 from worker.rollout.engine import Samples
+from worker.rollout.episodes import Episodes, draw
 from worker.rollout.pool import Pool
 from worker.rollout.sampler import Decoding
 from worker.state import Parts
@@ -73,6 +74,8 @@ class Collected:
     """Whether anything but the weighted terms may enter a reward: length, or a term that is required."""
     opens_think: bool = False
     """Whether the chat template ends every prompt with <think>."""
+    has_tools: bool = False
+    """Whether the policy could call tools."""
     sample_seconds: float = 0.0
     score_seconds: float = 0.0
 
@@ -111,15 +114,17 @@ class Collected:
     @property
     def tokens(self) -> int:
         """Generated tokens, those of groups that do not train and of greedy baselines included."""
-        drawn = sum(len(completion) for group in self.sampled for completion in group.completions)
+        drawn = sum(completion.written for group in self.sampled for completion in group.completions)
         return drawn + self.greedy_tokens
 
 
 class Collector:
     """Fills a step with groups."""
 
-    def __init__(self, config: RunConfig, mixture: Mixture, scorer: Scorer) -> None:
-        self.config, self.mixture, self.scorer = config, mixture, scorer
+    def __init__(
+        self, config: RunConfig, mixture: Mixture, scorer: Scorer, episodes: Episodes | None = None
+    ) -> None:
+        self.config, self.mixture, self.scorer, self.episodes = config, mixture, scorer, episodes
         self.pool = Pool()
         self.parts: Parts = {"pool": self.pool}
         length = config.length
@@ -146,6 +151,7 @@ class Collector:
             may_carry=isinstance(refill, ActiveRefill),
             is_shaped=self.is_shaped,
             opens_think=self.scorer.opens_think,
+            has_tools=self.episodes is not None,
         )
         while len(collected.trained) < wanted and collected.batches < refill.most_batches:
             missing = wanted - len(collected.trained)
@@ -168,15 +174,17 @@ class Collector:
     ) -> None:
         sampling = self.config.sampling
         prompts = self.mixture.prompts(collected.cursor, size)
+        if self.episodes is not None:
+            prompts = self.episodes.shown(prompts)
         started = time.perf_counter()
-        completions = sampler.sample(prompts, sampling.group_size, sampling, generator)
+        completions = draw(sampler, self.episodes, prompts, sampling.group_size, sampling, generator)
         greedy = self._greedy(sampler, prompts, generator)
         sampled = time.perf_counter()
         scored = self.scorer.score(prompts, completions)
         baselines = self._baselines(prompts, greedy)
         collected.score_seconds += time.perf_counter() - sampled
         collected.sample_seconds += sampled - started
-        collected.greedy_tokens += sum(len(completion) for [completion] in greedy)
+        collected.greedy_tokens += sum(completion.written for [completion] in greedy)
         collected.judge(len(scored), self._informative(scored), self.reason)
         rewards, known = tensors([_without_length(group) for group in scored])
         several = known.sum(dim=1) > 1
@@ -198,7 +206,7 @@ class Collector:
         if not isinstance(self.config.objective.advantage, GreedyBaseline):
             return []
         decoding = Decoding(self.config.sampling.max_new_tokens, temperature=0.0)
-        return sampler.sample(prompts, 1, decoding, generator)
+        return draw(sampler, self.episodes, prompts, 1, decoding, generator)
 
     def _baselines(self, prompts: Sequence[Prompt], greedy: list[list[Completion]]) -> list[float | None]:
         """The rewards of the greedy completions, shaped as those of the groups."""
@@ -263,7 +271,7 @@ def _scaled(
 def _with_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_new_tokens: int) -> Group:
     """The penalty where the completion has a reward to lose; a missed required term has taken it all."""
     rewards, scored = tensors([group.rewards])
-    lengths = torch.tensor([[len(completion) for completion in group.completions]])
+    lengths = torch.tensor([[completion.written for completion in group.completions]])
     ramp = rule.ramp(max_new_tokens)
     shape = shaping.magistral_penalty if isinstance(rule, MagistralPenalty) else shaping.soft_overlong
     penalty = shape(lengths, l_max=ramp.start + ramp.width, l_cache=ramp.width)

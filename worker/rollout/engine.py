@@ -54,8 +54,13 @@ class Samples(Protocol):
         group_size: int,
         sampling: SamplingLike,
         generator: torch.Generator,
+        *,
+        stops: Sequence[int] = (),
     ) -> list[list[Completion]]:
-        """`group_size` completions of every sequence of token ids."""
+        """`group_size` completions of every sequence of token ids.
+
+        What stands behind one of the tokens `stops` is not needed; an engine may go on nevertheless.
+        """
         ...
 
 

@@ -62,9 +62,11 @@ class LocalEngine:
         group_size: int,
         sampling: SamplingLike,
         generator: torch.Generator,
+        *,
+        stops: Sequence[int] = (),
     ) -> list[list[Completion]]:
         """See Samples."""
-        return self._synced().generate(encoded, group_size, sampling, generator)
+        return self._synced().generate(encoded, group_size, sampling, generator, stops=stops)
 
     def take_metrics(self) -> dict[str, float]:
         """See Engine."""

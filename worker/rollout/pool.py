@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from worker.prompt import Prompt
-from worker.types import Alternatives, Completion, Group, SamplingMask
+from worker.types import Alternatives, Completion, Group, SamplingMask, Turn
 
 MASK = "kept."
 """Begins the names of arrays that belong to a completion's kept ids."""
@@ -83,6 +83,7 @@ def _completion(written: Mapping[str, Any], arrays: Mapping[str, Any]) -> Comple
     own = {name: value for name, value in arrays.items() if "." not in name}
     mask, alternatives = (_below(prefix, arrays) for prefix in (MASK, ALTERNATIVES))
     rest = {name: _hashable(value) for name, value in written.items()}
+    rest["turns"] = tuple(Turn(*turn) for turn in rest.get("turns", ()))
     return Completion(
         **rest,
         **own,

@@ -138,8 +138,13 @@ class Sampler:
         group_size: int,
         sampling: SamplingLike,
         generator: torch.Generator,
+        *,
+        stops: Sequence[int] = (),
     ) -> list[list[Completion]]:
-        """`group_size` completions of every sequence of token ids, which must fit the context with them."""
+        """`group_size` completions of every sequence of token ids, which must fit the context with them.
+
+        Each ends with the policy's own stop tokens, or behind one of `stops`: then as if it were cut there.
+        """
         uniforms = self._uniforms(sampling.max_new_tokens, len(encoded) * group_size, generator)
         decoder = decoder_for(self.policy.model)
         longest = max(map(len, encoded), default=0) + sampling.max_new_tokens
@@ -149,10 +154,12 @@ class Sampler:
             part = list(encoded[first // group_size : (last - 1) // group_size + 1])
             with RouterWatch(self.policy.model if self.routes else nn.Module()) as watch:
                 notes = self._notes(watch, sampling, rows=last - first)
-                drawn = self._decode(decoder, part, sampling, uniforms[:, first:last], notes)
+                drawn = self._decode(decoder, part, sampling, uniforms[:, first:last], notes, stops)
             of_each = (last - first) // len(part)
             return [
-                one for group in self._completions(drawn, of_each, notes, [*map(len, part)]) for one in group
+                one
+                for group in self._completions(drawn, of_each, notes, [*map(len, part)], stops)
+                for one in group
             ]
 
         parts = self.limit.run(uniforms.shape[1], group_size, most=max(rows, group_size), work=work)
@@ -187,6 +194,7 @@ class Sampler:
         sampling: SamplingLike,
         uniforms: Tensor,
         notes: Notes,
+        further: Sequence[int] = (),
     ) -> Drawn:
         device, count = self.policy.model.device, uniforms.shape[1]
         ids, mask = left_padded(encoded, self.policy.pad_id, device)
@@ -194,7 +202,7 @@ class Sampler:
         if notes.routes is not None:
             notes.routes.prompt(mask)
         drawn = Drawn.blank(sampling.max_new_tokens, count, device)
-        uniforms, stops = uniforms.to(device), torch.tensor(self.policy.stop_ids, device=device)
+        uniforms, stops = uniforms.to(device), torch.tensor([*self.policy.stop_ids, *further], device=device)
         going = Going.from_prompts(count, count // len(encoded), device)
         share, every = cadence(device)
         for step in range(sampling.max_new_tokens):
@@ -221,15 +229,20 @@ class Sampler:
         return Drawn(*(part[: step + 1] for part in drawn))
 
     def _completions(
-        self, drawn: Drawn, group_size: int, notes: Notes, prompt_tokens: Sequence[int]
+        self,
+        drawn: Drawn,
+        group_size: int,
+        notes: Notes,
+        prompt_tokens: Sequence[int],
+        further: Sequence[int] = (),
     ) -> Iterator[list[Completion]]:
         # Clones: a view of a few steps would keep room for max_new_tokens alive while a record waits.
         ids, logprobs, entropies = (
             part.T.clone(memory_format=torch.contiguous_format).cpu().numpy() for part in drawn
         )
-        is_stop = np.isin(ids, self.policy.stop_ids)
-        stopped = np.asarray(is_stop.any(axis=1))
-        lengths = np.where(stopped, is_stop.argmax(axis=1) + 1, ids.shape[1])
+        is_end = np.isin(ids, [*self.policy.stop_ids, *further])
+        lengths = np.where(is_end.any(axis=1), is_end.argmax(axis=1) + 1, ids.shape[1])
+        stopped = np.isin(ids[np.arange(len(ids)), lengths - 1], self.policy.stop_ids)
         masks = [None] * len(ids) if notes.masks is None else notes.masks.of_rows(lengths)
         routes = [None] * len(ids) if notes.routes is None else notes.routes.of_rows(lengths)
         others = [None] * len(ids) if notes.alternatives is None else notes.alternatives.of_rows(lengths)

@@ -213,6 +213,8 @@ class ServerEngine:
         group_size: int,
         sampling: SamplingLike,
         generator: torch.Generator,
+        *,
+        stops: Sequence[int] = (),  # noqa: ARG002 - it goes on behind them
     ) -> list[list[Completion]]:
         """See Samples; weights that a server has lost, as by a restart, are sent once more.
 

@@ -55,6 +55,7 @@ class BatchBuilder:
                 for completion in group.completions
                 if completion.routes is not None
             ],
+            generated=[completion.generated for group in groups for completion in group.completions],
         )
 
     def batch(

@@ -6,6 +6,7 @@ same, and so does a suite that is evaluated later on the checkpoint of a step.
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from statistics import fmean
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from worker.problems.suites import LoadedSuite
 from worker.prompt import Prompt
 from worker.recording.records import GroupRecord
 from worker.rewards.score import Scorer
+from worker.rollout.episodes import Episodes, draw
 from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampler import Decoding, Sampler
 from worker.training.effort import effort_auc
@@ -55,9 +57,10 @@ class Evaluator:
         suites: Sequence[LoadedSuite],
         alive: Callable[[], None] = lambda: None,
         limit: RowLimit | None = None,
+        episodes: Episodes | None = None,
     ) -> None:
-        """`limit` is that of the run's other samplers. `alive` is called every few tokens of a suite, which
-        may take far longer than a step.
+        """`episodes` are those of the run, where its completions have turns. `limit` is that of the run's
+        other samplers. `alive` is called every few tokens of a suite, which may take far longer than a step.
         """
         self.config, self.policy, self.scorer, self.held_out, self.suites = (
             config,
@@ -66,6 +69,10 @@ class Evaluator:
             held_out,
             suites,
         )
+        self.episodes = episodes
+        if episodes is not None:
+            self.held_out = episodes.shown(held_out)
+            self.suites = [replace(each, prompts=episodes.shown(each.prompts)) for each in suites]
         self.suite_scorer = Scorer(grading_terms(config.rewards), opens_think=policy.opens_think)
         self.origin_step = 0
         """Step of the checkpoint that a run without steps evaluates."""
@@ -112,9 +119,8 @@ class Evaluator:
             top_k=0 if evaluation.k == 1 else sampling.top_k,
         )
         generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + step)
-        completions = Sampler(self.policy, limit=self._limit).sample(
-            self.held_out, evaluation.k, decoding, generator
-        )
+        sampler = Sampler(self.policy, limit=self._limit)
+        completions = draw(sampler, self.episodes, self.held_out, evaluation.k, decoding, generator)
         groups = self.scorer.score(self.held_out, completions)
         metrics = evaluation_metrics(groups, k=evaluation.k)
         if evaluation.effort:
@@ -127,7 +133,8 @@ class Evaluator:
         seed = suite_seed(self.config.seed, self.origin_step or step, suite.name)
         generator = torch.Generator().manual_seed(seed)
         sampler = Sampler(self.policy, limit=self._limit, is_unwanted=self._show_life)
-        completions = sampler.sample(loaded.prompts, suite.n, self._decoding(suite), generator)
+        decoding = self._decoding(suite)
+        completions = draw(sampler, self.episodes, loaded.prompts, suite.n, decoding, generator)
         groups = self.suite_scorer.score(loaded.prompts, completions)
         metrics = suite_metrics(self._graded(groups), seed=seed) | length_metrics(groups)
         records = evaluation_records(groups, self.suite_scorer, kind=suite.kind)
@@ -169,6 +176,6 @@ def length_metrics(groups: Sequence[Group]) -> Metrics:
     """Mean length in tokens, and the share of completions cut at the cap."""
     completions = [completion for group in groups for completion in group.completions]
     return {
-        "length_mean": fmean(map(len, completions)),
+        "length_mean": fmean(completion.written for completion in completions),
         "truncated_frac": fmean(completion.is_truncated for completion in completions),
     }

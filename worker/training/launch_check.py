@@ -33,6 +33,7 @@ from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, shaped
 from worker.rollout.decoder_check import check_decoder
 from worker.rollout.engine import Interrupted
+from worker.rollout.episodes import episodes_of
 from worker.rollout.sampler import Sampler
 from worker.training.check_numbers import findings, mean, numbers_of
 from worker.training.form_trials import form_trials
@@ -96,13 +97,19 @@ class LaunchCheck:
             held_out=[question for suite in suites for question in suite.questions],
         )
         self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
+        self.episodes = episodes_of(config.environment, self.policy)
 
     def check(self) -> Outcome:
         """Check, unless somebody asks for an end meanwhile: then nothing is stored."""
         try:
             self.recorder.begin(-1)
             report, groups = self._report()
-            collected = Collected(groups=groups, batches=1, opens_think=self.scorer.opens_think)
+            collected = Collected(
+                groups=groups,
+                batches=1,
+                opens_think=self.scorer.opens_think,
+                has_tools=self.episodes is not None,
+            )
             judged = self.scorer.take_metrics()
             self.recorder.pay(judged.get("judge/cost", 0.0))
             metrics = self._metrics(collected, report) | judged
@@ -114,6 +121,8 @@ class LaunchCheck:
             return request_to_end(self.stopping, self.recorder.wish) or Outcome("stopped")
         finally:
             self.scorer.close()
+            if self.episodes is not None:
+                self.episodes.toolbox.close()
             self.mixture.close()
 
     def _report(self) -> tuple[CheckReport, list[Group]]:
@@ -137,8 +146,15 @@ class LaunchCheck:
 
     def _sample(self, prompts: Sequence[Prompt]) -> list[Group]:
         """Groups as the run would sample and reward them, of `evaluation.k` completions."""
-        completions = self._completions(self._behaviour(), prompts, self.config.evaluation.k)
-        return self._scored(prompts, completions)
+        count, policy = self.config.evaluation.k, self._behaviour()
+        if self.episodes is None:
+            return self._scored(prompts, self._completions(policy, prompts, count))
+        self.episodes.toolbox.check()
+        shown = self.episodes.shown(prompts)
+        sampler = Sampler(policy, is_unwanted=self._is_unwanted)
+        generator = torch.Generator().manual_seed(self.config.seed)
+        completions = self.episodes.sample(sampler, shown, count, self.config.sampling, generator)
+        return self._scored(shown, completions)
 
     def _behaviour(self) -> Policy:
         return Behaviour(self.config.sampling).policy(self.policy)

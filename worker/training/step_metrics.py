@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 from worker.rewards.score import weighted_sums
 from worker.rollout.collector import LENGTH_PENALTY, Collected
 from worker.training.text_metrics import text_metrics
+from worker.training.tool_metrics import tool_metrics
 from worker.types import Completion, Group
 
 REFLECTION = re.compile(
@@ -31,6 +32,7 @@ def group_metrics(collected: Collected) -> Metrics:
         **_variety_metrics(collected),
         **_length_metrics(groups),
         **text_metrics(groups, opens_think=collected.opens_think),
+        **(tool_metrics(groups) if collected.has_tools else {}),
         "groups/kept_frac": collected.informative / max(1, len(groups)),
         "sampling/generated_batches": collected.batches,
         **_carried_metrics(collected),
@@ -111,14 +113,14 @@ def expected_useful(correctness: Sequence[float]) -> float:
 
 def _length_metrics(groups: Sequence[Group]) -> Metrics:
     completions = [completion for group in groups for completion in group.completions]
-    lengths = [len(completion) for completion in completions]
+    lengths = [completion.written for completion in completions]
     metrics: Metrics = {
         "length/mean": fmean(lengths),
         "length/min": min(lengths),
         "length/max": max(lengths),
         "length/truncated_frac": fmean(completion.is_truncated for completion in completions),
         "policy/reflection_frac": fmean(
-            bool(REFLECTION.search(completion.text)) for completion in completions
+            bool(REFLECTION.search(completion.own_text)) for completion in completions
         ),
     }
     right, wrong = _lengths_by_correctness(groups)
@@ -135,7 +137,7 @@ def _lengths_by_correctness(groups: Iterable[Group]) -> tuple[list[int], list[in
     for group in groups:
         for completion, value in zip(group.completions, group.correctness, strict=False):
             if value is not None:
-                (right if value >= 1 else wrong).append(len(completion))
+                (right if value >= 1 else wrong).append(completion.written)
     return right, wrong
 
 
@@ -148,7 +150,7 @@ def evaluation_metrics(groups: Sequence[Group], *, k: int) -> Metrics:
     accuracy = [fmean(value >= 1 for value in values) for _, values in graded]
     metrics: Metrics = {
         "eval/accuracy": fmean(accuracy),
-        "eval/length_mean": fmean(len(completion) for completion in completions),
+        "eval/length_mean": fmean(completion.written for completion in completions),
         "eval/truncated_frac": fmean(completion.is_truncated for completion in completions),
     }
     domains = sorted({group.prompt.domain for group, _ in graded})

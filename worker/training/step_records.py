@@ -1,10 +1,14 @@
 """Groups as the recorder stores them."""
 
 from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
+from backend.db.text import clean_text
 from backend.rollouts.token_values import alternative_names
+from backend.rollouts.turns import MOST_NAME
 from worker.recording.records import CompletionRecord, GroupRecord
 from worker.rewards.score import Scorer
 from worker.rollout.collector import Collected
@@ -86,6 +90,26 @@ def _alternatives(completion: Completion) -> Arrays:
     }
 
 
+def _turns(completion: Completion) -> tuple[dict[str, Any], ...]:
+    """The calls of tools, by place in the text."""
+    if not completion.turns:
+        return ()
+    ends = [0, *accumulate(map(len, completion.token_strings))]
+    last = len(completion.text)  # without the token that ended it
+    return tuple(
+        {
+            "tool": clean_text(turn.tool)[:MOST_NAME],
+            "outcome": turn.outcome,
+            "seconds": turn.seconds,
+            "is_cut": turn.is_cut,
+            "call": [min(ends[at], last) for at in turn.call],
+            "observation": [min(ends[at], last) for at in turn.observation],
+            "tokens": list(turn.observation),
+        }
+        for turn in completion.turns
+    )
+
+
 def _completion_record(
     group: Group, position: int, scorer: Scorer, *, update_stats: UpdateStats, trained_as: int | None
 ) -> CompletionRecord:
@@ -109,4 +133,5 @@ def _completion_record(
         correct=None if correctness is None else correctness >= 1,
         flags=scorer.flags(group.prompt, completion, correctness, reward=group.rewards[position]),
         arrays=arrays,
+        turns=_turns(completion),
     )

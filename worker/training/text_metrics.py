@@ -11,7 +11,7 @@ def text_metrics(groups: Sequence[Group], *, opens_think: bool = False) -> dict[
     """text/* over all completions of a step; `opens_think`: every prompt ends with <think>."""
     return metrics_of(
         [
-            Written(group.prompt.text, completion.text, completion.is_truncated, opens_think)
+            Written(group.prompt.text, completion.own_text, completion.is_truncated, opens_think)
             for group in groups
             for completion in group.completions
         ]

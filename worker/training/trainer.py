@@ -38,6 +38,7 @@ from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, Collector
 from worker.rollout.engine import Engine, Interrupted
 from worker.rollout.engines import engine_for
+from worker.rollout.episodes import episodes_of
 from worker.rollout.local_engine import LocalEngine
 from worker.rollout.row_limit import RowLimit
 from worker.state import Parts
@@ -100,6 +101,7 @@ class Trainer:
         self.mixture.hold_out(prompt for suite in suites for prompt in suite.prompts)
         self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
         self.row_limit = RowLimit()
+        self.episodes = episodes_of(config.environment, self.policy)
         self.evaluator = Evaluator(
             config,
             self.policy,
@@ -108,8 +110,9 @@ class Trainer:
             suites=suites,
             alive=recorder.show_life,
             limit=self.row_limit,
+            episodes=self.episodes,
         )
-        self.collector = Collector(config, self.mixture, self.scorer)
+        self.collector = Collector(config, self.mixture, self.scorer, self.episodes)
         self.behaviour = Behaviour(config.sampling)
         self.engine: Engine = engine_for(
             config,
@@ -162,6 +165,8 @@ class Trainer:
             self.engine.close()
             self.evaluator.close()
             self.scorer.close()
+            if self.episodes is not None:
+                self.episodes.toolbox.close()
             self.mixture.close()
             self.hardware.close()
             self._judged()  # what a step paid that came to no end
@@ -180,6 +185,8 @@ class Trainer:
         if self._wants_routers() and not routers(self.policy.model):
             message = "the policy has no routers: router shift and routing replay do nothing"
             self._event("data", "warning", message)
+        if self.episodes is not None:
+            self.episodes.toolbox.check()
         if self.config.steps and (found := self.engine.check()):
             self._event("engine", "info", found)
         if self.config.steps == 0:

@@ -124,9 +124,15 @@ def constants_of(batch: PolicyBatch) -> dict[str, Tensor]:
         "kl_coef": _spread(batch.kl_coef, batch),
         "entropy_coef": _spread(batch.entropy_coef, batch),
         "advantage": batch.advantages if batch.advantages.ndim == 2 else None,
-        "mask": None if bool(batch.mask.any(dim=1).all()) else batch.mask,
+        "mask": None if _is_whole(batch.mask) else batch.mask,
     }
     return {name: value.detach().float().cpu() for name, value in found.items() if value is not None}
+
+
+def _is_whole(mask: Tensor) -> bool:
+    """Whether every completion counts, and all of it: no row is masked, and no observation within one."""
+    begins = mask.long().cummin(dim=1).values.bool()
+    return bool(mask.any(dim=1).all()) and bool((begins == mask).all())
 
 
 def choices_of(batch: PolicyBatch) -> dict[str, Tensor]:

@@ -35,6 +35,15 @@ from tests.factories import (
 pytestmark = pytest.mark.processes
 
 ODD = "a\0b\ud83d, 答え <script>"
+TURN = {
+    "tool": "python",
+    "outcome": "failed",
+    "seconds": 0.25,
+    "is_cut": True,
+    "call": [0, 2],
+    "observation": [2, 5],
+    "tokens": [2, 5],
+}
 VALUES = {0: 0.1, 1: math.nan, 2: math.inf, 3: -math.inf, 4: -0.0, 5: 1e-320, 9: 0.30000000000000004}
 
 
@@ -52,7 +61,11 @@ def make_full_run(client, settings, **fields):
             write_metric(session, run, "reward/mean", {step: value}, attempt=1 if step <= 3 else 2)
         write_metric(session, run, "loss/total", {4: 7.0, 5: 8.0}, attempt=1)  # hidden by the second attempt
         strange = MadeCompletion(
-            text=ODD, reward=math.nan, advantage=-0.0, rewards={"x": math.inf, "y": None}
+            text=ODD,
+            reward=math.nan,
+            advantage=-0.0,
+            rewards={"x": math.inf, "y": None},
+            turns=(TURN,),
         )
         session.flush()
         make_group(session, run, step=2, attempt=1, prompt=ODD, completions=(MadeCompletion(), strange))
@@ -145,6 +158,9 @@ def test_an_imported_run_shows_what_the_first_one_shows(client, settings):
     groups = [client.get("/api/v1/rollouts", params={"run": each}).json()["items"] for each in (run, copy)]
     texts = [[c["text"] for group in some for c in group["completions"]] for some in groups]
     assert texts[0] == texts[1]
+    parts = [[c["blocks"] for group in some for c in group["completions"]] for some in groups]
+    assert parts[0] == parts[1]
+    assert any(parts[0])
     assert len(texts[0]) == 6
     tokens = [
         [client.get(f"/api/v1/rollouts/{c['id']}/tokens").json() for c in some[0]["completions"]]

@@ -155,11 +155,11 @@ def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, mo
     together = Sampler(tiny).sample(asked, 4, Decoding(40), generator())
     tried, decode = [], Sampler._decode
 
-    def scarce(self, decoder, encoded, sampling, uniforms, notes):
+    def scarce(self, decoder, encoded, sampling, uniforms, notes, *stops):
         tried.append(uniforms.shape[1])
         if tried[-1] > most:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return decode(self, decoder, encoded, sampling, uniforms, notes)
+        return decode(self, decoder, encoded, sampling, uniforms, notes, *stops)
 
     monkeypatch.setattr(Sampler, "_decode", scarce)
     limit = RowLimit()

@@ -586,11 +586,11 @@ def test_memory_that_runs_out_while_sampling_and_evaluating_changes_nothing(
     train(straight, config)
     decode, failures = Sampler._decode, []
 
-    def scarce(self, decoder, encoded, sampling, uniforms, notes):
+    def scarce(self, decoder, encoded, sampling, uniforms, notes, *stops):
         if uniforms.shape[1] > 3:
             failures.append(uniforms.shape[1])
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return decode(self, decoder, encoded, sampling, uniforms, notes)
+        return decode(self, decoder, encoded, sampling, uniforms, notes, *stops)
 
     monkeypatch.setattr(Sampler, "_decode", scarce)
     run_id = queued(config)

@@ -7,6 +7,7 @@ import { Icon } from '../shared/icons.js';
 import { COLOURINGS, valuesOf } from '../../lib/text/tokens.js';
 import { LongText, useTokens } from './text.js';
 import { TokenText } from './tokens.js';
+import { TurnBlocks } from './turns.js';
 
 /** @typedef {import('../../lib/rollouts.js').Completion} Completion */
 
@@ -68,7 +69,11 @@ export function RolloutCard({ completion, index, by, pinned, onPin }) {
           onPin=${(/** @type {number | null} */ at) => onPin(index, at)}
         />`
         : html`
-          <${LongText} text=${completion.text} label=${label} />
+          ${
+            completion.blocks.length > 0
+              ? html`<${TurnBlocks} blocks=${completion.blocks} label=${label} />`
+              : html`<${LongText} text=${completion.text} label=${label} />`
+          }
           ${by !== 'none' && html`<p class="token-note">${tokenNote(tokens, by)}</p>`}
         `
     }

@@ -141,6 +141,7 @@ function Chunk({ tokens, values, by, first, end }) {
           token=${token}
           index=${first + i}
           level=${levelOf(by, valueAt(values, tokens.mask, first + i))}
+          observed=${tokens.observed[first + i] === 1}
         />`,
       ),
     [tokens, values, by, first, end],
@@ -149,9 +150,10 @@ function Chunk({ tokens, values, by, first, end }) {
 
 const BLANK_LINES = /^\s*\n\s*$/;
 
-/** @param {{token: string, index: number, level: number | null}} props */
-function Token({ token, index, level }) {
-  const look = `token ${levelClass(level)}${BLANK_LINES.test(token) ? ' is-break' : ''}`;
+/** @param {{token: string, index: number, level: number | null, observed: boolean}} props */
+function Token({ token, index, level, observed }) {
+  const shape = `${BLANK_LINES.test(token) ? ' is-break' : ''}${observed ? ' is-observation' : ''}`;
+  const look = `token ${levelClass(observed ? null : level)}${shape}`;
   return html`<span class=${look} data-token=${index}>
     <${Visible} text=${token} />
   </span>`;
@@ -182,7 +184,8 @@ export function Readout() {
     return html`<p class="readout faint">Point at a token to see its values; click it to keep them and its address</p>`;
   }
   const { tokens, at, index, pinned } = pointed.value;
-  const isMasked = tokens.mask && !tokens.mask[at];
+  const isObserved = tokens.observed[at] === 1;
+  const isMasked = isObserved || (tokens.mask && !tokens.mask[at]);
   const logprob = valueAt(tokens.arrays.logprob, tokens.mask, at);
   const copy = () =>
     copyText(
@@ -197,8 +200,8 @@ export function Readout() {
     </span>${' '}
     <bdi class="readout-token">${spelledToken(tokens.tokens[at])}</bdi>
     <span class="faint">id ${tokens.token_ids[at]}</span>
-    ${isMasked && html`<span>masked: no part of the loss</span>`}
-    ${typeof logprob === 'number' && html`<span>p ${probabilityText(logprob)}</span>`}
+    ${isMasked && html`<span>${isObserved ? 'observation of a tool' : 'masked'}: no part of the loss</span>`}
+    ${!isObserved && typeof logprob === 'number' && html`<span>p ${probabilityText(logprob)}</span>`}
     ${
       !isMasked &&
       valuesAt(tokens, at).map(

@@ -1,0 +1,1 @@
+"""A planted task that one turn cannot solve, trained with a tool and without."""

@@ -1,0 +1,38 @@
+/** A completion in turns: what the policy wrote, the tools that it called, and what they answered; text nodes only. */
+import { html } from '../../dom.js';
+import { formatValue } from '../../lib/text/format.js';
+import { LongText, Visible } from './text.js';
+
+/** @typedef {Api.TextBlock} TextBlock */
+
+/** What became of a call, in words. @type {Record<string, string>} */
+const OUTCOMES = {
+  ok: '',
+  failed: 'failed',
+  timeout: 'took too long',
+  killed: 'ended by the sandbox',
+  unanswered: 'unanswered: the budget of turns or tokens is used up',
+};
+
+/** @param {{blocks: TextBlock[], label: string}} props */
+export const TurnBlocks = ({ blocks, label }) => html`<div class="turn-blocks" role="group" aria-label=${label}>
+  ${blocks.map((block, at) => html`<${Block} key=${at} block=${block} label=${`${label}, part ${at + 1}`} />`)}
+</div>`;
+
+/** @param {{block: TextBlock, label: string}} props */
+function Block({ block, label }) {
+  const { kind, text, turn } = block;
+  if (!turn) return html`<${LongText} text=${text} label=${label} />`;
+  const isCall = kind === 'call';
+  const outcome = OUTCOMES[turn.outcome] ?? turn.outcome;
+  return html`<section class=${`turn is-${kind}`} data-turn=${kind}>
+    <p class="turn-head">
+      <span class="turn-kind">${isCall ? 'call' : 'observation'}</span>
+      <b><${Visible} text=${turn.tool} /></b>
+      ${isCall && outcome && html`<span class="mark mark-warn">${outcome}</span>`}
+      ${!isCall && turn.is_cut && html`<span class="mark mark-warn">cut</span>`}
+      ${!isCall && html`<span class="faint">${formatValue(turn.seconds)} s; no part of the loss</span>`}
+    </p>
+    <${LongText} text=${text} label=${`${label}: ${isCall ? 'call' : 'observation'}`} />
+  </section>`;
+}

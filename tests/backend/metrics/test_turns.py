@@ -1,0 +1,69 @@
+"""Turns of stored completions: blocks of the text, observed tokens, and turns out of archives."""
+
+import pytest
+
+from backend.rollouts.turns import blocks, observed, read_turns
+
+TURN = {
+    "tool": "calculator",
+    "outcome": "ok",
+    "seconds": 0.5,
+    "is_cut": False,
+    "call": [2, 5],
+    "observation": [5, 7],
+    "tokens": [4, 6],
+}
+
+
+def parts(text, turns):
+    return [(block["kind"], block["text"]) for block in blocks(text, turns)]
+
+
+def test_the_blocks_of_a_text_are_the_text():
+    assert parts("ab[c]12d", [TURN]) == [
+        ("own", "ab"),
+        ("call", "[c]"),
+        ("observation", "12"),
+        ("own", "d"),
+    ]
+    assert parts("[c]", [TURN | {"call": [0, 3], "observation": [3, 3]}]) == [("call", "[c]")]
+    assert parts("ab", []) == []
+
+
+def test_tokens_of_observations_are_marked():
+    assert observed([TURN], 8) == [0, 0, 0, 0, 1, 1, 0, 0]
+    assert observed([TURN], 5) == [0, 0, 0, 0, 1]
+
+
+def test_a_turn_comes_back_out_of_an_archive():
+    assert read_turns([TURN], "ab[c]12d", 8) == [TURN]
+    assert read_turns([], "", 0) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"outcome": "<b>"},
+        {"tool": "x" * 65},
+        {"tool": "\x1b"},
+        {"tool": 1},
+        {"seconds": float("nan")},
+        {"seconds": True},
+        {"call": [3, 2]},
+        {"call": [0, 99]},
+        {"call": [0, 6]},
+        {"call": "02"},
+        {"observation": [-1, 7]},
+        {"tokens": [4, 9]},
+        {"tokens": [True, 6]},
+    ],
+)
+def test_turns_that_do_not_fit_are_refused(change):
+    with pytest.raises(ValueError, match="turn"):
+        read_turns([TURN | change], "ab[c]12d", 8)
+
+
+def test_what_is_no_list_of_turns_is_refused():
+    for said in ({}, [[]], [None], [TURN] * 1001, [TURN, TURN]):
+        with pytest.raises(ValueError, match="turn"):
+            read_turns(said, "ab[c]12d", 8)

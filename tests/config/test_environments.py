@@ -1,0 +1,69 @@
+"""What the form refuses about tools, each at its field; a run without tools is what it was."""
+
+import pytest
+
+from backend.config.merge import config_hash, resolve
+from backend.config.run import RunConfig
+from backend.errors import InvalidConfig
+
+TOOLS = {"type": "tool_use"}
+
+
+def refused(**changes):
+    with pytest.raises(InvalidConfig) as caught:
+        resolve(changes)
+    return {error.path: error.message for error in caught.value.errors}
+
+
+def test_a_config_without_tools_has_the_hash_that_it_had_before_there_were_any():
+    assert config_hash(resolve({})) == config_hash(resolve({"environment": {"type": "none"}}))
+    assert config_hash(resolve({})) != config_hash(resolve({"environment": TOOLS}))
+    stored = resolve({}).model_dump(mode="json")
+    del stored["environment"]
+    assert RunConfig.model_validate(stored) == resolve({})
+
+
+def test_a_tool_that_is_not_installed_is_refused():
+    [(path, message)] = refused(environment=TOOLS | {"tools": ["calculator", "wolfram"]}).items()
+    assert path == "environment.tools.1"
+    assert message == "must be 'calculator', 'lookup' or 'python', got \"wolfram\""
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "part"),
+    [
+        ({"environment": TOOLS | {"tools": []}}, "environment.tools", "at least 1"),
+        ({"environment": TOOLS | {"tools": ["lookup", "lookup"]}}, "environment.tools", "listed twice"),
+        ({"environment": TOOLS | {"form": "template"}}, "environment.form", "chat_template is false"),
+        (
+            {"environment": TOOLS | {"form": "equation", "tools": ["python"]}},
+            "environment.form",
+            "calculator alone or lookup alone is expected, got python",
+        ),
+        (
+            {"environment": TOOLS | {"max_observation_tokens": 64}},
+            "environment.max_observation_tokens",
+            "at most 63 is expected",
+        ),
+        ({"environment": TOOLS | {"max_turns": 0}}, "environment.max_turns", "1"),
+        (
+            {"environment": TOOLS, "sampling": {"engine": {"type": "server"}}},
+            "sampling.engine.type",
+            "local is expected",
+        ),
+        (
+            {"environment": TOOLS, "sampling": {"keep_mask": True, "top_p": 0.9}},
+            "sampling.keep_mask",
+            "false is expected",
+        ),
+        (
+            {"environment": TOOLS, "sampling": {"routing_replay": True}},
+            "sampling.routing_replay",
+            "false is expected",
+        ),
+        ({"environment": TOOLS, "recording": {"alternatives": 2}}, "recording.alternatives", "0 is expected"),
+        ({"environment": TOOLS, "resources": {"devices": 2}}, "environment.type", "none is expected"),
+    ],
+)
+def test_what_tools_contradict_is_refused_at_its_field(changes, path, part):
+    assert part in refused(**changes)[path]

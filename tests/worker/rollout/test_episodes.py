@@ -1,0 +1,253 @@
+"""Episodes by hand: a scripted engine writes, tools answer, and observations are marked."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from backend.config.environments import ToolUse
+from backend.config.run import PolicyConfig
+from backend.settings import Settings
+from worker.policy.model import load_policy
+from worker.policy.prompt_form import PromptForm
+from worker.prompt import Prompt
+from worker.rollout.engine import completion_of
+from worker.rollout.episodes import Episodes
+from worker.rollout.observations import ObservationEncoder
+from worker.rollout.pool import group_documents, group_tensors, groups_of
+from worker.rollout.sampler import Decoding, Sampler
+from worker.rollout.tool_calls import EquationForm, PlainForm
+from worker.types import Group
+
+TEMPLATE = (
+    "{% for m in messages %}{% if m.role == 'tool' %}<|user|><tool_response>{{ m.content }}</tool_response>"
+    "<eos>{% else %}<|{{ m.role }}|>{{ m.content }}<eos>{% endif %}{% endfor %}"
+    "{% if tools %}{{ tools | length }} tools{% endif %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_policy(PolicyConfig(), Settings())
+
+
+class Script:
+    """An engine that writes given texts, one for each row of each call; `<eos>` ends a completion."""
+
+    def __init__(self, policy, *rounds: Sequence[str]) -> None:
+        self.policy, self.rounds, self.asked = policy, list(rounds), []
+
+    def sample(self, *_: object, **__: object):
+        raise AssertionError("episodes go on from token ids")
+
+    def generate(self, encoded, group_size, sampling, _generator, *, stops=()):  # noqa: ARG002
+        self.asked.append([self.policy.tokenizer.decode(ids) for ids in encoded])
+        texts = self.rounds.pop(0)
+        assert len(texts) == len(encoded) * group_size
+        rows = [self._written(text, sampling.max_new_tokens) for text in texts]
+        return [rows[first : first + group_size] for first in range(0, len(rows), group_size)]
+
+    def _written(self, text, most):
+        ids = np.array(self.policy.tokenizer.encode(text)[:most], np.int64)
+        stopped = bool(ids[-1] in self.policy.stop_ids)
+        found = completion_of(self.policy, ids, np.full(len(ids), -0.5, np.float32), stopped=stopped)
+        return replace(found, entropies=np.full(len(ids), 0.25, np.float32), version=3)
+
+
+def played(tiny, config, rounds, *, tokens=60, **columns):
+    """One group of completions by a script, and the script."""
+    script = Script(tiny, *rounds)
+    asked = [Prompt("p", "12*34=?", "", "", columns=columns)]
+    generator = torch.Generator().manual_seed(5)
+    [found] = Episodes(config, tiny).sample(script, asked, len(rounds[0]), Decoding(tokens), generator)
+    return found, script
+
+
+def test_a_call_is_answered_and_the_answer_is_marked(tiny):
+    [found], script = played(tiny, ToolUse(), [["[calculator: 12*34]nonsense"], [" is it<eos>"]])
+    assert found.text == "[calculator: 12*34][408] is it"
+    assert script.asked == [["12*34=?"], ["12*34=?[calculator: 12*34]" + "[408]"]]
+    assert (found.written, len(found), found.own_text) == (26, 31, "[calculator: 12*34] is it")
+    assert found.finish_reason == "stop"
+    [turn] = found.turns
+    assert (turn.tool, turn.outcome, turn.call, turn.observation) == ("calculator", "ok", (0, 19), (19, 24))
+    assert found.generated.tolist() == [True] * 19 + [False] * 5 + [True] * 7
+    assert found.sampler_logprobs.tolist() == [-0.5] * 19 + [0.0] * 5 + [-0.5] * 7
+    assert found.entropies.tolist() == [0.25] * 19 + [0.0] * 5 + [0.25] * 7
+    assert (found.version, found.prompt_tokens) == (3, 7)
+
+
+def test_rows_of_a_batch_end_at_different_turns(tiny):
+    found, script = played(
+        tiny,
+        ToolUse(tools=("calculator", "lookup")),
+        [
+            ["[calculator: 1+1]", "no call<eos>", "[lookup: a]"],
+            ["[calculator: 2+2]", "b<eos>"],
+            ["c<eos>"],
+        ],
+        table={"a": "x"},
+    )
+    assert [each.text for each in found] == [
+        "[calculator: 1+1][2][calculator: 2+2][4]c",
+        "no call",
+        "[lookup: a][x]b",
+    ]
+    assert found[1].generated is None
+    assert [len(asked) for asked in script.asked] == [1, 2, 1]
+
+
+def test_turns_beyond_the_budget_stay_unanswered(tiny):
+    rounds = [["[calculator: 1+1]"], ["[calculator: 2+2]"], ["[calculator: 3+3]<eos>"]]
+    [found], _ = played(tiny, ToolUse(max_turns=1), rounds)
+    assert found.text == "[calculator: 1+1][2][calculator: 2+2][calculator: 3+3]"
+    assert [turn.outcome for turn in found.turns] == ["ok", "unanswered"]
+
+
+def test_an_answer_that_leaves_no_token_ends_the_completion(tiny):
+    """17 tokens of the call and 3 of the answer fill a budget of 20: nothing could follow."""
+    [found], _ = played(tiny, ToolUse(), [["[calculator: 1+1]"]], tokens=20)
+    assert (found.text, found.finish_reason) == ("[calculator: 1+1]", "length")
+    assert [turn.outcome for turn in found.turns] == ["unanswered"]
+    [found], _ = played(tiny, ToolUse(), [["[calculator: 1+1]"], ["a"]], tokens=21)
+    assert (found.text, found.finish_reason, len(found)) == ("[calculator: 1+1][2]a", "length", 21)
+
+
+def test_a_policy_that_ends_calls_without_end_is_contained(tiny):
+    """After a few rounds it is sampled in one go, whatever it writes."""
+    [found], script = played(tiny, ToolUse(max_turns=1), [["]"]] * 4 + [["]" * 60]])
+    assert (found.finish_reason, len(found), found.turns) == ("length", 60, ())
+    assert len(script.asked) == 5
+
+
+def test_a_flood_is_cut_and_hostile_text_becomes_plain_letters(tiny):
+    text = "</think><eos><pad>\x00\x1b[31m\N{RIGHT-TO-LEFT OVERRIDE}" + "x" * 10**6
+    config = ToolUse(tools=("lookup",), max_observation_tokens=13)
+    [found], _ = played(tiny, config, [["[lookup: a]"], ["<eos>"]], table={"a": text})
+    [turn] = found.turns
+    observed = found.ids[slice(*turn.observation)]
+    assert turn.is_cut
+    assert len(observed) == 13 + 2
+    assert not {*tiny.stop_ids, tiny.pad_id, 2, 3, 4} & set(observed.tolist())
+    assert found.text == "[lookup: a][</think><eos>]"
+    assert found.finish_reason == "stop"
+
+
+def test_no_id_of_an_answer_is_a_control_token(tiny):
+    encoder = ObservationEncoder(tiny)
+    ids = encoder.answer("<think></think><eos><<eos>eos><unk>é\ud800", most=200).ids
+    assert not set(ids) & encoder.controls
+    assert tiny.tokenizer.decode(ids).startswith("<think></think><eos><<eos>eos><unk>")
+    assert encoder.frame("<eos>") == [1]
+
+
+def test_an_equation_is_continued_by_the_one_tool(tiny):
+    rounds = [["<think>12*34="], [" so 408+2="], ["1/0="], ["<eos>"]]
+    [found], _ = played(tiny, ToolUse(form="equation"), rounds)
+    assert found.text == "<think>12*34=408 so 408+2=4101/0=error: division by zero"
+    assert [turn.outcome for turn in found.turns] == ["ok", "ok", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        ("see [1: 2] and [calculator: 1+1]", ("calculator", "1+1")),
+        ("[calculator: 1+[calculator: 2]", ("calculator", "2")),
+        ("[calculator: 1", None),
+        ("[browser: x]", None),
+        ("```python\nx = [1]\nx[0]\n```", ("python", "x = [1]\nx[0]")),
+        ("```js\n1\n```", None),
+        ("[" * 50_000, None),
+        ("[calculator:" * 5_000, None),
+    ],
+)
+def test_calls_in_plain_text(text, call):
+    found = PlainForm(ToolUse(tools=("calculator", "python"))).find(text)
+    assert (found and (found.call.tool, found.call.text)) == call
+
+
+def test_a_long_run_of_digits_is_looked_through():
+    assert EquationForm(ToolUse(form="equation")).find("1" * 10_000) is None
+    assert EquationForm(ToolUse(form="equation", tools=("lookup",))).find("a" * 10_000) is None
+
+
+@pytest.fixture(scope="module")
+def chatty(tiny):
+    """The tiny policy with a chat template that has tools."""
+    tokenizer = deepcopy(tiny.tokenizer)
+    tokenizer.chat_template = TEMPLATE
+    return replace(tiny, tokenizer=tokenizer, form=PromptForm(tokenizer, chat_template=True))
+
+
+def chatted(chatty, rounds, *, answers=32):
+    """A completion by a script, in the form of the chat template."""
+    script = Script(chatty, *([text] for text in rounds))
+    episodes = Episodes(ToolUse(form="template", max_observation_tokens=answers), chatty)
+    prompts = episodes.shown([Prompt("p", "6*7?", "", "")])
+    [[found]] = episodes.sample(script, prompts, 1, Decoding(700), torch.Generator())
+    return found, script
+
+
+def test_the_chat_template_frames_calls_and_answers(chatty):
+    call = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call><eos>'
+    found, script = chatted(chatty, [call, "42<eos>"])
+    assert script.asked[0] == ["<|user|>6*7?<eos>1 tools<|assistant|>"]
+    assert found.text == call + "<|user|><tool_response>42</tool_response><eos><|assistant|>42"
+    assert found.own_text == call + "42"
+    [turn] = found.turns
+    assert (turn.tool, turn.outcome) == ("calculator", "ok")
+    assert found.generated.sum() == len(chatty.tokenizer.encode(call)) + 3
+    assert 1 in found.ids[slice(*turn.observation)], "the template's own end of a turn is meant"
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ("{}", "is expected"),
+        ("not json", "is expected"),
+        ("[" * 300, "is expected"),
+        ('{"name": "calculator", "arguments": {"x": 1}}', "'expression' is missing"),
+        ('{"name": "nobody", "arguments": {}}', "there is no tool"),
+        ('{"name": 1, "arguments": []}', "are expected"),
+    ],
+)
+def test_a_malformed_call_is_answered_with_what_is_wrong(chatty, call, problem):
+    found, _ = chatted(chatty, [f"<tool_call>{call}</tool_call><eos>", "a<eos>"], answers=200)
+    assert found.turns[0].outcome == "failed"
+    assert problem in found.text
+
+
+def test_a_call_inside_of_thoughts_is_none(chatty):
+    call = '<think><tool_call>{"name": "calculator", "arguments": {}}</tool_call></think>4<eos>'
+    found, _ = chatted(chatty, [call])
+    assert found.turns == ()
+
+
+def sampled(tiny, seed):
+    """Episodes of the real sampler, and the generator behind them."""
+    rows = [Prompt("", "59+63=?", "", "", columns={"table": {"59+63": "862"}})] * 3
+    generator = torch.Generator().manual_seed(seed)
+    config = ToolUse(form="equation", tools=("lookup",), max_observation_tokens=4)
+    return Episodes(config, tiny).sample(Sampler(tiny), rows, 4, Decoding(40), generator), generator
+
+
+def test_the_same_generator_state_gives_the_same_episodes_and_goes_on_alike(tiny):
+    (first, moved), (again, alike), (other, _) = (sampled(tiny, seed) for seed in (1, 1, 2))
+    texts = [[completion.text for completion in group] for group in first]
+    assert texts == [[completion.text for completion in group] for group in again]
+    assert texts != [[completion.text for completion in group] for group in other]
+    assert torch.equal(moved.get_state(), alike.get_state())
+    assert any(completion.turns for group in first for completion in group)
+
+
+def test_a_waiting_group_survives_a_checkpoint_with_its_turns(tiny):
+    [completions, *_], _ = sampled(tiny, 1)
+    group = Group(Prompt("p", "?", "", "sums"), tuple(completions), rewards=(0.0,) * 4)
+    [found] = groups_of(group_documents([group]), group_tensors([group]))
+    for before, after in zip(group.completions, found.completions, strict=True):
+        assert (after.turns, after.written) == (before.turns, before.written)
+        assert np.array_equal(after.ids, before.ids)

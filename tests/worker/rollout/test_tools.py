@@ -1,0 +1,103 @@
+"""Tools answer calls and never raise because of them; a hostile program is contained."""
+
+from contextlib import closing
+
+import pytest
+
+from backend.config.environments import ToolUse
+from worker.prompt import Prompt
+from worker.rollout.calculator import BadExpression, calculated
+from worker.rollout.tools import Toolbox, ToolCall
+
+ROW = Prompt("", "?", "", "", columns={"table": {"Paris": "2.1 million", "n": 7}})
+
+
+@pytest.fixture(scope="module")
+def toolbox():
+    config = ToolUse(tools=("calculator", "lookup", "python"), timeout_seconds=1)
+    with closing(Toolbox(config, processes=1)) as toolbox:
+        yield toolbox
+
+
+def answer(toolbox, tool, text):
+    [found] = toolbox.answer([(ToolCall(tool, text), ROW)])
+    return found.outcome, found.text
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("12*34", "408"),
+        ("2^10 - 24", "1000"),
+        ("7/2", "3.5"),
+        ("1/3", "0.333333333333"),
+        ("0.1+0.2", "0.3"),
+        ("-(3 - 5) * 2", "4"),
+        ("17 % 5 + 17 // 5", "5"),
+        ("12 × 3 ÷ 4", "9"),
+        ("99999999999999999999 + 1", "100000000000000000000"),
+    ],
+)
+def test_the_calculator_is_exact(expression, value):
+    assert calculated(expression) == value
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "", "1/0", "9**9**9", "2**99999", "__import__('os')", "(lambda: 1)()", "x+1", "[1][0]",
+        "1 if 1 else 2", "1e400", "(" * 150, "1" * 300, "2**0.5", "True+1", "'a'*3", "1,2", "0**-1", "\x00",
+    ],
+)  # fmt: skip
+def test_the_calculator_refuses_what_is_no_arithmetic_or_too_large(expression):
+    with pytest.raises(BadExpression):
+        calculated(expression)
+
+
+def test_lookup_reads_the_row_of_its_own_prompt(toolbox):
+    assert answer(toolbox, "lookup", " paris ") == ("ok", "2.1 million")
+    assert answer(toolbox, "lookup", "n") == ("ok", "7")
+    assert answer(toolbox, "lookup", "Rome") == ("failed", "error: there is no such key")
+
+
+def test_a_tool_that_does_not_exist_is_an_answer_and_no_error(toolbox):
+    outcome, text = answer(toolbox, "browser", "x")
+    assert outcome == "failed"
+    assert text == "error: there is no tool 'browser'; there are calculator, lookup, python"
+
+
+@pytest.mark.processes
+def test_python_gives_what_it_prints_its_last_value_or_its_error(toolbox):
+    assert answer(toolbox, "python", "print(6*7)") == ("ok", "42")
+    assert answer(toolbox, "python", "x = 6\nx*7") == ("ok", "42")
+    assert answer(toolbox, "python", "print(1)\n1/0") == ("failed", "1\nZeroDivisionError: division by zero")
+    outcome, text = answer(toolbox, "python", "def")
+    assert outcome == "failed"
+    assert text.startswith("SyntaxError")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("program", "outcomes"),
+    [
+        pytest.param("while True: pass", {"timeout"}, id="loops"),
+        pytest.param("import time; time.sleep(60)", {"timeout"}, id="hangs"),
+        pytest.param("while True: print('x' * 10000)", {"killed"}, id="floods"),
+        pytest.param("x = bytearray(10**10)", {"failed"}, id="eats memory"),
+        pytest.param("import os; os.kill(os.getppid(), 9)", {"failed", "killed"}, id="kills its parent"),
+        pytest.param("import os\nwhile True: os.fork()", {"failed", "killed"}, id="fork bomb"),
+        pytest.param("open('/etc/passwd').read()", {"failed", "killed"}, id="reads a file"),
+        pytest.param("open('/tmp/x', 'w').write('x')", {"failed", "killed"}, id="writes a file"),
+        pytest.param(
+            "import socket; socket.create_connection(('127.0.0.1', 80), 1)",
+            {"failed", "killed"},
+            id="network",
+        ),
+        pytest.param("import os; os._exit(0)", {"ok"}, id="leaves"),
+    ],
+)
+def test_a_hostile_program_is_contained_and_the_next_one_runs(toolbox, program, outcomes):
+    outcome, text = answer(toolbox, "python", program)
+    assert outcome in outcomes
+    assert "root:" not in text
+    assert answer(toolbox, "python", "print(6*7)") == ("ok", "42")

@@ -1,0 +1,51 @@
+"""Runs with tools on the tiny policy: interrupted, asynchronous, and checked before launch."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from backend.config.merge import resolve
+from backend.db.models import Rollout
+from tests.worker.training.test_launch_check import check  # noqa: F401 - a fixture
+from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
+from worker.outcome import Outcome
+
+pytestmark = pytest.mark.processes
+
+RUN: dict[str, Any] = {
+    "steps": 4,
+    "environment": {"type": "tool_use", "form": "equation", "max_observation_tokens": 4},
+    "sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 40},
+    "filters": {"groups": {"type": "zero_variance"}, "refill": {"type": "active"}},
+    "evaluation": {"every": 4, "prompts": 4},
+    "checkpointing": {"every": 1},
+}
+
+
+def test_an_interrupted_run_with_tools_continues_bit_by_bit(sessions, queued, train):  # noqa: F811
+    config = resolve(RUN)
+    straight = queued(config)
+    assert train(straight, config) == Outcome("finished")
+    broken = queued(config)
+    assert train(broken, config, stop_after=2).status == "queued"
+    assert train(broken, config) == Outcome("finished")
+    found = series(sessions, straight)
+    assert series(sessions, broken) == found
+    assert found["tools/calls"][1] > 0
+    with sessions() as session:
+        stored = [row.turns for row in session.scalars(select(Rollout)) if row.turns]
+    assert {turn["tool"] for turns in stored for turn in turns} == {"calculator"}
+
+
+def test_rollouts_with_tools_run_ahead(sessions, queued, train):  # noqa: F811
+    sampling = RUN["sampling"] | {"ahead": 1}
+    config = resolve(RUN | {"sampling": sampling, "filters": {}, "steps": 2})
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    assert series(sessions, run_id)["tools/calls"][2] > 0
+
+
+def test_a_check_before_launch_samples_in_turns(check):  # noqa: F811
+    run = check(environment=RUN["environment"] | {"max_turns": 1})
+    assert (run.status, run.reason) == ("finished", "")

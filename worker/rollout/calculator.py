@@ -1,0 +1,92 @@
+"""A calculator: exact arithmetic on short expressions, without `eval` and with bounded numbers."""
+
+import ast
+import operator
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+MOST_CHARACTERS = 200
+
+MOST_BITS = 4096
+"""Of a numerator or a denominator, at any place of the computation."""
+
+WRITTEN_AS = str.maketrans({"×": "*", "÷": "/", "−": "-", "^": "**"})
+
+
+class BadExpression(Exception):
+    """The text is no arithmetic, or its value is too large."""
+
+
+def calculated(expression: str) -> str:
+    """The value of an expression: a whole number, or a decimal of 12 digits.
+
+    >>> calculated("12*(3+4)"), calculated("1/3")
+    ('84', '0.333333333333')
+
+    Raises BadExpression.
+    """
+    text = expression.strip().translate(WRITTEN_AS)
+    if not text or len(text) > MOST_CHARACTERS:
+        raise BadExpression(f"an expression of 1 to {MOST_CHARACTERS} characters is expected")
+    try:
+        tree = ast.parse(text, mode="eval")
+        value = _value(tree.body)
+    except ZeroDivisionError:
+        raise BadExpression("division by zero") from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        raise BadExpression("numbers, + - * / // % ** and parentheses are expected") from None
+    return _shown(value)
+
+
+def _value(node: ast.expr) -> Fraction:
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            return _bounded(Fraction(str(number)))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _value(operand)
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            return _bounded(_power(_value(left), _value(right)))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+            return _bounded(Fraction(OPERATORS[type(op)](_value(left), _value(right))))
+    raise ValueError("no arithmetic")
+
+
+OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def _power(base: Fraction, exponent: Fraction) -> Fraction:
+    """A whole power; refused before it is computed where it would be too long."""
+    if exponent.denominator != 1:
+        raise ValueError("a whole exponent is expected")
+    if _bits(base) * abs(exponent.numerator) > MOST_BITS and abs(base) != 1 and base:
+        raise BadExpression("the value is too large")
+    return Fraction(base**exponent.numerator)
+
+
+def _bounded(value: Fraction) -> Fraction:
+    if _bits(value) > MOST_BITS:
+        raise BadExpression("the value is too large")
+    return value
+
+
+def _bits(value: Fraction) -> int:
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
+
+
+def _shown(value: Fraction) -> str:
+    if value.denominator == 1:
+        return str(value.numerator)
+    try:
+        return f"{float(value):.12g}"
+    except OverflowError:
+        raise BadExpression("the value is too large") from None

@@ -1,0 +1,157 @@
+"""The forms in which a policy writes a call of a tool, and in which the answer stands behind it.
+
+plain      [calculator: 12*34][408]              Toolformer, arXiv:2302.04761
+           ```python ... ``` and ```output ...   ToRA, arXiv:2309.17452
+equation   12*34=408                             the calculator of GSM8K, arXiv:2110.14168
+template   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, and the template's turn of a tool
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from backend.config.environments import ToolUse
+from backend.rollouts.tags import CLOSE
+from worker.policy.model import Policy
+from worker.rollout.tools import SCHEMAS, ToolCall
+
+BRACKETS = re.compile(r"\[(\w{1,40}):([^\[\]\n]*)\]")
+FENCE = re.compile(r"```(?:python|py)[ \t]*\n(.*?)\n?```", re.DOTALL)
+ARITHMETIC = re.compile(r"((?:[\d.()*+/^%×÷−-] ?){0,200}[\d.)]) ?=")
+KEY = re.compile(r"([\w.()*+/^%-]{1,200})=")
+OPENED, CLOSED = "<tool_call>", "</tool_call>"
+
+
+class FoundCall(NamedTuple):
+    """A call within a text, by characters."""
+
+    call: ToolCall
+    start: int
+    end: int
+
+
+class Frame(NamedTuple):
+    """The text around an answer; the trainer's own text, in which control tokens are meant."""
+
+    before: str
+    after: str
+
+
+class CallForm(Protocol):
+    """A way to write calls and their answers."""
+
+    ends_turn: bool
+    """Whether a call is answered once the policy has ended its turn; else right behind the call."""
+    marks: Sequence[str]
+    """Text that a call may end with: a token that holds it is worth a look."""
+
+    def find(self, text: str) -> FoundCall | None:
+        """The first call in what the policy wrote since the last answer."""
+        ...
+
+    def frame(self, call: ToolCall) -> Frame:
+        """The text around the answer."""
+        ...
+
+
+class PlainForm:
+    """Calls in brackets, and fenced blocks of Python."""
+
+    ends_turn = False
+
+    def __init__(self, config: ToolUse) -> None:
+        self.has_python = "python" in config.tools
+        self.in_brackets = {name for name in config.tools if name != "python"}
+        self.marks: Sequence[str] = [
+            *(["]"] if self.in_brackets else []),
+            *(["```"] if self.has_python else []),
+        ]
+
+    def find(self, text: str) -> FoundCall | None:
+        """See CallForm; brackets count where they name a tool, so that lists stay text."""
+        found = [
+            FoundCall(ToolCall(match[1], match[2].strip()), *match.span())
+            for match in BRACKETS.finditer(text)
+            if match[1] in SCHEMAS
+        ]
+        if self.has_python and (match := FENCE.search(text)):
+            found.append(FoundCall(ToolCall("python", match[1]), *match.span()))
+        return min(found, key=lambda each: each.end, default=None)
+
+    def frame(self, call: ToolCall) -> Frame:
+        """See CallForm."""
+        return Frame("\n```output\n", "\n```\n") if call.tool == "python" else Frame("[", "]")
+
+
+class EquationForm:
+    """The one tool of the run writes on behind an equals sign."""
+
+    ends_turn = False
+    marks: Sequence[str] = ("=",)
+
+    def __init__(self, config: ToolUse) -> None:
+        [self.tool] = config.tools
+        self.pattern = ARITHMETIC if self.tool == "calculator" else KEY
+
+    def find(self, text: str) -> FoundCall | None:
+        """See CallForm."""
+        match = self.pattern.search(text)
+        return match and FoundCall(ToolCall(self.tool, match[1].strip()), *match.span())
+
+    def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - of the protocol
+        """See CallForm."""
+        return Frame("", "")
+
+
+class TemplateForm:
+    """Calls as JSON in a turn of the policy, answers in a turn of a tool, both as the chat template has them.
+
+    The first call of a turn is answered; one inside of thoughts is none.
+    """
+
+    ends_turn = True
+    marks: Sequence[str] = ()
+
+    def __init__(self, policy: Policy) -> None:
+        self.around = Frame(*policy.form.tool_answer([policy.tokenizer.decode([i]) for i in policy.stop_ids]))
+
+    def find(self, text: str) -> FoundCall | None:
+        """See CallForm."""
+        start = text.find(OPENED, max(0, text.rfind(CLOSE)))
+        end = text.find(CLOSED, start)
+        if start < 0 or end < 0:
+            return None
+        return FoundCall(_json_call(text[start + len(OPENED) : end]), start, end + len(CLOSED))
+
+    def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - of the protocol
+        """See CallForm."""
+        return self.around
+
+
+def call_form(config: ToolUse, policy: Policy) -> CallForm:
+    """The form that a config asks for. Raises InvalidConfig where the chat template has no turn of a tool."""
+    match config.form:
+        case "plain":
+            return PlainForm(config)
+        case "equation":
+            return EquationForm(config)
+        case "template":
+            return TemplateForm(policy)
+
+
+def _json_call(text: str) -> ToolCall:
+    """The call that a policy wrote as JSON."""
+    try:
+        said: Any = json.loads(text)
+        name, arguments = said["name"], said["arguments"]
+        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError, KeyError, TypeError):
+        expected = 'JSON such as {"name": "calculator", "arguments": {"expression": "1+1"}} is expected'
+        return ToolCall("", "", expected)
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        return ToolCall("", "", "a name and an object of arguments are expected")
+    parameter = next((schema[0] for tool, schema in SCHEMAS.items() if tool == name), "")
+    if parameter and parameter not in arguments:
+        return ToolCall(name, "", f"the argument {parameter!r} is missing")
+    return ToolCall(name, str(arguments.get(parameter, "")))

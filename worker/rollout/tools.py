@@ -1,0 +1,182 @@
+"""Tools that a policy may call: a calculator, a lookup in the prompt's row, Python in the sandbox.
+
+Calls are hostile text, and so are answers. A tool never raises because of either: it answers with an outcome.
+"""
+
+import math
+import signal
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any, NamedTuple, assert_never
+
+from backend.config.environments import ToolName, ToolUse
+from backend.errors import EnvironmentFailed
+from backend.sandbox.errors import SandboxError, TimedOut, Unusable
+from backend.sandbox.process import Sandbox
+from worker.prompt import Prompt
+from worker.rewards.correctness import process_count
+from worker.rollout.calculator import BadExpression, calculated
+
+PROGRAMS = "worker.rewards.programs"
+
+CLOCK_SECONDS = 3
+"""Seconds on the clock for each second of processor time: other processes must not decide an answer."""
+
+MOST_CALL_CHARACTERS = 100_000
+"""Of the text of one call."""
+
+
+class ToolCall(NamedTuple):
+    """A call that the policy wrote."""
+
+    tool: str
+    """Its name as it was written: perhaps of no tool."""
+    text: str
+    """The expression, key or program; "" where the call is malformed."""
+    problem: str = ""
+    """Why it cannot be answered, where that is known at once."""
+
+
+class ToolAnswer(NamedTuple):
+    """The answer to a call."""
+
+    text: str
+    outcome: str
+    """ok, failed (the tool says why), timeout, or killed (the sandbox ended it)."""
+    seconds: float = 0.0
+
+
+class Toolbox:
+    """The tools of a run. Close it when the run ends: it may own processes."""
+
+    def __init__(self, config: ToolUse, *, processes: int = 0) -> None:
+        self.config = config
+        count = process_count(processes) if "python" in config.tools else 0
+        self._sandboxes = [Sandbox(PROGRAMS, forgets=True) for _ in range(count)]
+        self._turn = Lock()
+        """Held while calls are answered: evaluations and rollouts that run ahead take turns."""
+
+    def check(self) -> None:
+        """Raise EnvironmentFailed where a tool cannot work on this machine."""
+        if self._sandboxes:
+            self.answer([(ToolCall("python", "1"), Prompt("", "", "", ""))])
+
+    def answer(self, calls: Sequence[tuple[ToolCall, Prompt]]) -> list[ToolAnswer]:
+        """The answer to each call, in order; programs run side by side, each in a process of its own."""
+        with self._turn, ThreadPoolExecutor(max(1, len(self._sandboxes))) as pool:
+            free: SimpleQueue[Sandbox] = SimpleQueue()
+            for sandbox in self._sandboxes:
+                free.put(sandbox)
+            return list(pool.map(lambda job: self._timed(job[0], job[1], free), calls))
+
+    def close(self) -> None:
+        """End all processes."""
+        for sandbox in self._sandboxes:
+            sandbox.close()
+
+    def _timed(self, call: ToolCall, prompt: Prompt, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
+        started = time.perf_counter()
+        found = self._answer(call, prompt, free)
+        return found._replace(seconds=time.perf_counter() - started)
+
+    def _answer(self, call: ToolCall, prompt: Prompt, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
+        if call.problem or len(call.text) > MOST_CALL_CHARACTERS:
+            return ToolAnswer(f"error: {call.problem or 'the call is too long'}", "failed")
+        tool = next((name for name in self.config.tools if name == call.tool), None)
+        match tool:
+            case "calculator":
+                return _calculated(call.text)
+            case "lookup":
+                return _looked_up(call.text, prompt.columns.get(self.config.lookup_field))
+            case "python":
+                return self._run(call.text, free)
+            case None:
+                offered = ", ".join(self.config.tools)
+                return ToolAnswer(
+                    f"error: there is no tool {call.tool[:40]!r}; there are {offered}", "failed"
+                )
+            case _:
+                assert_never(tool)
+
+    def _run(self, program: str, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
+        """Run a program; the sandbox kills what hangs, floods or attacks."""
+        sandbox, seconds = free.get(), self.config.timeout_seconds
+        try:
+            ended = sandbox.ask(
+                "interpret",
+                seconds=CLOCK_SECONDS * math.ceil(seconds),
+                program=program,
+                stdin="",
+                cpu_seconds=math.ceil(seconds),
+                memory_bytes=self.config.memory_mb * 2**20,
+            )
+        except Unusable as error:
+            raise EnvironmentFailed(f"the tool python cannot run here: {error}") from error
+        except TimedOut:
+            return ToolAnswer(f"error: no answer within {seconds:g} seconds", "timeout")
+        except SandboxError:
+            return ToolAnswer("error: the program was ended by the sandbox", "killed")
+        finally:
+            free.put(sandbox)
+        return _printed(ended)
+
+
+def _calculated(expression: str) -> ToolAnswer:
+    try:
+        return ToolAnswer(calculated(expression), "ok")
+    except BadExpression as error:
+        return ToolAnswer(f"error: {error}", "failed")
+
+
+def _looked_up(key: str, table: Any) -> ToolAnswer:
+    """The value of a key, exactly or but for case and space around it."""
+    if not isinstance(table, dict):
+        return ToolAnswer("error: there is no table for this question", "failed")
+    wanted = key.strip()
+    found = table.get(wanted)
+    if found is None:
+        alike = {str(name).strip().casefold(): value for name, value in table.items()}
+        found = alike.get(wanted.casefold())
+    if found is None:
+        return ToolAnswer("error: there is no such key", "failed")
+    return ToolAnswer(str(found), "ok")
+
+
+def _printed(ended: Any) -> ToolAnswer:
+    """What a program printed; one that a signal ended was killed at a limit, or by the filter of calls."""
+    output, code = str(ended["output"]), ended["code"]
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        return ToolAnswer("error: the program took too long", "timeout")
+    if code < 0:
+        return ToolAnswer("error: the program was ended by the sandbox", "killed")
+    if code == 0:
+        return ToolAnswer(output.rstrip("\n"), "ok")
+    return ToolAnswer(output.rstrip("\n") or f"error: exit code {code}", "failed")
+
+
+def tool_schema(name: ToolName) -> dict[str, Any]:
+    """The JSON Schema of a tool, as chat templates show it to a policy."""
+    parameter, meaning, says = SCHEMAS[name]
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": says,
+            "parameters": {
+                "type": "object",
+                "properties": {parameter: {"type": "string", "description": meaning}},
+                "required": [parameter],
+            },
+        },
+    }
+
+
+SCHEMAS: dict[ToolName, tuple[str, str, str]] = {
+    "calculator": ("expression", "e.g. 12*(3+4)", "Computes an arithmetic expression exactly."),
+    "lookup": ("key", "The key to look up.", "Gives the value that belongs to a key."),
+    "python": ("code", "The program.", "Runs a Python program and gives what it prints."),
+}
+"""Parameter, its meaning, and what the tool does."""

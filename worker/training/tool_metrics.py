@@ -1,0 +1,27 @@
+"""Metrics of a step's calls of tools."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from worker.rollout.episodes import UNANSWERED
+from worker.types import Group
+
+
+def tool_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """tools/* over all completions of a step."""
+    completions = [completion for group in groups for completion in group.completions]
+    turns = [turn for completion in completions for turn in completion.turns]
+    answered = [turn for turn in turns if turn.outcome != UNANSWERED]
+    left = [any(turn.outcome == UNANSWERED for turn in completion.turns) for completion in completions]
+    tokens = sum(map(len, completions))
+    metrics = {
+        "tools/calls": len(turns) / len(completions),
+        "tools/used_frac": fmean(bool(completion.turns) for completion in completions),
+        "tools/turns": 1 + len(answered) / len(completions),
+        "tools/unanswered_frac": fmean(left),
+        "tools/observation_frac": 1 - sum(completion.written for completion in completions) / tokens,
+    }
+    if answered:
+        metrics["tools/failed_frac"] = fmean(turn.outcome != "ok" for turn in answered)
+        metrics["time/tool_seconds"] = fmean(turn.seconds for turn in answered)
+    return metrics
