@@ -64,7 +64,7 @@ SEARCH_PAUSE_SECONDS = 2.0
 """How often searches are looked at; each look goes on with one."""
 SEARCH_STEPS = 8
 """Steps of a search in one look."""
-FAULTS = (ArithmeticError, LookupError, TypeError, ValueError)
+FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors that no test has met: one trial or search must not keep the others from theirs."""
 JUDGE_SECONDS = 0.1
 """So long a look diagnoses runs; the next one goes on."""
@@ -128,6 +128,9 @@ class Reconciler:
             except SQLAlchemyError as error:
                 self._lost.forget()
                 logger.warning("the reconciler failed: %s", str(error).splitlines()[0])
+            except FAULTS:  # a stranger's rows may hold what no test has met: the next look goes on
+                self._lost.forget()
+                logger.exception("the reconciler failed")
 
     def look(self) -> int:
         """One round; returns how often the bell was rung."""

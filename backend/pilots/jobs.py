@@ -31,7 +31,7 @@ def slurm_script(command: Sequence[str], directory: Path, options: Sequence[str]
         f"#SBATCH --job-name={NAME}",
         f"#SBATCH --signal=B:TERM@{GRACE_SECONDS}",
         "#SBATCH --open-mode=append",
-        f"#SBATCH --output={output}",
+        f"#SBATCH --output={shlex.quote(output)}",  # a # would begin a comment
         *(f"#SBATCH {option}" for option in options),
         f"cd {shlex.quote(str(directory))} || exit 1",
         f"exec {shlex.join(command)}",

@@ -46,7 +46,7 @@ def need_of(session: Session, there: Pilots, *, most: int, devices: int = 1) -> 
 
 
 def left_over(runs: Sequence[int], free: Sequence[Worker]) -> int:
-    """How many runs, given by the devices that they need, the free slots of no worker can take."""
+    """Number of the runs, given by the devices that they need, that no worker has free slots for."""
     slots = Counter((slot.host, slot.pid, slot.device == CPU) for slot in free)
     left = 0
     for devices in sorted(runs, reverse=True):

@@ -75,6 +75,31 @@ def test_a_run_whose_worker_was_lost_goes_back_to_the_queue(sessions, settings, 
         assert session.scalar(select(Run.status).where(Run.id == run.id)) == "queued"
 
 
+def test_a_fault_that_no_test_has_met_does_not_end_the_thread(sessions, settings, rings, monkeypatch, caplog):
+    """What it looks after goes on with the next look."""
+    monkeypatch.setattr(reconciler, "LOOK_SECONDS", 0.01)
+    faults = iter([AttributeError("'str' object has no attribute 'get'"), KeyError("step")])
+
+    def looked_for(session):
+        if (fault := next(faults, None)) is not None:
+            raise fault
+        return []
+
+    monkeypatch.setattr(reconciler, "due_trials", looked_for)
+    monkeypatch.setattr(reconciler, "TRIAL_PAUSE_SECONDS", 0.0)
+    with sessions.begin() as session:
+        make_run(session)
+        add_slot(session, 0)
+    running = Reconciler(settings, sessions)
+    running.start()
+    until = time.monotonic() + 30
+    while not rings and time.monotonic() < until:
+        time.sleep(0.01)
+    running.stop()
+    assert rings
+    assert caplog.text.count("the reconciler failed") == 2
+
+
 def test_one_process_at_a_time_holds_a_lease_until_it_ends(sessions):
     with sessions.begin() as session:
         assert take_lease(session, "job", "a", seconds=100)

@@ -16,9 +16,10 @@ COMMAND = worker_command("/opt/a b/python", runs=1, idle_seconds=60, devices=2)
 
 @pytest.mark.processes
 def test_the_worker_takes_the_place_of_the_shell():
-    text = slurm_script(COMMAND, Path("/shared/the lab"), ["--partition=gpu"], "/state/%j.log")
+    text = slurm_script(COMMAND, Path("/shared/the lab"), ["--partition=gpu"], "/the #1 state/%j.log")
     assert "#SBATCH --partition=gpu\n" in text
     assert "#SBATCH --signal=B:TERM@120\n" in text
+    assert "#SBATCH --output='/the #1 state/%j.log'\n" in text
     assert text.endswith(
         "cd '/shared/the lab' || exit 1\n"
         "exec '/opt/a b/python' -m backend.cli worker --runs 1 --idle 60 --devices 2\n"
