@@ -27,6 +27,8 @@ class Nothing:
         """Nothing was recorded before."""
         return {}
 
+    def pay(self, _cost: float, /) -> None: ...
+
     def flush(self) -> None: ...
 
     @contextmanager
