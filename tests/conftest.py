@@ -25,6 +25,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 from filelock import FileLock
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from sqlalchemy import Engine, make_url
 from sqlalchemy.orm import Session
 
@@ -44,6 +46,10 @@ os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OF
 # The developer's own installation must not reach into the tests.
 for _name in Settings.model_fields:
     os.environ.pop(_name.upper(), None)
+
+# Times decide no test: a busy machine generates slowly.
+hypothesis_settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("untimed")
 
 SHARED = "GRPOLAB_TEST_SHARED"
 """Environment variable: directory that the processes of one test session share."""

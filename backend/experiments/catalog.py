@@ -36,6 +36,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Problems", ("problems",)),
     ("Data", ("data",)),
     ("Sampling", ("sampling",)),
+    ("Environment", ("environment",)),
     ("Advantage", ("objective.advantage", "objective.value")),
     ("Ratio and clip", ("objective.ratio", "objective.surrogate")),
     ("Aggregation", ("objective.aggregation", "objective.token_weight")),

@@ -60,7 +60,7 @@ def test_a_run_in_a_list_has_every_field_and_config_and_attempts_on_request(clie
     assert full["config"]["steps"] == 150
     assert full["attempts"][0]["from_step"] == -1
     one = get(client, f"/runs/{run.id}")
-    assert one.pop("cost").keys() == {"slot_hours", "gpu_hours", "money"}
+    assert one.pop("cost").keys() == {"slot_hours", "gpu_hours", "money", "judges"}
     assert one == full
     assert RunItem.model_validate(full).created_at.endswith("Z")
 
