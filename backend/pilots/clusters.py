@@ -49,8 +49,11 @@ class Kubernetes:
 
     def count(self) -> Pilots:
         """The jobs with the label that have not finished."""
-        found = json.loads(asked(["kubectl", "get", "jobs", f"--selector=app={NAME}", "--output=json"]))
-        states = [item.get("status", {}) for item in found["items"]]
+        listing = asked(["kubectl", "get", "jobs", f"--selector=app={NAME}", "--output=json"])
+        try:
+            states = [item.get("status", {}) for item in json.loads(listing)["items"]]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise Unavailable(f"kubectl answered no list of jobs: {listing[:100]!r}") from None
         running = sum(bool(state.get("active")) and bool(state.get("ready")) for state in states)
         done = sum(bool(state.get("succeeded") or state.get("failed")) for state in states)
         return Pilots(len(states) - running - done, running)

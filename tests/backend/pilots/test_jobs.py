@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backend.errors import Unavailable
-from backend.pilots.clusters import asked
+from backend.pilots.clusters import Kubernetes, asked
 from backend.pilots.jobs import kubernetes_job, skypilot_task, slurm_script, worker_command
 
 COMMAND = worker_command("/opt/a b/python", runs=1, idle_seconds=60, devices=2)
@@ -53,3 +53,14 @@ def test_a_cluster_that_is_away_is_named_in_its_own_words():
         asked(["no-such-command-of-a-cluster"])
     with pytest.raises(Unavailable, match="sh failed: queue is full"):
         asked(["sh", "-c", "echo queue is full >&2; exit 3"])
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("answer", ["", "Unable to connect", "[]", '{"items": null}', '{"items": ["x"]}'])
+def test_an_answer_that_is_no_list_of_jobs_is_asked_for_again(tmp_path, monkeypatch, answer):
+    program = tmp_path / "kubectl"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(Unavailable, match="kubectl answered no list of jobs"):
+        Kubernetes({}).count()
