@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 REQUIREMENTS = {
     "trl": Path(__file__).parent / "step" / "requirements.txt",
     "verl": Path(__file__).parent / "parity_verl" / "requirements.txt",
+    "manifests": ROOT / "tests" / "manifests" / "requirements.txt",
     "rlwatch": Path(__file__).parent / "diagnosis" / "requirements.txt",
     **{
         peer: Path(__file__).parent / "curves" / f"requirements-{peer}.txt"

@@ -294,7 +294,7 @@ class _Sizes:
         return min(tokens, chunk) * self.shape.vocabulary * float(LOGIT_BYTES + cap) + hidden
 
     def sampling(self) -> Parts:
-        """What sampling holds: see backend.policies.sampling.
+        """Memory that sampling holds: see backend.policies.sampling.
 
         A GPU takes as many rows at a time as fit; one group is the least.
         """

@@ -1,0 +1,1 @@
+"""Manifests of pilots against the schemas of what they are for."""

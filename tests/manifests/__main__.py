@@ -1,0 +1,38 @@
+"""Manifests of pilots, validated by kubernetes-validate and SkyPilot: `make test-manifests`.
+
+Both live in an environment of their own, `.venv-manifests`, made on the first run. No cluster is asked.
+"""
+
+import itertools
+import json
+from pathlib import Path
+
+from backend.pilots.jobs import kubernetes_job, skypilot_task, worker_command
+from benchmarks.peers import python_of, run
+
+JUDGE = Path(__file__).parent / "judge.py"
+COMMAND = worker_command("/opt/a b/python", runs=1, idle_seconds=60, devices=2)
+NAMES = {"DATABASE_URL": "x", "BROKER_URL": "y"}
+
+
+def main() -> None:
+    jobs = [
+        kubernetes_job(
+            COMMAND, image="registry/worker:1", gpus=gpus, queue=queue, secret="s", state_claim="v"
+        )
+        for gpus, queue in itertools.product((0, 2), ("", "lab"))
+    ]
+    tasks = [
+        json.loads(skypilot_task(COMMAND, accelerators=accelerators, directory="/d", environment=names))
+        for accelerators, names in itertools.product(("", "H100:1"), ({}, NAMES))
+    ]
+    found = run(python_of("manifests"), JUDGE, {"jobs": jobs, "tasks": tasks, "threads": 1})
+    for line in found["refused"]:
+        print(f"refused: {line}")
+    print(f"{found['valid']} valid, {len(found['refused'])} refused ({found['by']})")
+    if found["refused"]:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The side that has the schemas: counts valid manifests, and spoils each of them to see it refused."""
+
+import copy
+import json
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import sky
+from sky.utils import schemas
+
+VERSIONS = ("1.30", "1.34", "1.37")
+"""Of Kubernetes."""
+
+
+def kubernetes(job: dict[str, Any]) -> None:
+    """Raise where a version of Kubernetes knows a field not, or not so."""
+    for number in VERSIONS:
+        kubernetes_validate.validate(job, number, strict=True)
+
+
+def skypilot(task: dict[str, Any]) -> None:
+    """Raise where SkyPilot cannot read a task."""
+    jsonschema.validate(task, schemas.get_task_schema())
+    values = [(name, "x") for name in task.get("secrets", {})]
+    sky.Task.from_yaml_config(copy.deepcopy(task) | {"workdir": "."}, secrets_overrides=values or None)
+
+
+def verdicts(judge: Callable[[dict[str, Any]], None], manifests: list[Any], name: str) -> Iterator[str]:
+    """What is wrong with manifests; a manifest with a misspelt field has to be refused, too."""
+    for number, manifest in enumerate(manifests):
+        if reason := refusal(judge, manifest):
+            yield f"{name} {number}: {reason}"
+        if not refusal(judge, manifest | {"misspelt": 1}):
+            yield f"{name} {number}: a misspelt field passes"
+
+
+def refusal(judge: Callable[[dict[str, Any]], None], manifest: dict[str, Any]) -> str:
+    """Why a manifest is refused; empty where it is valid."""
+    try:
+        judge(manifest)
+    except Exception as error:  # noqa: BLE001 - each library has classes of its own
+        return str(error).splitlines()[0]
+    return ""
+
+
+def main() -> None:
+    given = json.load(sys.stdin)
+    refused = [
+        *verdicts(kubernetes, given["jobs"], "job"),
+        *verdicts(skypilot, given["tasks"], "task"),
+    ]
+    count = len(given["jobs"]) + len(given["tasks"])
+    by = ", ".join(f"{name} {version(name)}" for name in ("kubernetes-validate", "skypilot"))
+    print(json.dumps({"valid": count - len(refused), "refused": refused, "by": by}))
+
+
+if __name__ == "__main__":
+    main()
