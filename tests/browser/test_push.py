@@ -26,9 +26,9 @@ def lab(tmp_path):
 
 
 @pytest.fixture
-def pushed(lab, tmp_path):
+def pushed(lab, tmp_path, monkeypatch):
     client = load()
-    client.SIGN_SECONDS = 3600.0  # nothing is heard of the trainer but what it logs
+    monkeypatch.setattr(client, "SIGN_SECONDS", 3600.0)  # nothing is heard of it but what it logs
     run = client.init(
         lab.base, writer_token(Settings(state_dir=tmp_path), "node-7"),
         name=f"pushed {HOSTILE}", origin="trl", steps=40, directory=tmp_path / "spool",
