@@ -130,8 +130,7 @@ def table(found: dict[str, list[Figures]], steps: int, load: float) -> str:
     seeds = len(next(iter(found.values())))
     head = (
         f"`make bench-async`: seeds {seeds}, {steps} steps of 16 x 8 completions on `tiny`, local engine on "
-        f"a CPU, {platform.machine()}, {on}. The load average was {load:.0f} when it began: other work ran "
-        "on the same cores."
+        f"a CPU, {platform.machine()}, {on}. The load average was {load:.0f} when it began."
     )
     columns = (
         "rollouts",

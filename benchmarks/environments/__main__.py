@@ -130,7 +130,7 @@ def table(found: Mapping[str, list[dict[int, Metrics]]], steps: int, load: float
     head = (
         f"`make bench-environments`: seeds {seeds}, {steps} steps of 16 x 16 completions on `tiny`, one CPU "
         f"thread, {on}. Accuracy on 200 held-out questions, greedy. A run took {seconds:.0f} s; the load "
-        f"average was {load:.0f} when it began: other work ran on the same cores."
+        f"average was {load:.0f} when it began."
     )
     shown = sorted(curve(next(iter(found.values()))[0]))
     lines = [head, "", f"| step | {' | '.join(found)} |", "| --- " * (len(found) + 1) + "|"]
