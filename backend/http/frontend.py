@@ -6,7 +6,9 @@ import html
 import json
 import os
 import re
-from functools import cache
+import time
+from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +17,9 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from backend.http.dependencies import lab_of
 from backend.pages import FRONTEND, HOME, PAGES, REDIRECTS
@@ -26,20 +30,60 @@ SERVED = (("src",), ("styles",), ("vendor",), ("favicon.svg",))
 REVALIDATE = "no-cache"
 FOREVER = "public, max-age=31536000, immutable"
 
+EDITION = re.compile(r"[0-9a-f]{16}")
+"""The first part of a path below /static that names all files as they were at one time."""
+
 router = APIRouter(include_in_schema=False)
 
 
 class Scripts(StaticFiles):
-    """Files with an ETag that browsers ask about each time: an upgrade shows at once."""
+    """Files that browsers keep for good below `/static/<edition>/`; elsewhere they ask each time, by ETag."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """A file; below the name of an older edition the file of today, which nobody keeps."""
+        first, _, rest = path.partition("/")
+        is_named = EDITION.fullmatch(first) is not None
+        response = await super().get_response(rest if is_named else path, scope)
+        response.headers["Cache-Control"] = FOREVER if first == edition() else REVALIDATE
+        return response
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
         """A file of the pages; tools that check the frontend lie beside them and are not served."""
         return super().lookup_path(path) if Path(path).parts[:1] in SERVED else ("", None)
 
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        response = super().file_response(*args, **kwargs)
-        response.headers["Cache-Control"] = REVALIDATE
-        return response
+
+def edition() -> str:
+    """The name of the frontend's files as they are now: another one a second after a change of any."""
+    return _edition(int(time.monotonic()))
+
+
+@lru_cache(maxsize=1)
+def _edition(second: int) -> str:
+    top = [entry for entry in os.scandir(FRONTEND) if (entry.name,) in SERVED]
+    return _digest(tuple(sorted(_files(top))))
+
+
+def _files(entries: Iterable["os.DirEntry[str]"]) -> Iterator[tuple[str, int, int]]:
+    """Path, time of change and size of every file in and below these."""
+    for entry in entries:
+        if entry.is_dir():
+            yield from _files(os.scandir(entry.path))
+        else:
+            yield entry.path, entry.stat().st_mtime_ns, entry.stat().st_size
+
+
+@lru_cache(maxsize=1)
+def _digest(files: tuple[tuple[str, int, int], ...]) -> str:
+    whole = hashlib.sha256()
+    for path, *_ in files:
+        whole.update(f"{os.path.relpath(path, FRONTEND)}\0".encode())
+        whole.update(hashlib.sha256(Path(path).read_bytes()).digest())
+    return whole.hexdigest()[:16]
+
+
+def with_edition(page_html: str) -> str:
+    """A page whose scripts and styles browsers keep until one of them changes."""
+    return page_html.replace('"/static/', f'"/static/{edition()}/')
 
 
 def serve_pages(app: FastAPI) -> None:
@@ -51,7 +95,8 @@ def serve_pages(app: FastAPI) -> None:
     router.add_api_route("/vendor/plotly.min.js", plotly, methods=["GET", "HEAD"])
     router.add_api_route("/docs", _docs, methods=["GET", "HEAD"])
     app.include_router(router)
-    app.mount("/static", Scripts(directory=FRONTEND, check_dir=False), name="static")
+    scripts = Mount("/static", Scripts(directory=FRONTEND, check_dir=False), name="static")
+    app.router.routes.insert(0, scripts)  # a page asks for a hundred: they are not compared with every route
 
 
 def asks_for_page(request: Request) -> bool:
@@ -74,7 +119,8 @@ def _index_html() -> str:
         f'<meta name="pages" content="{html.escape(pages)}">',
         *(f'<link rel="stylesheet" href="/static/styles/{each.name}.css">' for each in PAGES),
     ]
-    return (FRONTEND / "index.html").read_text(encoding="utf-8").replace("<!-- pages -->", "\n  ".join(lines))
+    index = (FRONTEND / "index.html").read_text(encoding="utf-8")
+    return with_edition(index.replace("<!-- pages -->", "\n  ".join(lines)))
 
 
 def _index() -> Response:

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
 from backend.errors import NotFound
+from backend.http.frontend import with_edition
 from backend.http.markdown import Rendered, render
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +49,7 @@ def page(name: str) -> Response:
 def _answer(name: str) -> Response:
     if name not in sources():
         raise NotFound(f"there is no help page {name!r}: /help lists them")
-    return HTMLResponse(_document(name), headers=REVALIDATE)
+    return HTMLResponse(with_edition(_document(name)), headers=REVALIDATE)
 
 
 @cache

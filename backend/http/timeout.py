@@ -89,8 +89,8 @@ class RequestTimeout:
 async def _is_late(wait: Wait, work: "asyncio.Future[None]", answered: asyncio.Event) -> bool:
     """Whether the client's time is over before the first piece of an answer.
 
-    Time in which the whole process stood still (a suspended or starved machine) is not the route's: of each turn
-    of the loop at most twice what it meant to wait counts.
+    Time in which the whole process stood still (a suspended or starved machine) is not the route's: of each
+    turn of the loop at most twice what it meant to wait counts.
     """
     stood_still = 0.0
     while not (answered.is_set() or work.done()):

@@ -1,11 +1,14 @@
 """The frontend's files, health and numbers for Prometheus."""
 
 import gzip
+import re
+import shutil
 
 import pytest
 from plotly import __version__ as plotly_version
 
 from backend.db.models import Worker
+from backend.http import frontend
 
 
 @pytest.mark.parametrize(
@@ -35,6 +38,27 @@ def test_scripts_are_asked_about_each_time_and_sent_once(client):
     assert first.headers["content-type"].startswith("text/javascript")
     again = client.get("/static/src/main.js", headers={"If-None-Match": first.headers["etag"]})
     assert again.status_code == 304
+
+
+def test_browsers_keep_scripts_for_good_until_one_of_them_changes(client, tmp_path, monkeypatch):
+    copy = tmp_path / "frontend"
+    shutil.copytree(frontend.FRONTEND, copy, ignore=shutil.ignore_patterns("node_modules"))
+    monkeypatch.setattr(frontend, "FRONTEND", copy)
+    frontend._edition.cache_clear()
+    addresses = re.findall(r'(?:src|href)="(/static/[^"]+)"', client.get("/runs").text)
+    assert len(addresses) > 5
+    for address in addresses:
+        answer = client.get(address)
+        assert (answer.status_code, answer.headers["cache-control"]) == (200, frontend.FOREVER)
+    with (copy / "src" / "main.js").open("a") as script:
+        script.write("// changed")
+    frontend._edition.cache_clear()
+    old = client.get(addresses[0])
+    assert (old.status_code, old.headers["cache-control"]) == (200, "no-cache")
+    assert addresses[0] not in client.get("/runs").text
+    assert client.get("/static/0123456789abcdef/package.json").status_code == 404
+    assert client.get("/static/0123456789abcdef/0123456789abcdef/src/main.js").status_code == 404
+    frontend._edition.cache_clear()
 
 
 def test_plotly_is_that_of_the_installed_package_compressed_once(client, settings):

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from backend.config.metrics import METRICS
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
+from backend.http.frontend import edition
 from backend.http.help import DOCS, address_of, sources
 from backend.http.markdown import render
 from backend.settings import Settings
@@ -54,7 +55,9 @@ def test_every_page_is_shown_in_the_frame_without_inline_script(client, name):
     answer = client.get(ADDRESSES[name])
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "script-src 'self'" in answer.headers["content-security-policy"]
-    assert re.findall(r"<script[^>]*>", answer.text) == ['<script src="/static/src/first_paint.js">']
+    assert re.findall(r"<script[^>]*>", answer.text) == [
+        f'<script src="/static/{edition()}/src/first_paint.js">'
+    ]
     assert '<a class="brand"' in answer.text
     assert len(PAGE.findall(answer.text)[0]) > 200
     assert "&lt;!--" not in answer.text
