@@ -9,6 +9,7 @@ from plotly import __version__ as plotly_version
 
 from backend.db.models import Worker
 from backend.http import frontend
+from backend.pages import FRONTEND
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_scripts_are_asked_about_each_time_and_sent_once(client):
 
 def test_browsers_keep_scripts_for_good_until_one_of_them_changes(client, tmp_path, monkeypatch):
     copy = tmp_path / "frontend"
-    shutil.copytree(frontend.FRONTEND, copy, ignore=shutil.ignore_patterns("node_modules"))
+    shutil.copytree(FRONTEND, copy, ignore=shutil.ignore_patterns("node_modules"))
     monkeypatch.setattr(frontend, "FRONTEND", copy)
     frontend._edition.cache_clear()
     addresses = re.findall(r'(?:src|href)="(/static/[^"]+)"', client.get("/runs").text)
