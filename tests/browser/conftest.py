@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.browser.service import Service
 from tests.browser.watched import watched
 
-expect.set_options(timeout=30_000)  # a busy machine is slow, not wrong
+expect.set_options(timeout=120_000)  # a busy machine is slow, not wrong
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
 POLICY = (

@@ -6,15 +6,19 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import numpy as np
 import pytest
 import uvicorn
 
+from backend import main
 from backend.db.migrate import upgrade
+from backend.http.timeout import RequestTimeout
 from backend.main import create_app
 from backend.metrics.store import write_points
 from backend.process.preflight import free_port
@@ -29,6 +33,8 @@ from worker.recording.records import CompletionRecord, GroupRecord
 
 TOKEN = "a-token-for-tests"
 VIEWER_TOKEN = "a-viewers-token-for-tests"
+PATIENCE_SECONDS = 300
+"""A busy machine is slow, not wrong: no page of a test is answered 503 because others compute."""
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egnp.exe\u200b\x07 \\boxed{233}'
 
 
@@ -157,6 +163,8 @@ def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]
         port=port, **changes,
     ).model_copy(update={"broker_url": "memory://"})  # fmt: skip
     app = create_app(settings)
+    with patch.object(main, "RequestTimeout", partial(RequestTimeout, seconds=PATIENCE_SECONDS)):
+        app.middleware_stack = app.build_middleware_stack()
     config = server_config(app, settings, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     pool = app.state.lab.engine.pool

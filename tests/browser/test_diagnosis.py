@@ -169,4 +169,4 @@ def test_a_verdict_appears_without_reloading(page, service):
     expect(page.get_by_role("button", name="onsets")).to_be_visible()
     with service.sessions.begin() as session:
         session.execute(update(Run).where(Run.id == service.trained).values(judged_step=None))
-    expect(page.get_by_role("button", name="onsets")).to_have_count(0, timeout=20_000)
+    expect(page.get_by_role("button", name="onsets")).to_have_count(0, timeout=120_000)

@@ -104,7 +104,7 @@ def test_files_that_are_read_in_the_sandbox_are_reported_within_seconds(page):
     for name, title in (("trackio.db", "Trackio database"), ("completions.parquet", "Parquet")):
         file = {"name": name, "mimeType": "application/octet-stream", "buffer": (LOGS / name).read_bytes()}
         page.get_by_label("Log to import").set_input_files(file)
-        expect(page.get_by_role("heading", name=title)).to_be_visible(timeout=30_000)
+        expect(page.get_by_role("heading", name=title)).to_be_visible(timeout=120_000)
     expect(page.get_by_text("8 completions of 2 prompts are stored as rollouts.")).to_be_visible()
 
 

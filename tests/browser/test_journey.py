@@ -33,7 +33,7 @@ def page(lab, chromium):
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
         page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(120_000)
         page.on(
             "console", lambda message: complaints.append(message.text) if message.type == "error" else None
         )

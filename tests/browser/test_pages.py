@@ -38,7 +38,7 @@ def page(service, browser):
         extra_http_headers={"Authorization": f"Bearer {TOKEN}"},
     )
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(120_000)
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     yield page

@@ -26,7 +26,7 @@ def page_as(service, chromium):
             page = browser.new_context(
                 base_url=service.base, viewport={"width": 1280, "height": 1000}
             ).new_page()
-            page.set_default_timeout(20_000)
+            page.set_default_timeout(120_000)
             page.goto("/runs")
             page.get_by_label("Token").fill(token)
             page.get_by_role("button", name="Log in").click()
@@ -42,7 +42,7 @@ def press_every_button(page):
     buttons = page.locator("main button:visible:enabled")
     for number in range(buttons.count()):
         if number < buttons.count():  # some fold others away
-            buttons.nth(number).click(timeout=30_000, no_wait_after=True)
+            buttons.nth(number).click(timeout=120_000, no_wait_after=True)
             page.keyboard.press("Escape")
 
 

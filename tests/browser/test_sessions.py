@@ -40,7 +40,7 @@ def browser_of(service, chromium, link):
                 base_url=service.base, viewport={"width": width, "height": 800}, color_scheme=scheme
             )
             page = context.new_page()
-            page.set_default_timeout(20_000)
+            page.set_default_timeout(120_000)
             page.goto(link(role))
             expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
             return page

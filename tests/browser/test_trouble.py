@@ -38,7 +38,7 @@ def page(service, chromium):
             base_url=service.base, extra_http_headers={"Authorization": f"Bearer {TOKEN}"}
         )
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(120_000)
         yield page
         browser.close()
 
@@ -49,21 +49,21 @@ def test_a_page_says_that_the_database_is_away_and_recovers_alone(page, service,
     expect(page.get_by_role("link", name=name)).to_be_visible()
     postgres.stop()
     banner = page.get_by_text("The database does not answer, since")
-    expect(banner).to_be_visible(timeout=30_000)
+    expect(banner).to_be_visible(timeout=120_000)
     expect(page.get_by_role("link", name=name)).to_be_visible()
     note = note_path(Settings(state_dir=tmp_path), service.waiting)
     write_note(note, Note(service.waiting, time.time() - 34, 12, is_held=False, reason="it does not answer"))
-    expect(page.get_by_text("1 run with 12 steps not yet stored.")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("1 run with 12 steps not yet stored.")).to_be_visible(timeout=120_000)
     page.goto(f"/run/{service.waiting}")
     expect(page.get_by_role("alert")).to_contain_text("the database does not answer")
     take_pictures(page)
     postgres.start()
-    expect(page.get_by_role("heading", name=name)).to_be_visible(timeout=30_000)
-    expect(banner).to_be_hidden(timeout=30_000)
+    expect(page.get_by_role("heading", name=name)).to_be_visible(timeout=120_000)
+    expect(banner).to_be_hidden(timeout=120_000)
     expect(page.get_by_text("12 steps not yet stored; training continues")).to_be_visible()
     take_pictures(page, "-note")
     remove_note(note)
-    expect(page.get_by_text("12 steps not yet stored; training continues")).to_be_hidden(timeout=30_000)
+    expect(page.get_by_text("12 steps not yet stored; training continues")).to_be_hidden(timeout=120_000)
 
 
 def take_pictures(page, name=""):

@@ -16,7 +16,7 @@ def visit(tmp_path_factory, chromium):
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
         headers = {"Authorization": f"Bearer {TOKEN}"}
         page = browser.new_context(base_url=service.base, extra_http_headers=headers).new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(120_000)
         complaints = []
         page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -33,7 +33,7 @@ def test_charts_formulas_and_pictures_need_no_markup_from_text(visit):
     panel.hover()
     for kind in ("png", "svg"):
         panel.get_by_role("button", name="Download").click()
-        with page.expect_download(timeout=30_000) as download:
+        with page.expect_download(timeout=120_000) as download:
             panel.get_by_role("button", name=f"Image ({kind.upper()})").click()
         assert download.value.suggested_filename == f"reward-mean.{kind}"
     assert complaints == []

@@ -54,7 +54,7 @@ def watched(browser: Browser, base: str, **options: Any) -> Iterator[Page]:
     context.expose_function("__report", watch.report)
     context.add_init_script(WATCH)
     page = context.new_page()
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(120_000)
     page.on("console", watch.console)
     page.on("pageerror", lambda error: watch.report(f"page: {error}"))
     page.on("dialog", watch.dialog)
