@@ -15,7 +15,7 @@ from backend.config.run import RunConfig
 from backend.policies.activations import Kept, Pass, expert_sizes, kept_bytes
 from backend.policies.adapters import adapts, adapts_experts
 from backend.policies.architectures import packing_error
-from backend.policies.model_shape import ModelShape, is_expert, is_linear
+from backend.policies.model_shape import ModelShape, is_expert, is_linear, is_output
 from backend.policies.sampling import Decoded, joined_values, sampling_parts
 
 PROMPT_TOKENS = 256
@@ -79,7 +79,10 @@ def phases_of(
 ) -> list[Memory]:
     """The memory of each phase of a step at its own peak: sampling, then learning."""
     sizes = _Sizes(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens)
-    at_end = {"gradients": sizes.gradients_at_end, "gathered": sizes.gathered * sizes.width}
+    at_end = {
+        "gradients": sizes.gradients_at_end + sizes.embeddings_at_end,
+        "gathered": sizes.gathered * sizes.width,
+    }
     moments = [sizes.begin_of_backward(), at_end, *sizes.critic_phase()]
     if config.resources.offload_reference and not on_cpu:
         moments.append({"reference": sizes.reference, "logits": sizes.logits_bytes(sizes.run)})
@@ -274,6 +277,18 @@ class _Sizes:
             "activations": kept.most(recomputed=self.recomputed) + again,
             "logits": logits,
         }
+
+    @property
+    def embeddings_at_end(self) -> float:
+        """Bytes of gradients of embeddings that a backward pass ends with, before they are added up.
+
+        Those of the input layer, and of an output layer with the same weights, whose gradient waits for them.
+        """
+        if self.adapter is not None or self.devices > 1:
+            return 0.0
+        several = self.run.rows < self.minibatch and self.trained_width == 4
+        copies = several + (not any(map(is_output, self.shape.weights)))
+        return float(copies * self.shape.vocabulary * self.shape.hidden * self.trained_width)
 
     @property
     def gradients_at_end(self) -> float:

@@ -44,7 +44,7 @@ class ModelShape:
         kept = tuple(
             weight
             for weight in weights
-            if not is_beside_text(weight.name) and not (is_tied and weight.part in ("lm_head", "embed_out"))
+            if not is_beside_text(weight.name) and not (is_tied and is_output(weight))
         )
         beside = sum(
             weight.values
@@ -154,6 +154,11 @@ def _experts_as_one(weights: Sequence[Weight]) -> tuple[Weight, ...]:
 def is_expert(weight: Weight) -> bool:
     """Whether a weight belongs to the routed experts of a mixture."""
     return ".experts." in weight.name or (".block_sparse_moe." in weight.name and len(weight.shape) == 3)
+
+
+def is_output(weight: Weight) -> bool:
+    """Whether a weight is that of an output layer of its own."""
+    return weight.part in ("lm_head", "embed_out")
 
 
 def is_linear(weight: Weight) -> bool:

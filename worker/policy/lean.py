@@ -5,6 +5,7 @@ and norms and rotations touch queries and keys together.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -34,7 +35,10 @@ class Heads(NamedTuple):
 
 
 class LeanModel:
-    """A view of a model's weights with copies where projections are joined: make one after each update."""
+    """A view of a model's weights with copies where projections are joined: make one after each update.
+
+    The layers are made when they are first asked for, all at once.
+    """
 
     def __init__(self, model: PreTrainedModel, *, copies: bool | None = None) -> None:
         self.body: Any = model.model
@@ -44,7 +48,11 @@ class LeanModel:
         self.kv_heads: int = config.num_key_value_heads
         self.width: int = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.copies = self.head.weight.device.type == "cpu" if copies is None else copies
-        self.layers = [LeanLayer(layer, self) for layer in self.body.layers]
+
+    @cached_property
+    def layers(self) -> list["LeanLayer"]:
+        """All layers."""
+        return [LeanLayer(layer, self) for layer in self.body.layers]
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Hidden states (N, H) of tokens (N,)."""

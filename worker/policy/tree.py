@@ -5,7 +5,7 @@ tokens writes some of them word for word alike. Every distinct prefix is one nod
 nodes, only attention spreads them out into rows. Log-probabilities and gradients are those of a padded batch.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -131,14 +131,17 @@ def tree_hidden(model: PreTrainedModel, tree: PrefixTree) -> Tensor:
     hidden = lean.embed(tree.tokens)
     computed = layer_by_layer(model)
 
-    def output(layer: LeanLayer, hidden: Tensor) -> Tensor:
+    def output(part: Any, hidden: Tensor) -> Tensor:
+        layer = LeanLayer(
+            part, lean
+        )  # here: gradients of copies that are joined earlier wait for the last layer
         heads = layer.project(hidden, *rotations)
         mixed = [attend(layer, heads, *block) for block in zip(tree.blocks, masks, strict=True)]
         together = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
         return layer.finish(hidden, together.index_select(0, tree.seats))
 
-    for layer in lean.layers:
-        hidden = computed(output, layer, hidden)
+    for part in lean.body.layers:
+        hidden = computed(output, part, hidden)
     return lean.normed(hidden)
 
 

@@ -73,6 +73,22 @@ def test_weights_optimizer_and_gradients_by_hand():
     assert parts["context"] == CONTEXT_BYTES
 
 
+def test_gradients_of_embeddings_wait_for_each_other_at_the_end_of_a_backward_pass():
+    config = run(
+        policy={"dtype": "float32"},
+        resources={"microbatch_completions": 1, "activation_checkpointing": True},
+        sampling={"max_new_tokens": 1},
+    )
+    untied = ModelShape.of({**CONFIG, "tie_word_embeddings": False}, WEIGHTS)
+    one = VOCABULARY * HIDDEN  # values of one gradient
+    tied_end, untied_end = (
+        phases_of(config, shape, None, on_cpu=False, prompt_tokens=2)[1].parts["gradients"]
+        for shape in (SHAPE, untied)
+    )
+    assert tied_end == 4 * (VALUES + 2 * one)  # of this pass, beside those of the passes before
+    assert untied_end == 4 * (VALUES + one + one)
+
+
 def test_an_adapter_has_gradients_and_moments_of_its_own_alone():
     parts = learning(policy={"adapter": {"type": "lora"}})
     assert parts["adapter"] == 4 * LORA_VALUES
