@@ -595,7 +595,7 @@ class PushSession(Base):
 
 
 class SavedView(Base):
-    """A list of runs under a name: what it shows and how, for all who use the service."""
+    """A list or comparison of runs under a name: what it shows and how, for all who use the service."""
 
     __tablename__ = "saved_view"
 
