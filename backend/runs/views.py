@@ -38,7 +38,7 @@ class View(BaseModel):
 
     page: Literal["runs", "compare"] = "runs"
     settings: Settings = {}
-    """Further parameters of the page's address, as they stand there, such as `{"x": "tokens", "log": "y"}`."""
+    """Further parameters of the page's address, as they stand there: `{"x": "tokens", "log": "y"}`."""
     query: Annotated[str, Field(max_length=MOST_CHARACTERS)] = ""
     """The runs are those that match when the view is opened."""
     status: Words = ""

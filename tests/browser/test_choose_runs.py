@@ -169,7 +169,7 @@ def test_a_view_is_saved_for_everybody_opened_and_deleted(page, browser, service
     assert [view["name"] for view in service.get("/views")["items"]] == ["old <b>ones</b>"]
 
 
-SETTINGS = "by=run&metrics=reward&x=tokens&smoothing=0.6&log=y&zoom=2,8&order=reward/mean&columns=eval/accuracy:final"
+SETTINGS = "by=run&metrics=reward&x=tokens&smoothing=0.6&log=y&zoom=2,8&order=reward/mean"
 
 
 def test_a_comparison_is_saved_by_a_query_and_shows_the_runs_that_match_when_it_is_opened(page, service):
