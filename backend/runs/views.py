@@ -11,7 +11,7 @@ from backend.db.engine import insert_into, new_id
 from backend.db.models import SavedView
 from backend.errors import Conflict, NotFound
 from backend.http.paging import iso
-from backend.runs.list import read_order
+from backend.runs.order import read_order
 from backend.runs.query.syntax import MOST_CHARACTERS, parse
 from backend.runs.schemas import Body
 
