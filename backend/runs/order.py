@@ -124,7 +124,7 @@ def _keys(
     # Each document is read once, not once for every mention of the value in the query.
     values = select(Run.id, _in_json(order).label("value")).where(*conditions).cte("values_of_runs")
     values = values.prefix_with("MATERIALIZED")
-    value = values.c.value
+    value: ColumnElement[Any] = values.c.value
     if order.metric:
         value = case((value.in_(NOT_FINITE), None), else_=cast(value, Float(53)))
     return value, values.c.id, select(values.c.id, value.label("sort_key"))
@@ -133,7 +133,8 @@ def _keys(
 def _in_json(order: RunOrder) -> ColumnElement[Any]:
     """A metric's last value as text, or a field of the config."""
     if order.metric:
-        return Run.summary[("last", order.metric)].as_string()
+        last: ColumnElement[Any] = Run.summary[("last", order.metric)].as_string()
+        return last
     found = JsonValue(Run.config, order.field.split("."))
     return found.string if WORDS.fullmatch(order.field) else found.number
 
@@ -163,7 +164,8 @@ def place_of(row: Row[Any]) -> tuple[Any, ...]:
 
 
 def _is_behind(order: RunOrder, run_id: Any, last: str) -> ColumnElement[bool]:
-    return run_id < last if order.is_descending else run_id > last
+    behind: ColumnElement[bool] = run_id < last if order.is_descending else run_id > last
+    return behind
 
 
 def _behind(

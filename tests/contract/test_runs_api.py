@@ -113,8 +113,11 @@ def test_a_missing_or_strange_value_sorts_last_in_both_directions(client, made):
 def test_pages_hold_each_run_once_while_runs_are_added(client, made, sort):
     for number in range(7):
         last = {"reward/mean": number / 10, "loss/total": number // 2} if number % 3 else {}
-        kl = {"type": "k3", "coef": (1 + number) / 10} if number % 2 else {"type": "none"}
-        config = {"preset": ("grpo", "dapo")[number % 2], "optimizer": {"lr": (1 + number // 3) / 1e6}}
+        kl: dict[str, Any] = {"type": "k3", "coef": (1 + number) / 10} if number % 2 else {"type": "none"}
+        config: dict[str, Any] = {
+            "preset": ("grpo", "dapo")[number % 2],
+            "optimizer": {"lr": (1 + number // 3) / 1e6},
+        }
         config["objective"] = {"kl": kl}
         made(
             name=f"run-{number % 4}", last_step=number % 2, created_at=float(number), config=config,

@@ -19,22 +19,31 @@ def nothing_known(monkeypatch):
     monkeypatch.setattr(engine_reach, "_known", {})
 
 
-@pytest.fixture
-def server():
+class Server(ThreadingHTTPServer):
     """A server whose answer is `status`; `asked` has the paths."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.server.asked.append(self.path)
-            self.send_response(self.server.status)
-            self.send_header("Location", "http://127.0.0.1:9/elsewhere")
-            self.end_headers()
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.status = 200
+        self.asked: list[str] = []
 
-        def log_message(self, *args):
-            pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.status, server.asked = 200, []
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        self.send_response(self.server.status)
+        self.send_header("Location", "http://127.0.0.1:9/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server():
+    server = Server()
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server
