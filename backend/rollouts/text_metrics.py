@@ -36,7 +36,7 @@ class Written(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What text/* needs of one completion."""
+    """Measures of one completion, of which text/* is made."""
 
     distinct: float
     """Share of its n-grams that are distinct."""

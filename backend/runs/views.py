@@ -34,7 +34,7 @@ Settings = Annotated[dict[Words, str], Field(max_length=MOST_SETTINGS), AfterVal
 
 
 class View(BaseModel):
-    """What a page shows of which runs: filters, order, groups and columns of a list, settings of Compare."""
+    """Settings of a page: filters, order, groups and columns of a list of runs, or those of Compare."""
 
     page: Literal["runs", "compare"] = "runs"
     settings: Settings = {}

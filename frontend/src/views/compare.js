@@ -99,7 +99,8 @@ export function View() {
     ${
       isCut &&
       html`<div class="stale" role="note">
-        More than ${formatCount(MOST_MATCHING)} runs match the query. Comparing the newest ${formatCount(MOST_MATCHING)}.
+        More than ${formatCount(MOST_MATCHING)} runs match the query.
+        Comparing the newest ${formatCount(MOST_MATCHING)}.
       </div>`
     }
     <${Comparison} runs=${runs} view=${view} change=${change} onRuns=${resource.reload} />
