@@ -208,7 +208,10 @@ def archive(settings: Settings, *, run: str, to: str, no_checkpoints: bool) -> i
 
     os.umask(0o077)
     file = Path(to).expanduser().absolute()
-    print(f"  {size_text(archive_to(settings, run, file, checkpoints=not no_checkpoints))} in {file}")
+    size, missing = archive_to(settings, run, file, checkpoints=not no_checkpoints)
+    print(f"  {size_text(size)} in {file}")
+    for sentence in missing:
+        print(f"  missing: {sentence}")
     return 0
 
 

@@ -26,16 +26,20 @@ def archive(run_id: str, lab: LabOf, *, checkpoints: bool = False) -> StreamingR
     """A run as one tar file that another installation imports, with or without its checkpoints.
 
     It holds config, metrics, rollouts with their tokens and events; docs/export.md lists its files.
+    Where something could not be read any more, the header `Archive-Missing` says how many things, and the
+    manifest which.
     """
     with reading(lab.sessions) as session:
         must_exist(session, run_id)
     take_time(ARCHIVE_SECONDS)
     with _one_at_a_time:
         try:
-            content = archive_run(lab.sessions, lab.settings, run_id, checkpoints=checkpoints)
+            content, missing = archive_run(lab.sessions, lab.settings, run_id, checkpoints=checkpoints)
         except OSError as error:
             raise Unavailable(
                 f"the archive cannot be written to {lab.settings.state}: {error.strerror}"
             ) from None
-    name = f"attachment; filename=run-{run_id}.tar"
-    return StreamingResponse(content, media_type="application/x-tar", headers={"Content-Disposition": name})
+    headers = {"Content-Disposition": f"attachment; filename=run-{run_id}.tar"}
+    if missing:
+        headers["Archive-Missing"] = str(len(missing))
+    return StreamingResponse(content, media_type="application/x-tar", headers=headers)

@@ -74,6 +74,8 @@ class Manifest(Strict):
     run: Word
     """Id of the run where it was archived."""
     files: dict[str, ArchivedFile]
+    missing: Annotated[list[Text], Field(max_length=10_000)] = []
+    """A sentence on whatever could not be read any more when the archive was made; left out where all was."""
 
 
 class ArchivedAttempt(Strict):

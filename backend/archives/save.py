@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import orjson
 from sqlalchemy import select
@@ -35,6 +35,7 @@ from backend.archives.contents import (
     ArchivedRun,
     Manifest,
 )
+from backend.archives.missing import lost_points
 from backend.archives.prompt_tables import write_prompts, write_tallies
 from backend.archives.tables import write_metrics, write_rollouts
 from backend.archives.tar import Member, tar_stream
@@ -48,19 +49,29 @@ from backend.runs.origin import ARCHIVED
 from backend.settings import Settings
 
 CHECKPOINT_MANIFEST = "manifest.json"
+MOST_MISSING = 1_000
 EVENTS_AT_ONCE = 1_000
 
 
-def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoints: bool) -> Iterator[bytes]:
+class Archive(NamedTuple):
+    """An archive that is ready to be sent."""
+
+    content: Iterator[bytes]
+    missing: list[str]
+    """Sentences on what could not be read any more."""
+
+
+def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoints: bool) -> Archive:
     """The bytes of a run's archive; all its files are open when this returns.
 
-    A running run is archived as it is now. Checkpoints that retention removes meanwhile are left out.
+    A running run is archived as it is now. Checkpoints that retention removes meanwhile, and what is damaged,
+    are left out and named.
     Raises RunNotFound, and Conflict for a run that has not begun.
     """
     scratch = settings.state / "archives"
     make_directory(scratch, mode=0o700)
     with ExitStack() as opened:
-        found = _checkpoints(sessions, settings, run_id, opened) if checkpoints else {}
+        found, gone = _checkpoints(sessions, settings, run_id, opened) if checkpoints else ({}, [])
         tables = {name: opened.enter_context(_unnamed(scratch)) for name in TABLES if name != RUN}
         with reading(sessions) as session:
             run = _run_document(session, run_id, [each for each, _ in found.values()])
@@ -73,9 +84,10 @@ def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoi
         members = [_member(RUN, BytesIO(document)), *(_member(name, file) for name, file in tables.items())]
         for _, files in found.values():
             members += files
-        first = _manifest(run_id, members)
+        missing = [*lost_points(sessions, run_id), *gone][:MOST_MISSING]
+        first = _manifest(run_id, members, missing)
         opened.pop_all()  # the stream closes them
-        return tar_stream([first, *(each for each, _ in members)])
+        return Archive(tar_stream([first, *(each for each, _ in members)]), missing)
 
 
 Described = tuple[Member, ArchivedFile]
@@ -93,15 +105,17 @@ def _member(name: str, file: IO[bytes]) -> Described:
     return Member(name, file, size), ArchivedFile(bytes=size, sha256=digest)
 
 
-def _manifest(run_id: str, members: list[Described]) -> Member:
+def _manifest(run_id: str, members: list[Described], missing: list[str]) -> Member:
     try:
         program = version("grpolab")
     except PackageNotFoundError:
         program = "from a working tree"
     files = {member.name: described for member, described in members}
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    manifest = Manifest(program=program, created_at=created, run=run_id, files=files)
-    content = orjson.dumps(manifest.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
+    manifest = Manifest(program=program, created_at=created, run=run_id, files=files, missing=missing)
+    # Earlier versions do not know the field, and read what has none.
+    document = manifest.model_dump(mode="json", exclude=None if missing else {"missing"})
+    content = orjson.dumps(document, option=orjson.OPT_INDENT_2)
     return Member(MANIFEST, BytesIO(content), len(content))
 
 
@@ -149,12 +163,15 @@ def _write_events(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
 Found = dict[str, tuple[ArchivedCheckpoint, list[Described]]]
 
 
-def _checkpoints(sessions: Sessions, settings: Settings, run_id: str, opened: ExitStack) -> Found:
-    """The checkpoints whose files are all there, opened, with the digests of their manifests."""
+def _checkpoints(
+    sessions: Sessions, settings: Settings, run_id: str, opened: ExitStack
+) -> tuple[Found, list[str]]:
+    """The checkpoints whose files are all there, opened, with digests; and a sentence on each other one."""
     with reading(sessions) as session:
         must_exist(session, run_id)
         rows = sorted(checkpoints_of(session, run_id), key=lambda row: (row.step, row.attempt))
     found: Found = {}
+    gone = []
     for row in rows:
         files = _checkpoint_files(settings.artifacts_of(run_id) / row.path, row, opened)
         if files:
@@ -163,7 +180,9 @@ def _checkpoints(sessions: Sessions, settings: Settings, run_id: str, opened: Ex
                 name=row.path, step=row.step, attempt=row.attempt, sha256=row.sha256, accuracy=accuracy
             )
             found[row.path] = about, files
-    return found
+        else:
+            gone.append(f"checkpoint {row.path} of step {row.step}: its files are gone or damaged")
+    return found, gone
 
 
 def _checkpoint_files(directory: Path, row: Checkpoint, opened: ExitStack) -> list[Described]:

@@ -37,6 +37,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from backend.db.engine import db_now, new_id
+from backend.db.sort_values import CONFIG, CONFIG_WORDS, LAST, last_of, number_of, words_of
 
 Seconds = Float(53)
 """Seconds since 1970, double precision."""
@@ -111,6 +112,10 @@ class Run(Base):
         Index("ix_run_deleting", "deleting_at", sqlite_where=DOOMED, postgresql_where=DOOMED),
         Index("ix_run_writer_key", "writer", "writer_key", unique=True),
         Index("ix_run_judged", "status", "judged_step", "last_step", "judged_by"),
+        *(
+            Index(f"ix_run_{column}", column, "id", sqlite_where=LISTED, postgresql_where=LISTED)
+            for column in (*LAST.values(), *CONFIG.values(), *CONFIG_WORDS.values())
+        ),
     )
 
     id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
@@ -143,6 +148,18 @@ class Run(Base):
     progress_at: Mapped[float | None]
     summary: Mapped[dict[str, Any]] = mapped_column(default=lambda: {"step": 0, "last": {}, "best": {}})
     """{"step", "last": {metric: value}, "best": {metric: {"value", "step"}}}: fills the runs table alone."""
+
+    sort_reward: Mapped[float | None] = mapped_column(default=last_of("reward/mean"))
+    sort_accuracy: Mapped[float | None] = mapped_column(default=last_of("reward/accuracy"))
+    sort_eval_accuracy: Mapped[float | None] = mapped_column(default=last_of("eval/accuracy"))
+    sort_length: Mapped[float | None] = mapped_column(default=last_of("length/mean"))
+    """Values of the summary by which lists are sorted through an index: see db/sort_values.py."""
+    sort_lr: Mapped[float | None] = mapped_column(default=number_of("optimizer.lr"))
+    sort_group_size: Mapped[float | None] = mapped_column(default=number_of("sampling.group_size"))
+    sort_temperature: Mapped[float | None] = mapped_column(default=number_of("sampling.temperature"))
+    sort_preset: Mapped[str | None] = mapped_column(Text, default=words_of("preset"))
+    sort_policy: Mapped[str | None] = mapped_column(Text, default=words_of("policy.name"))
+    """The same of the config."""
 
     tags: Mapped[list[Any]] = mapped_column(default=list)
     notes: Mapped[str] = mapped_column(Text, default="")
@@ -595,7 +612,7 @@ class PushSession(Base):
 
 
 class SavedView(Base):
-    """A list of runs under a name: what it shows and how, for all who use the service."""
+    """A list or comparison of runs under a name: what it shows and how, for all who use the service."""
 
     __tablename__ = "saved_view"
 

@@ -3,10 +3,11 @@
 from functools import cache
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field, ValidationError
 
+from backend.auth.permissions import Role
 from backend.config.data_recipes import DATA_RECIPES
 from backend.config.merge import resolve
 from backend.config.metrics import FAMILIES, METRICS
@@ -18,6 +19,7 @@ from backend.config.recipes import RECIPES
 from backend.config.rewards import reward_catalog
 from backend.config.rules import warnings
 from backend.config.run import RunConfig
+from backend.experiments.engine_reach import engine_warnings
 from backend.experiments.estimates import estimates
 from backend.experiments.memory_estimate import memory_estimate, memory_warnings
 from backend.experiments.schemas import Seed, Validated, ValidateRequest
@@ -180,10 +182,14 @@ def policies(settings: SettingsOf) -> Json:
 
 
 @router.post("/validate", response_model=Validated)
-def validate(body: dict[str, Any], session: ReadSession, settings: SettingsOf) -> Json:
-    """The complete config of a run, its loss as a formula, and what it will take; 422 says what is wrong."""
-    request = _as_request(body)
-    config = runnable(settings, request.base, request.variant, request.seed)
+def validate(body: dict[str, Any], request: Request, session: ReadSession, settings: SettingsOf) -> Json:
+    """The complete config of a run, its loss as a formula, and what it will take; 422 says what is wrong.
+
+    For operators, `warnings` also says which sampling servers do not answer.
+    """
+    wanted = _as_request(body)
+    config = runnable(settings, wanted.base, wanted.variant, wanted.seed)
+    unreached = engine_warnings(config, settings) if request.state.role is Role.OPERATOR else []
     written, memory = formula(config), memory_estimate(session, config, settings)
     return Json(
         {
@@ -194,7 +200,7 @@ def validate(body: dict[str, Any], session: ReadSession, settings: SettingsOf) -
             "formula_legend": written["legend"],
             "estimates": estimates(session, config, settings),
             "memory": memory.model_dump(mode="json"),
-            "warnings": [*warnings(config), *memory_warnings(memory)],
+            "warnings": [*unreached, *warnings(config), *memory_warnings(memory)],
         }
     )
 

@@ -82,8 +82,11 @@ def export_model(settings: Settings, run: str, to: Path, *, step: int | None, dt
     return source
 
 
-def archive_to(settings: Settings, run: str, to: Path, *, checkpoints: bool) -> int:
-    """Write a run's archive to a new file; its size in bytes. Nothing stays of it after an error."""
+def archive_to(settings: Settings, run: str, to: Path, *, checkpoints: bool) -> tuple[int, list[str]]:
+    """Write a run's archive to a new file; its size in bytes, and what is missing in it.
+
+    Nothing stays of it after an error.
+    """
     if to.exists():
         raise Conflict(f"{to} already exists: name a file that does not exist yet")
     engine = open_engine(settings.effective_database_url, pool_size=2)
@@ -93,7 +96,8 @@ def archive_to(settings: Settings, run: str, to: Path, *, checkpoints: bool) -> 
         with reading(sessions) as session:
             run_id = run_called(session, run)
         with draft.open("wb") as file:
-            for block in archive_run(sessions, settings, run_id, checkpoints=checkpoints):
+            content, missing = archive_run(sessions, settings, run_id, checkpoints=checkpoints)
+            for block in content:
                 file.write(block)
             size = file.tell()
         publish(draft, to)
@@ -102,7 +106,7 @@ def archive_to(settings: Settings, run: str, to: Path, *, checkpoints: bool) -> 
     finally:
         draft.unlink(missing_ok=True)
         engine.dispose()
-    return size
+    return size, missing
 
 
 def push_model(

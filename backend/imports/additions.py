@@ -5,6 +5,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, reading
 from backend.db.models import Experiment, Run
+from backend.db.sort_values import sort_values
 from backend.errors import Conflict, FieldError, InvalidRequest
 from backend.imports.completions import Completions
 from backend.imports.store import Names
@@ -48,6 +49,7 @@ def add_completions(sessions: Sessions, run_id: str, completions: Completions, f
             summary.add(step, metrics)
         values = {"last_step": last, "steps": max(run.steps, last), "judged_step": None}
         own = update(Run).where(Run.id == run_id)
-        session.execute(own.values(summary=summary.document(), **values))
+        document = summary.document()
+        session.execute(own.values(summary=document, **sort_values(document), **values))
         message = f"{len(completions):,} completions imported from {file}"
         add_event(session, "data", message, run_id=run_id, attempt=ATTEMPT, data={"file": file})

@@ -99,6 +99,8 @@ class ReadArchive(NamedTuple):
     events: list[ArchivedEvent]
     checkpoints: dict[str, dict[str, Place]]
     """For each checkpoint the places of its files, whose digests are right."""
+    missing: list[str]
+    """What could not be read any more when the archive was made."""
 
 
 def is_run_archive(file: IO[bytes]) -> bool:
@@ -136,7 +138,8 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
             )
         with _copy(file, sandbox, EVENTS, places[EVENTS]) as log:
             events = _events(log.content)
-    return ReadArchive(run, series, packed, beside, events, _checkpoints(file, places, manifest, run))
+    found = _checkpoints(file, places, manifest, run)
+    return ReadArchive(run, series, packed, beside, events, found, manifest.missing)
 
 
 def _places(file: LogFile) -> dict[str, Place]:

@@ -1,12 +1,18 @@
 """Report on the import of a run's archive."""
 
+from backend.archives.contents import MANIFEST
+from backend.db.text import clean_text
 from backend.imports.run_archive import ReadArchive
 from backend.imports.schemas import ColumnItem, ImportAnswer, ImportReport, RunItemOfImport
 from backend.imports.store import Names
+from backend.redaction import redact
 from backend.runs.origin import ARCHIVED
 
 FINAL = ("finished", "stopped", "failed")
 """Statuses that a run keeps where it is imported; any other one becomes stopped."""
+
+MOST_NAMED = 20
+"""Missing things that are named."""
 
 
 def archive_answer(found: ReadArchive, names: Names, run_id: str | None) -> ImportAnswer:
@@ -65,6 +71,9 @@ def _notes(found: ReadArchive, completions: int) -> list[str]:
         notes.append("The archive has no checkpoints: the run cannot be forked or evaluated.")
     if found.beside is not None and (labels := len(found.beside.labels)):
         notes.append(f"{labels:,} label{'s are' if labels > 1 else ' is'} restored.")
+    notes += [f"Missing in the archive: {redact(clean_text(each))}" for each in found.missing[:MOST_NAMED]]
+    if (more := len(found.missing) - MOST_NAMED) > 0:
+        notes.append(f"{more:,} more things are missing in the archive; its {MANIFEST} names them.")
     if run.fork_step is not None:
         notes.append(
             f"The run is a fork: its metrics up to step {run.fork_step} are those of the run it left."

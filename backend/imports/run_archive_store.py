@@ -196,6 +196,9 @@ def _store(
     message = f"imported from an archive of GRPO Lab, {names.file}: {what}"
     data = {"to": _status(run)["status"], "file": names.file}
     add_event(session, "lifecycle", message, run_id=run_id, data=data)
+    for each in found.missing:
+        missing = f"missing in the archive: {redact(clean_text(each))}"
+        add_event(session, "data", missing, run_id=run_id, level="warning")
     return made
 
 

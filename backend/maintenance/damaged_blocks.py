@@ -23,3 +23,8 @@ def tell_damage(session: Session, found: Iterable[tuple[Place, str]]) -> int:
             add_event(session, KIND, message, run_id=place.run, attempt=place.attempt, level="error")
             told += 1
     return told
+
+
+def tell_block(session: Session, place: Place, reason: str) -> None:
+    """Write the event of one block, in the transaction that replaces it."""
+    tell_damage(session, [(place, reason)])

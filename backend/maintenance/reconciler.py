@@ -21,7 +21,7 @@ from backend.db.models import Run, Singleton
 from backend.db.rollout_words import index_groups, unindexed
 from backend.diagnosis.store import judge_runs, unjudged
 from backend.maintenance.clock_jumps import ClockWatch, Look, mend, tell
-from backend.maintenance.damaged_blocks import tell_damage
+from backend.maintenance.damaged_blocks import tell_block, tell_damage
 from backend.metrics.block_damage import noticed, told
 from backend.metrics.packing import pack, packable
 from backend.queue.doorbell import ring
@@ -232,7 +232,7 @@ class Reconciler:
         if self._packing is None and time.monotonic() > self._pack_after:
             self._pack_after = time.monotonic() + PACK_PAUSE_SECONDS
             if tasks := packable(session):
-                self._packing = pack(self._sessions, tasks)
+                self._packing = pack(self._sessions, tasks, tell_block)
 
     def _look_for_trials(self, session: Session) -> None:
         """Every few seconds: trials whose runs have all ended."""

@@ -17,6 +17,14 @@ from backend.metrics.block_damage import Place
 BLOCKS_AT_ONCE = 1_000
 
 
+IS_DAMAGED = "the block that holds them is damaged"
+"""Words by which the events of lost points are found."""
+
+
+class OutlineDamaged(BlockDamaged):
+    """The outline of a block is damaged; its points are whole."""
+
+
 def damaged(
     session: Session, run: str | None = None, *, until: float = math.inf
 ) -> Iterator[tuple[Place, str]]:
@@ -38,13 +46,12 @@ def damaged(
         try:
             _check(row, reader)
         except BlockDamaged as error:
-            yield Place(owner, key, attempt, number, number * blocks.BLOCK, last), str(error)
+            place = Place(owner, key, attempt, number, number * blocks.BLOCK, last)
+            yield place._replace(is_outline=isinstance(error, OutlineDamaged)), str(error)
 
 
 def _check(row: Any, reader: zstandard.ZstdDecompressor) -> None:
     number, last, points, outline, data = row[3:]
-    if outline and count_of(content(outline, reader)) > points:
-        raise BlockDamaged("its outline has more points than it")
     whole = content(data, reader)
     if count_of(whole) != points:
         raise BlockDamaged(f"it holds {count_of(whole)} points, {points} were written")
@@ -57,12 +64,27 @@ def _check(row: Any, reader: zstandard.ZstdDecompressor) -> None:
         or (steps[1:] <= steps[:-1]).any()
     ):
         raise BlockDamaged("its steps are those of another block")
+    _check_outline(outline, points, reader)
+
+
+def _check_outline(outline: bytes, points: int, reader: zstandard.ZstdDecompressor) -> None:
+    try:
+        count = count_of(content(outline, reader)) if outline else 0
+    except BlockDamaged as error:
+        raise OutlineDamaged(str(error)) from None
+    if count > points:
+        raise OutlineDamaged("it has more points than its block")
 
 
 def sentence(session: Session, place: Place, reason: str) -> str:
-    """A sentence on the points that are lost, and why."""
+    """A sentence on the points that are lost, or on the outline, and why."""
     name = session.scalar(select(MetricKey.name).where(MetricKey.id == place.key)) or f"metric {place.key}"
+    if place.is_outline:
+        return (
+            f"{name}, steps {place.first_step} to {place.last_step} of attempt {place.attempt}: the outline "
+            f"that long charts draw is damaged ({reason}); the points themselves are whole and drawn instead"
+        )
     return (
-        f"{name}, steps {place.first_step} to {place.last_step} of attempt {place.attempt}: the block that "
-        f"holds them is damaged ({reason}); a backup may have them"
+        f"{name}, steps {place.first_step} to {place.last_step} of attempt {place.attempt}: {IS_DAMAGED} "
+        f"({reason}); a backup may have them"
     )

@@ -19,6 +19,8 @@ class Place(NamedTuple):
     number: int
     first_step: int
     last_step: int
+    is_outline: bool = False
+    """Whether its outline is damaged and the points themselves are whole."""
 
 
 _noticed: dict[Place, str] = {}
@@ -32,7 +34,10 @@ def notice(place: Place, reason: str) -> None:
         if place in _told or place in _noticed:
             return
         _noticed[place] = reason
-    logger.error("block %d of metric %d of run %s is damaged: %s", place.number, place.key, place.run, reason)
+    what = "the outline of block" if place.is_outline else "block"
+    logger.error(
+        "%s %d of metric %d of run %s is damaged: %s", what, place.number, place.key, place.run, reason
+    )
 
 
 def noticed() -> dict[Place, str]:

@@ -180,11 +180,11 @@ def read_blocks(
         reached[row[0]][row[2]] = row[4]
         if row[1] is not None:
             found[row[0], row[1]].append(row)
-    points = _points_of(found)
+    points = _points_of(session, found)
     return {place: Packed(points.get(place, NOTHING), reached[place[0]]) for place in found}
 
 
-def _points_of(found: Mapping[tuple[str, int], list[Any]]) -> dict[tuple[str, int], Stored]:
+def _points_of(session: Session, found: Mapping[tuple[str, int], list[Any]]) -> dict[tuple[str, int], Stored]:
     """The points of all blocks that are not damaged; of those that are, a note is left."""
     reader = zstandard.ZstdDecompressor()
     contents: list[bytes] = []
@@ -196,8 +196,13 @@ def _points_of(found: Mapping[tuple[str, int], list[Any]]) -> dict[tuple[str, in
                 contents.append(content(row[7], reader))
             except BlockDamaged as error:
                 run, key, attempt, number, _, last, *_ = row
-                notice(Place(run, key, attempt, number, number * BLOCK, last), str(error))
-                continue
+                points_of_it = _whole(session, row, reader)
+                is_outline = points_of_it is not None
+                place = Place(run, key, attempt, number, number * BLOCK, last, is_outline)
+                notice(place, str(error))
+                if points_of_it is None:
+                    continue
+                contents.append(points_of_it)
             rows.append(row)
     if not contents:
         return {}
@@ -212,6 +217,18 @@ def _points_of(found: Mapping[tuple[str, int], list[Any]]) -> dict[tuple[str, in
         points[place] = _stored(whole.steps[own], whole.values[own], whole.counts[begin:end], rows[begin:end])
         begin = end
     return points
+
+
+def _whole(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:
+    """All points of a block whose outline is damaged; None where it is the block itself."""
+    run, key, attempt, number, *_ = row
+    own = (MetricBlock.run_id == run, MetricBlock.key_id == key, MetricBlock.attempt == attempt)
+    query = select(MetricBlock.data).where(*own, MetricBlock.number == number)
+    data = session.execute(query, execution_options={"binary": True}).scalar()
+    try:
+        return None if data is None or data == row[7] else content(data, reader)
+    except BlockDamaged:
+        return None
 
 
 def _stored(

@@ -1,7 +1,7 @@
 """The sealing of points: rows become the blocks that `blocks` reads, and go in the same transaction."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
@@ -105,16 +105,21 @@ def _task(attempt: Attempt, run: Run) -> Task:
     return Task(attempt.run_id, attempt.number, attempt.packed_step, attempt.packed_step + 1, last)
 
 
-def pack(sessions: Sessions, tasks: Sequence[Task]) -> Iterator[None]:
+Tell = Callable[[Session, Place, str], None]
+"""Writes down, in the transaction of the session, which block is damaged and why."""
+
+
+def pack(sessions: Sessions, tasks: Sequence[Task], tell: Tell | None = None) -> Iterator[None]:
     """Do the tasks; yields after each piece. Two that do it at once do no harm.
 
-    A run that cannot be sealed is left for later; when the database is away, all are.
+    A run that cannot be sealed is left for later; when the database is away, all are. A damaged block to
+    which points belong is told and gives way to them; without `tell` it stops the sealing of its run.
     """
     failed = set()
     for task in tasks:
         try:
             if task.run not in failed:
-                yield from _pack_attempt(sessions, task)
+                yield from _pack_attempt(sessions, task, tell)
         except (SQLAlchemyError, BlockDamaged) as error:
             logger.warning("the points of run %s cannot be packed: %s", task.run, str(error).splitlines()[0])
             if isinstance(error, OperationalError):
@@ -122,13 +127,13 @@ def pack(sessions: Sessions, tasks: Sequence[Task]) -> Iterator[None]:
             failed.add(task.run)
 
 
-def _pack_attempt(sessions: Sessions, task: Task) -> Iterator[None]:
+def _pack_attempt(sessions: Sessions, task: Task, tell: Tell | None) -> Iterator[None]:
     first, packed = task.first, task.packed
     while first <= task.last:
         with sessions.begin() as session:
             if not _is_ours(session, task, packed):
                 return
-            packed = _seal(session, task, first)
+            packed = _seal(session, task, first, tell)
         yield
         first = packed + 1
 
@@ -149,7 +154,7 @@ def _own(run: str, attempt: int) -> Any:
     return and_(Attempt.run_id == run, Attempt.number == attempt)
 
 
-def _seal(session: Session, task: Task, first: int) -> int:
+def _seal(session: Session, task: Task, first: int, tell: Tell | None) -> int:
     """Turn the rows of one block of every metric that has any into blocks; how far the attempt is sealed now.
 
     The steps behind it that have no row are part of it.
@@ -164,7 +169,7 @@ def _seal(session: Session, task: Task, first: int) -> int:
         following = session.scalar(_NEXT, {**own, "after": end, "last": task.last})
         last = task.last if following is None else following - 1
     session.execute(update(Attempt).where(_own(task.run, task.attempt)).values(packed_step=last))
-    put_into_blocks(session, task.run, task.attempt, points)
+    put_into_blocks(session, task.run, task.attempt, points, tell)
     _remove_rows(session, task, list(points), first, end, count=len(rows))
     return last
 
@@ -187,13 +192,16 @@ def _remove_rows(
         raise BlockDamaged(f"{count} rows of step {first} to {last} were read, and {removed} are there")
 
 
-def put_into_blocks(session: Session, run: str, attempt: int, points: Mapping[int, Stored]) -> None:
+def put_into_blocks(
+    session: Session, run: str, attempt: int, points: Mapping[int, Stored], tell: Tell | None = None
+) -> None:
     """Store points of an attempt, by metric and in order of their steps; each replaces the one at its step.
 
-    Raises BlockDamaged where a block that they belong to cannot be read.
+    A block that they belong to and that cannot be read is told and replaced; without `tell` BlockDamaged is
+    raised.
     """
     parts = {(key, number): part for key, each in points.items() for number, part in _by_block(each)}
-    old = _old_blocks(session, run, attempt, parts)
+    old = _old_blocks(session, run, attempt, parts, tell)
     rows = [
         {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block(merged)}
         for (key, number), part in parts.items()
@@ -213,9 +221,9 @@ def _by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
 
 
 def _old_blocks(
-    session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]]
+    session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]], tell: Tell | None
 ) -> dict[tuple[int, int], Stored]:
-    """The points that the blocks with these (key, number) have already."""
+    """The points that the blocks with these (key, number) have; of damaged ones that are told none."""
     keys, numbers = (set(each) for each in zip(*places, strict=True)) if places else (set(), set())
     columns = (MetricBlock.key_id, MetricBlock.number, MetricBlock.last_step, MetricBlock.data)
     query = select(*columns).where(
@@ -229,7 +237,11 @@ def _old_blocks(
         try:
             points = decode(data)
         except BlockDamaged as error:
-            notice(Place(run, key, attempt, number, number * blocks.BLOCK, last), str(error))
+            place = Place(run, key, attempt, number, number * blocks.BLOCK, last)
+            if tell is not None:
+                tell(session, place, str(error))
+                continue
+            notice(place, str(error))
             raise BlockDamaged(f"block {number} of metric {key} of run {run} is damaged: {error}") from None
         found[key, number] = Stored(points.steps, np.full(len(points.steps), attempt), points.values)
     return found

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, db_now, insert_into, new_id, reading
 from backend.db.models import Attempt, PushSession, Run
+from backend.db.sort_values import sort_values
 from backend.db.text import clean_text
 from backend.errors import Conflict, FieldError, Gone, InvalidRequest, NotFound
 from backend.imports.guess import is_step_name
@@ -207,7 +208,8 @@ def _store(
     _check_number(summary.document()["last"])
     write_points(session, run.id, ATTEMPT, points)
     changes: dict[str, Any] = {
-        "summary": summary.document(),
+        "summary": (document := summary.document()),
+        **sort_values(document),
         "last_step": last,
         "steps": max(run.steps, last),
     }

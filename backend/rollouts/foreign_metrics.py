@@ -1,16 +1,20 @@
 """Metrics of another trainer's completions as texts, as our own trainer logs them."""
 
-from collections import defaultdict
+import hashlib
+import math
+import threading
+from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.db.models import Rollout, RolloutGroup
 from backend.metrics.reading import read_curves
 from backend.rollouts.packing import unpack_text
-from backend.rollouts.text_metrics import METRICS, Written, text_metrics
+from backend.rollouts.text_metrics import METRICS, Measured, Written, measured, over_all
 
 SCRIPT_CHARS = 1024
 """Of the end of a prompt and of a completion, whose letters are looked up one by one: somebody else's prompt
@@ -18,6 +22,12 @@ may be megabytes long, and it is read anew for each of its completions."""
 
 STEPS_AT_ONCE = 500
 """Named in one statement."""
+
+REMEMBERED = 20_000
+"""Stored completions whose measures this process keeps: the next batch of their step needs them again."""
+
+_remembered: OrderedDict[bytes, Measured] = OrderedDict()
+_lock = threading.Lock()
 
 Places = Mapping[int, Sequence[Written]]
 """Training completions of a step by the place of their prompt."""
@@ -29,13 +39,17 @@ class TextPoints(NamedTuple):
     """text/* by step, and what was stored when they were computed."""
 
     points: Points
-    seen: Mapping[int, set[int]]
-    """Places of each step's stored prompts."""
+    seen: Mapping[int, tuple[set[int], dict[str, float]]]
+    """Places of each step's stored prompts, and the stored values."""
 
 
 def foreign_metrics(written: Sequence[Written]) -> dict[str, float]:
     """text/* over the training completions of a step."""
-    return text_metrics(written, script_chars=SCRIPT_CHARS)
+    return over_all([_measured(each) for each in written])
+
+
+def _measured(written: Written) -> Measured:
+    return measured(written, script_chars=SCRIPT_CHARS)
 
 
 def is_cut(finish_reason: str) -> bool:
@@ -46,24 +60,37 @@ def is_cut(finish_reason: str) -> bool:
 def text_points(session: Session, run_id: str, new: Mapping[int, Places]) -> TextPoints:
     """text/* of each step that gets new completions, over these and the stored ones of other places.
 
-    Where a step had no completions, its values are the log's own, and stay. Computed before the transaction
-    that stores the completions, as it takes a while: `caught_up` then says what is right within it.
+    A stored value that is not the one of the stored completions is the client's own, and stays. Computed
+    before the transaction that stores the completions, as it takes a while: `caught_up` then says what is
+    right within it.
     """
-    logged = _logged(session, run_id) if new else {}
+    logged = _logged(session, run_id, new)
     points, seen = [], {}
     for step, places in sorted(new.items()):
         stored = _stored(session, run_id, step)
-        metrics = foreign_metrics([each for some in (stored | dict(places)).values() for each in some])
-        own = {name for name, steps in logged.items() if step in steps} if not stored else set()
+        ours = over_all(_flat(stored))
+        own = {name for name, value in logged[step].items() if _is_own(value, ours.get(name))}
+        fresh = {place: [_measured(each) for each in some] for place, some in places.items()}
+        metrics = over_all(_flat(stored | fresh))
         points.append((step, {name: value for name, value in metrics.items() if name not in own}))
-        seen[step] = set(stored)
+        seen[step] = (set(stored), logged[step])
     return TextPoints(points, seen)
 
 
+def _flat(places: Mapping[int, Sequence[Measured]]) -> list[Measured]:
+    return [each for some in places.values() for each in some]
+
+
+def _is_own(stored: float, ours: float | None) -> bool:
+    """Whether the client logged this value: it is not the one that we computed, but for rounding."""
+    return ours is None or not math.isclose(stored, ours, rel_tol=1e-12, abs_tol=1e-15)
+
+
 def caught_up(session: Session, run_id: str, new: Mapping[int, Places], found: TextPoints) -> Points:
-    """The points, those computed again at whose step somebody else has stored completions meanwhile."""
-    stored = _places(session, run_id, new)
-    behind = {step: new[step] for step in new if stored.get(step, set()) != found.seen[step]}
+    """The points, those computed again at whose step somebody else has stored something meanwhile."""
+    stored, logged = _places(session, run_id, new), _logged(session, run_id, new)
+    now = {step: (stored.get(step, set()), logged[step]) for step in new}
+    behind = {step: new[step] for step in new if now[step] != found.seen[step]}
     again = dict(text_points(session, run_id, behind).points)
     return [(step, again.get(step, metrics)) for step, metrics in found.points]
 
@@ -80,16 +107,38 @@ def _places(session: Session, run_id: str, steps: Collection[int]) -> dict[int, 
     return found
 
 
-def _logged(session: Session, run_id: str) -> dict[str, set[int]]:
-    curves = read_curves(session, [run_id], METRICS, "step")
-    return {metric: set(curve.steps.tolist()) for (_, metric), curve in curves.items()}
+def _logged(session: Session, run_id: str, steps: Collection[int]) -> dict[int, dict[str, float]]:
+    """The stored values of text/* at some steps."""
+    found: dict[int, dict[str, float]] = {step: {} for step in steps}
+    curves = read_curves(session, [run_id], METRICS, "step") if steps else {}
+    for (_, metric), curve in curves.items():
+        for step in np.intersect1d(curve.steps, list(steps)).tolist():
+            found[step][metric] = float(curve.values[np.searchsorted(curve.steps, step)])
+    return found
 
 
-def _stored(session: Session, run_id: str, step: int) -> dict[int, list[Written]]:
+def _stored(session: Session, run_id: str, step: int) -> dict[int, list[Measured]]:
     columns = (RolloutGroup.prompt_index, RolloutGroup.prompt, Rollout.text, Rollout.finish_reason)
     here = (RolloutGroup.run_id == run_id, RolloutGroup.step == step, RolloutGroup.kind == "train")
     query = select(*columns).join(Rollout, Rollout.group_id == RolloutGroup.id).where(*here)
-    found: dict[int, list[Written]] = defaultdict(list)
+    found: dict[int, list[Measured]] = defaultdict(list)
     for place, prompt, text, finish_reason in session.execute(query.order_by(Rollout.position)):
-        found[place].append(Written(unpack_text(prompt), unpack_text(text), is_cut(finish_reason)))
+        found[place].append(_remembered_measures(prompt, text, is_cut(finish_reason)))
     return dict(found)
+
+
+def _remembered_measures(prompt: bytes, text: bytes, is_truncated: bool) -> Measured:  # noqa: FBT001
+    """Measures of a packed completion: of each one once, however many batches its step comes in."""
+    digest = hashlib.blake2b(prompt, digest_size=16)
+    digest.update(len(prompt).to_bytes(8, "big") + bytes([is_truncated]) + text)
+    key = digest.digest()
+    with _lock:
+        if (found := _remembered.get(key)) is not None:
+            _remembered.move_to_end(key)
+            return found
+    found = _measured(Written(unpack_text(prompt), unpack_text(text), is_truncated))
+    with _lock:
+        _remembered[key] = found
+        while len(_remembered) > REMEMBERED:
+            _remembered.popitem(last=False)
+    return found

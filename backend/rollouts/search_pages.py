@@ -24,6 +24,8 @@ RARE = 5_000
 """Completions of all runs that the index is asked for at once."""
 MOST_COUNTED = 20_000
 """Completions that are counted of a search whose words are common."""
+PROBED = 16
+"""One of so many groups of a count is read first, for its pace."""
 FIRST_PART, LARGEST_PART = 256, 4_096
 """Groups that are gone through at a time."""
 SECONDS = 0.5
@@ -149,6 +151,8 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
     terms = planned(session, terms)
     if not is_rare(session, terms, RARE):
         part = replace(WHOLE, every=math.ceil(sum(stored.values()) / MOST_COUNTED) or 1)
+        if any(term.is_exact or term.is_read for term in terms):
+            part = _in_time(session, scope, terms, part)
     if part.every > 1:
         of_groups = (*scope.of_groups(session), *part.of_groups())
         counted = select(step, func.count()).join(Rollout, Rollout.group_id == RolloutGroup.id)
@@ -158,6 +162,17 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
     matched: dict[int, int] = {row[0]: row[1] for row in session.execute(found)}
     items = [{"step": each, "matched": matched.get(each, 0), "of": stored[each]} for each in sorted(stored)]
     return Counts(items, part.every)
+
+
+def _in_time(session: Session, scope: Scope, terms: Sequence[Term], part: Part) -> Part:
+    """The part, or fewer of its groups where reading their texts would take too long at the pace of some."""
+    some = replace(part, every=part.every * PROBED)
+    began = time.monotonic()
+    session.execute(matching(session, scope, terms, func.count(), part=some)).all()
+    expected = (time.monotonic() - began) * PROBED
+    if expected <= SECONDS:
+        return part
+    return replace(part, every=math.ceil(part.every * min(PROBED, expected / max(SECONDS, 1e-9))))
 
 
 def is_more_than(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> bool:

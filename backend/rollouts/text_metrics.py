@@ -35,29 +35,52 @@ class Written(NamedTuple):
     """Whether its prompt ends with <think>."""
 
 
+class Measured(NamedTuple):
+    """Measures of one completion, of which text/* is made."""
+
+    distinct: float
+    """Share of its n-grams that are distinct."""
+    unusual: float
+    state: Structure
+    raw: int
+    """Bytes of its tail."""
+    compressed: int
+
+
 def text_metrics(written: Sequence[Written], *, script_chars: int | None = None) -> dict[str, float]:
     """text/* over some completions.
 
     `script_chars`: so many at the end of each prompt and completion are read for their script.
     """
-    if not written:
-        return {}
-    states = [
-        structure(with_opened(text) if is_opened else text, is_truncated=is_truncated)
-        for _, text, is_truncated, is_opened in written
-    ]
-    tails = [each.text[-TAIL_CHARS:].encode("utf-8", "surrogatepass") for each in written]
-    raw = sum(map(len, tails))
+    return over_all([measured(each, script_chars=script_chars) for each in written])
+
+
+def measured(written: Written, *, script_chars: int | None = None) -> Measured:
+    """One completion, measured."""
+    prompt, text, is_truncated, is_opened = written
+    tail = text[-TAIL_CHARS:].encode("utf-8", "surrogatepass")
     start = None if script_chars is None else -script_chars
+    return Measured(
+        distinct=distinct_gram_share(text),
+        unusual=_unusual(prompt[start:], text[start:]),
+        state=structure(with_opened(text) if is_opened else text, is_truncated=is_truncated),
+        raw=len(tail),
+        compressed=len(zlib.compress(tail, 1)),
+    )
+
+
+def over_all(found: Sequence[Measured]) -> dict[str, float]:
+    """text/* over measured completions; their order does not matter."""
+    if not found:
+        return {}
+    states = [each.state for each in found]
     metrics = {
-        "text/repetition": 1 - fmean(distinct_gram_share(each.text) for each in written),
-        "text/unusual_script_frac": fmean(
-            _unusual(each.prompt[start:], each.text[start:]) for each in written
-        ),
+        "text/repetition": 1 - fmean(each.distinct for each in found),
+        "text/unusual_script_frac": fmean(each.unusual for each in found),
         **{f"text/structure_{state}": states.count(state) / len(states) for state in STRUCTURES},
     }
-    if raw:
-        metrics["text/compression"] = sum(len(zlib.compress(tail, 1)) for tail in tails) / raw
+    if raw := sum(each.raw for each in found):
+        metrics["text/compression"] = sum(each.compressed for each in found) / raw
     return metrics
 
 

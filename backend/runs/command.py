@@ -11,7 +11,8 @@ from backend.db.engine import open_engine, open_sessions, reading
 from backend.db.text import clean_text
 from backend.errors import GrpoLabError
 from backend.http.responses import Json
-from backend.runs.list import RunFilter, count_runs, list_runs, read_order
+from backend.runs.list import RunFilter, count_runs, list_runs
+from backend.runs.order import read_order
 from backend.runs.query.syntax import QueryError
 from backend.runs.store import shown_run
 from backend.settings import Settings

@@ -15,8 +15,9 @@ from backend.http.responses import Cursor, Json, Limit
 from backend.queue.doorbell import ring
 from backend.runs.bulk import MOST_RUNS, act_on
 from backend.runs.lifecycle import STATUSES
-from backend.runs.list import RunFilter, count_runs, list_runs, place_of, read_order, run_ids
+from backend.runs.list import RunFilter, count_runs, list_runs, run_ids
 from backend.runs.list_schemas import ActionOutcome, ActionRequest, QueryFieldPage, RunIds
+from backend.runs.order import place_of, read_order
 from backend.runs.query.catalog import shown_fields
 from backend.runs.schemas import RunPage
 from backend.runs.store import attempts_of, shown_run
@@ -67,7 +68,9 @@ def _some_of(field: str, text: str, known: Sequence[str]) -> list[str]:
 def list_all(
     session: ReadSession,
     wanted: Wanted,
-    sort: Annotated[str, Query(max_length=150, description="Field, or `summary.<metric>`.")] = "-created_at",
+    sort: Annotated[
+        str, Query(max_length=150, description="Field, `summary.<metric>`, or `config.<path>`.")
+    ] = "-created_at",
     include: Include = "",
     limit: Limit = 50,
     cursor: Cursor = "",

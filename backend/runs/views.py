@@ -1,9 +1,9 @@
-"""Saved views: lists of runs under a name, shared by all who use the service."""
+"""Saved views: lists and comparisons of runs under a name, shared by all who use the service."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
@@ -11,19 +11,36 @@ from backend.db.engine import insert_into, new_id
 from backend.db.models import SavedView
 from backend.errors import Conflict, NotFound
 from backend.http.paging import iso
-from backend.runs.list import read_order
+from backend.runs.order import read_order
 from backend.runs.query.syntax import MOST_CHARACTERS, parse
 from backend.runs.schemas import Body
 
 MOST_VIEWS = 200
 
+MOST_SETTINGS = 50
+SETTINGS_CHARACTERS = 20_000
+"""Of all settings together: the ids of some 700 runs."""
+
 Words = Annotated[str, Field(max_length=200)]
 
 
-class View(BaseModel):
-    """Settings of a list of runs: its filters, order, groups and columns."""
+def _short(settings: dict[str, str]) -> dict[str, str]:
+    if sum(len(name) + len(value) for name, value in settings.items()) > SETTINGS_CHARACTERS:
+        raise ValueError(f"has over {SETTINGS_CHARACTERS:,} characters: choose the runs by a query instead")
+    return settings
 
+
+Settings = Annotated[dict[Words, str], Field(max_length=MOST_SETTINGS), AfterValidator(_short)]
+
+
+class View(BaseModel):
+    """Settings of a page: filters, order, groups and columns of a list of runs, or those of Compare."""
+
+    page: Literal["runs", "compare"] = "runs"
+    settings: Settings = {}
+    """Further parameters of the page's address, as they stand there: `{"x": "tokens", "log": "y"}`."""
     query: Annotated[str, Field(max_length=MOST_CHARACTERS)] = ""
+    """The runs are those that match when the view is opened."""
     status: Words = ""
     verdict: Words = ""
     tag: Words = ""
@@ -88,4 +105,5 @@ def delete_view(session: Session, view_id: str) -> dict[str, Any]:
 
 
 def _shown(row: SavedView) -> dict[str, Any]:
-    return {"id": row.id, "name": row.name, "changed_at": iso(row.changed_at), **row.view}
+    view = View.model_validate(row.view).model_dump()  # views of earlier versions have fewer fields
+    return {"id": row.id, "name": row.name, "changed_at": iso(row.changed_at), **view}

@@ -1066,6 +1066,8 @@ declare namespace Api {
     variance_ratio: number | null;
   }
   interface ViewItem {
+    page?: 'runs' | 'compare';
+    settings?: Record<string, string>;
     query?: string;
     status?: string;
     verdict?: string;

@@ -169,6 +169,53 @@ def test_a_view_is_saved_for_everybody_opened_and_deleted(page, browser, service
     assert [view["name"] for view in service.get("/views")["items"]] == ["old <b>ones</b>"]
 
 
+SETTINGS = "by=run&metrics=reward&x=tokens&smoothing=0.6&log=y&zoom=2,8&order=reward/mean"
+
+
+def test_a_comparison_is_saved_by_a_query_and_shows_the_runs_that_match_when_it_is_opened(page, service):
+    ids = [run["id"] for run in service.get("/runs", query="sweep-000", limit=2)["items"]]
+    page.goto(f"/compare?runs={','.join(ids)}&{SETTINGS}")
+    page.get_by_role("button", name="views").click()
+    page.get_by_role("button", name="Save this view").click()
+    page.get_by_label("Name of the view").fill("early & tagged")
+    page.get_by_label("Runs that match a query").fill("tag = early")
+    page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    expect(page.get_by_text("View early & tagged saved")).to_be_visible()
+    actions = [
+        {"action": "tag", "tag": "early", "ids": ids[:1]},
+        {"action": "tag", "tag": "early", "ids": ids},
+    ]
+    page.goto("/compare")
+    for action, count in zip(actions, ("1 run ·", "2 runs ·"), strict=True):
+        service.client.post("/runs/actions", json=action).raise_for_status()
+        page.goto("/compare" if count[0] == "1" else "/runs")
+        if count[0] == "2":
+            page.get_by_role("button", name="views").click()
+        page.get_by_text("early & tagged", exact=True).click()
+        expect(page.locator(".page-head")).to_contain_text(count)
+    assert parse_qs(page.url.partition("?")[2]) == parse_qs(f"{SETTINGS}&query=tag = early")
+    shoot(page, "comparison")
+
+
+def test_a_comparison_of_fixed_runs_is_saved_as_it_is_and_deleted(page, service):
+    ids = [run["id"] for run in service.get("/runs", limit=3)["items"]]
+    page.goto(f"/compare?runs={','.join(ids)}&{SETTINGS}&hide={ids[1]}&baseline={ids[2]}")
+    page.get_by_role("button", name="views").click()
+    page.get_by_role("button", name="Save this view").click()
+    page.get_by_label("Name of the view").fill("three")
+    page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    expect(page.get_by_text("View three saved")).to_be_visible()
+    before = parse_qs(page.url.partition("?")[2])
+    page.goto("/compare")
+    page.get_by_role("link", name="three").click()
+    expect(page.locator(".page-head")).to_contain_text("3 runs")
+    assert parse_qs(page.url.partition("?")[2]) == before
+    page.get_by_role("button", name="views").click()
+    page.get_by_label("Delete the view three").click()
+    expect(page.get_by_text("View three deleted")).to_be_visible()
+    assert "three" not in [view["name"] for view in service.get("/views")["items"]]
+
+
 def test_a_run_has_the_same_colour_in_every_browser(page, browser, service):
     def colours(page):
         page.goto("/runs?q=reward/mean > .99&sort=name")

@@ -16,6 +16,7 @@ from backend.http.limits import PUSH_BYTES
 from backend.maintenance.reconciler import Reconciler
 from backend.redaction import redact_document
 from backend.rollouts.foreign_metrics import text_points
+from backend.rollouts.text_metrics import measured
 from backend.runs.pushed import SILENT_SECONDS
 from tests.api_client import TOKEN, VIEWER_TOKEN
 from tests.stored_points import stored_points
@@ -132,6 +133,32 @@ def test_what_a_trainer_says_of_its_texts_stays(client, send):
     own = {"text/repetition": 0.25}
     send([metrics(1, **own), completions(1, "abc" * 200), completions(2, "abc" * 200), metrics(2, **own)])
     assert values_of(client, only_run(client), "text/repetition")[0] == {1: 0.25, 2: 0.25}
+
+
+def test_what_a_trainer_says_of_its_texts_stays_in_however_many_batches_they_come(client, send):
+    send([metrics(1, **{"text/repetition": 0.25}), completions(1, "abc" * 200)])
+    send([completions(1, r"\boxed{2}", index=1)], first=3)
+    run = only_run(client)
+    assert values_of(client, run, "text/repetition")[0] == {1: 0.25}
+    assert values_of(client, run, "text/structure_ok")[0] == {1: 0.5}
+    send([metrics(1, **{"text/structure_ok": 0.75}), completions(1, "3", index=2)], first=4)
+    send([completions(1, "4", index=3)], first=6)
+    assert values_of(client, run, "text/repetition")[0] == {1: 0.25}
+    assert values_of(client, run, "text/structure_ok")[0] == {1: 0.75}
+    assert run["summary"]["last"]["text/repetition"] == 0.25
+
+
+def test_each_completion_of_a_step_is_measured_at_most_twice_however_many_batches_bring_it(send, monkeypatch):
+    seen = []
+
+    def noting(written, **more):
+        seen.append(written.text)
+        return measured(written, **more)
+
+    monkeypatch.setattr("backend.rollouts.foreign_metrics.measured", noting)
+    for number in range(12):
+        send([completions(1, f"{number} is new here", index=number)], first=number + 1)
+    assert max(map(seen.count, seen)) <= 2  # as it comes, and once from the database
 
 
 def test_records_that_are_missing_are_asked_for(client, send):

@@ -200,6 +200,10 @@ def test_counts_of_common_words_are_those_of_evenly_chosen_groups(client, many, 
     monkeypatch.setattr(search_pages, "MOST_COUNTED", 4)
     sampled, every = counted(client, many[0], "third")
     assert every == 5
+    monkeypatch.setattr(search_pages, "SECONDS", 0)  # reading takes too long: those of the probe count
+    assert counted(client, many[0], "`third`")[1] == 5 * search_pages.PROBED
+    monkeypatch.setattr(search_pages, "SECONDS", 1e9)
+    assert counted(client, many[0], "`third`")[1] == 5
     assert 1 <= len(sampled) < 9
     assert set(sampled) <= set(exact)
     assert counted(client, many[0], '"common 7" x7')[1] == 5

@@ -1,9 +1,9 @@
 """Lists of runs over HTTP: queries with totals, actions on many runs, saved views."""
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select, text, update
 
-from backend.db.models import Run
+from backend.db.models import Run, SavedView
 from backend.runs import bulk
 from tests.factories import make_run
 
@@ -190,9 +190,29 @@ def test_a_view_is_saved_replaced_listed_and_deleted(client):
     assert client.delete(f"/api/v1/views/{saved['id']}").status_code == 404
 
 
+COMPARISON = {
+    "name": "clip higher", "page": "compare", "query": "preset = dapo",
+    "settings": {"by": "config:clip.high", "x": "tokens", "smoothing": "0.6", "log": "x,y", "hide": "a~.b"},
+}  # fmt: skip
+
+
+def test_a_view_of_compare_keeps_the_settings_of_its_address(client, database):
+    saved = save(client, **COMPARISON)
+    assert {name: saved[name] for name in COMPARISON} == COMPARISON
+    with database.sessions.begin() as session:
+        session.execute(update(SavedView).values(view={"query": "", "sort": "name"}))  # of an earlier version
+    (view,) = get(client, "/views")["items"]
+    assert (view["page"], view["settings"], view["sort"]) == ("runs", {}, "name")
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
+        ({"page": "help"}, "'runs' or 'compare'"),
+        ({"settings": {"x": 1}}, "string"),
+        ({"settings": {str(number): "" for number in range(51)}}, "50"),
+        ({"settings": {"runs": "x" * 19_997}}, "choose the runs by a query"),
+        ({"settings": {"x": "\0"}}, "NUL"),
         ({"query": "name ="}, "a value is expected"),
         ({"sort": "nonsense"}, "are expected"),
         ({"name": " "}, "name"),

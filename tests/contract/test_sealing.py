@@ -9,9 +9,9 @@ from sqlalchemy import String, cast, event, func, insert, literal, select, text,
 from backend.db.migrate import downgrade, upgrade
 from backend.db.models import ALL_PACKED, Attempt, Event, Metric, MetricBlock, MetricKey, Run
 from backend.errors import Unavailable
-from backend.maintenance.damaged_blocks import tell_damage
+from backend.maintenance.damaged_blocks import tell_block, tell_damage
 from backend.metrics import block_damage, blocks, packing
-from backend.metrics.block_check import damaged
+from backend.metrics.block_check import damaged, sentence
 from backend.metrics.csv import csv_lines
 from backend.metrics.reading import read_points, valid_rows
 from backend.metrics.windows import names_of_metrics
@@ -47,7 +47,7 @@ def run(database):
 def seal(database):
     with database.sessions() as session:
         tasks = packing.packable(session)
-    for _ in packing.pack(database.sessions, tasks):
+    for _ in packing.pack(database.sessions, tasks, tell_block):
         pass
 
 
@@ -176,6 +176,58 @@ def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monke
         (told,) = session.scalars(select(Event).where(Event.run_id == run.id, Event.kind == "data"))
     assert told.level == "error"
     assert told.message.startswith("loss, steps 10 to 19 of attempt 1: the block that holds them is damaged")
+
+
+def test_a_damaged_partial_block_is_told_once_and_the_run_is_sealed_on(database, monkeypatch, caplog):
+    monkeypatch.setattr(block_damage, "_noticed", {})
+    with database.sessions.begin() as session:
+        run = make_run(session, status="running", attempt=1, last_step=4)
+        make_attempt(session, run, 1, from_step=-1)
+        write_metric(session, run, "loss", {1: 1.0, 2: 2.0}, attempt=1)
+        write_metric(session, run, "kl/k3", {1: 1.0}, attempt=1)
+        session.execute(update(Run).values(status="stopped"))
+    seal(database)
+    with database.sessions.begin() as session:
+        key = select(MetricKey.id).where(MetricKey.name == "loss").scalar_subquery()
+        session.execute(update(MetricBlock).where(MetricBlock.key_id == key).values(data=b"\x01no block"))
+        session.execute(update(Run).values(status="running", last_step=40))
+        session.execute(update(Attempt).values(packed_step=4))
+        write_metric(session, run, "loss", {step: float(step) for step in range(5, 41)}, attempt=1)
+        session.execute(update(Run).values(status="stopped"))
+    seal(database)
+    seal(database)
+    with database.sessions() as session:
+        assert session.scalar(select(func.count()).select_from(Metric)) == 0
+        found = read_points(session, [run.id], ["loss", "kl/k3"])
+        assert found[run.id, "loss"].steps.tolist() == list(range(5, 41))
+        assert found[run.id, "kl/k3"].steps.tolist() == [1]
+        (told,) = session.scalars(select(Event.message).where(Event.kind == "data"))
+    assert told.startswith("loss, steps 0 to 2 of attempt 1: the block that holds them is damaged")
+    assert "cannot be packed" not in caplog.text
+
+
+def test_a_damaged_outline_is_named_as_one_and_the_points_are_drawn(database, monkeypatch):
+    monkeypatch.setattr(block_damage, "_noticed", {})
+    monkeypatch.setattr(block_damage, "_told", set())
+    monkeypatch.setattr(blocks, "BLOCK", 1024)
+    with database.sessions.begin() as session:
+        run = make_run(session, status="finished", attempt=1, last_step=4095)
+        make_attempt(session, run, 1, from_step=-1)
+        write_metric(session, run, "loss", {step: float(step % 7) for step in range(1, 4096)}, attempt=1)
+    seal(database)
+    with database.sessions.begin() as session:
+        hit = MetricBlock.number == 1
+        assert session.scalars(select(MetricBlock.outline).where(hit)).one()
+        session.execute(update(MetricBlock).where(hit).values(outline=b"\x01no outline"))
+    with database.sessions() as session:
+        outlined = blocks.Outlined([run.id], 1, 4095)
+        curve = read_points(session, [run.id], ["loss"], outlined)[run.id, "loss"]
+        assert set(range(1024, 2048)) <= set(curve.steps.tolist())
+        ((place, reason),) = damaged(session)
+        (noticed,) = block_damage.noticed()
+        assert noticed == place
+        assert "outline" in sentence(session, place, reason)
+        assert "themselves are whole" in sentence(session, place, reason)
 
 
 def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run, monkeypatch):

@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from backend.config.run import RunConfig
 from backend.db.engine import Sessions, db_now, reading
 from backend.db.models import Run
+from backend.db.sort_values import sort_values
 from backend.errors import Fenced
 from backend.metrics.history import valid_steps
 from backend.metrics.store import write_points
@@ -317,7 +318,7 @@ def _remainder(record: StepRecord, stored: Sequence[GroupRecord]) -> dict[str, f
 
 
 def _progress(step: int, summary: dict[str, Any]) -> dict[str, Any]:
-    return {"last_step": step, "summary": summary, "progress_at": db_now()}
+    return {"last_step": step, "summary": summary, **sort_values(summary), "progress_at": db_now()}
 
 
 def _size(groups: Sequence[GroupRecord]) -> int:

@@ -8,11 +8,9 @@ import contextlib
 import json
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -24,6 +22,7 @@ import torch
 from backend.config.run import RunConfig
 from worker.outcome import EXIT_FAILED, EXIT_ORPHANED
 from worker.policy.ranks import ALONE, Ranks, UnlikeRanks, is_lost_peer, join, leave
+from worker.training.meeting import meeting_directory
 
 logger = logging.getLogger(__name__)
 
@@ -129,22 +128,20 @@ def joined_ranks(
     if config.resources.devices == 1:
         yield ALONE
         return
-    # a directory that nobody else may open: whoever wrote there could join the group
     if gpus and len(gpus) < config.resources.devices:
         raise UnlikeRanks(f"the worker holds {len(gpus)} GPUs, the run needs {config.resources.devices}")
     threads = max(1, threads // config.resources.devices) if not gpus else threads
     torch.set_num_threads(threads)
-    directory = Path(tempfile.mkdtemp(prefix="grpolab-ranks-"))
     companions = Companions(argv)
-    try:
-        meeting = directory / "meeting"
-        companions.start(config, meeting, device=device, threads=threads, gpus=gpus)
-        yield join(meeting, 0, config.resources.devices, device=device)
-    except RuntimeError as error:
-        if is_lost_peer(error):
-            time.sleep(LINGER_SECONDS)  # the watch of the rank that has died says why, and ends this process
-        raise
-    finally:
-        companions.close()
-        leave()
-        shutil.rmtree(directory, ignore_errors=True)
+    with meeting_directory() as directory:
+        try:
+            meeting = directory / "meeting"
+            companions.start(config, meeting, device=device, threads=threads, gpus=gpus)
+            yield join(meeting, 0, config.resources.devices, device=device)
+        except RuntimeError as error:
+            if is_lost_peer(error):
+                time.sleep(LINGER_SECONDS)  # the watch of the dead rank says why, and ends this process
+            raise
+        finally:
+            companions.close()
+            leave()

@@ -1,9 +1,11 @@
 """Sampling on several ranks: each draws the completions of some prompts, as one would draw them alone."""
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from worker.policy.model import Policy
@@ -16,6 +18,8 @@ from worker.training.replica import Replica
 from worker.types import Completion
 
 Order = Callable[..., None]
+
+_numbers = count(1)
 
 
 class Task(NamedTuple):
@@ -31,6 +35,8 @@ class Task(NamedTuple):
     """`keep_mask`, `alternatives` and `version` of the sampler."""
     rows: int = 0
     """Most completions at once that a rank has found to fit; 0: memory never ran out."""
+    number: int = 0
+    """Of the call, from 1."""
 
 
 class ShareSampler(Sampler):
@@ -71,6 +77,7 @@ class RankSampler(Sampler):
             beginnings,
             {"keep_mask": self.keep_mask, "alternatives": self.alternatives, "version": self.version},
             self.limit.rows,
+            next(_numbers),
         )
         self.order("sample", task=task)
         return sample_together(
@@ -94,6 +101,25 @@ def sampler_of_ranks(replica: Replica) -> Callable[..., Sampler]:
     return make
 
 
+def store_of_ranks() -> Any:
+    """The store at which the ranks have met."""
+    return dist.distributed_c10d._get_default_store()  # noqa: SLF001 - torch has no public name for it
+
+
+def told_to_all(store: Any, ranks: Ranks, number: int, is_unwanted: Callable[[], bool]) -> Callable[[], bool]:
+    """Whether a call's completions are wanted no more: rank 0 knows, and leaves a note for the others."""
+    note = f"unwanted/{number}"
+
+    def is_over() -> bool:
+        if ranks.rank:
+            return bool(store.check([note]))
+        if over := is_unwanted():
+            store.set(note, "1")
+        return over
+
+    return is_over
+
+
 def sample_together(
     task: Task,
     policy: Policy,
@@ -108,10 +134,13 @@ def sample_together(
     What one rank finds to fit in memory is the limit of all from the next call on.
     """
     limit.lower(task.rows)
-    count = len(task.prompts)
-    first, last = (count * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
-    sampler = ShareSampler(policy, limit=limit, is_unwanted=is_unwanted, **task.knobs)
-    sampler.rows_of_call, sampler.first_row = count * task.group_size, first * task.group_size
+    prompts = len(task.prompts)
+    first, last = (prompts * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
+    is_over = (
+        is_unwanted if ranks.is_alone else told_to_all(store_of_ranks(), ranks, task.number, is_unwanted)
+    )
+    sampler = ShareSampler(policy, limit=limit, is_unwanted=is_over, **task.knobs)
+    sampler.rows_of_call, sampler.first_row = prompts * task.group_size, first * task.group_size
     own = task.prompts[first:last]
     found: list[list[Completion]] | None = []
     try:

@@ -13,6 +13,7 @@ from backend.config.causes import Cause, Verdict
 from backend.config.metrics import METRICS, find_metric
 from backend.config.run import RunConfig
 from backend.db.models import Run
+from backend.errors import FieldError, InvalidRequest
 from backend.metrics.known import reason_unknown
 from backend.metrics.store import find_keys
 from backend.runs.lifecycle import STATUSES
@@ -111,6 +112,14 @@ def _config(session: Session, name: Name, path: str) -> Field:
     if not session.scalar(select(exists().where(JsonValue(Run.config, field.path).kind.is_not(None)))):
         raise QueryError(_unknown(name.text), name.at)
     return field
+
+
+def must_be_a_path(session: Session, path: str, parameter: str) -> None:
+    """Raise InvalidRequest at a parameter unless a config can have this path or a stored one has it."""
+    try:
+        _config(session, Name(f"{CONFIG}{path}", at=0), path)
+    except QueryError as error:
+        raise InvalidRequest([FieldError(parameter, error.errors[0].message)]) from error
 
 
 def _of_config(path: str) -> Field:

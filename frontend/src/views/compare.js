@@ -1,9 +1,7 @@
 /** Compare: curves of many runs by variant, who is better and how sure that is, and what was set differently. */
 import { html, useMemo, useState } from '../dom.js';
 import { useQuery } from '../app/router.js';
-import { getAll } from '../data/api.js';
-import { namedRuns } from '../data/run_list.js';
-import { useGet, useLoad } from '../data/resource.js';
+import { useLoad } from '../data/resource.js';
 import { useLive } from '../data/live.js';
 import { aboutMetric, groupLooks, runLooks, say } from '../app/state.js';
 import { useTitle } from '../app/title.js';
@@ -21,13 +19,15 @@ import { formatCount, plural } from '../lib/text/format.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
 import { Head, titleOf } from '../components/compare/head.js';
+import { ChooseExperiment, MOST_MATCHING, choiceOf, emptyChoice, loadRuns } from '../components/compare/runs.js';
+import { ComparisonViews } from '../components/compare/views.js';
 import { ReportDialog } from '../components/compare/report.js';
 import { EvaluationTable } from '../components/evaluations/table.js';
 import { CellGrid } from '../components/compare/cells.js';
 import { Matrix } from '../components/compare/matrix.js';
 import { Relations } from '../components/compare/relations.js';
 import { ConfigDifferences } from '../components/compare/differences.js';
-import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
+import { Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Panels } from '../components/curves/panels.js';
 import { Search } from '../components/compare/search.js';
 import { SignalBudgets } from '../components/compare/signal_budget.js';
@@ -37,6 +37,7 @@ import { openRollouts } from '../components/curves/panel.js';
 const SPEC = {
   experiment: text(),
   runs: list(),
+  query: text(),
   by: text('variant'),
   band: choice(['auto', 'ci95', 'std', 'stderr', 'minmax', 'none']),
   seeds: flag(),
@@ -54,31 +55,15 @@ const SPEC = {
 
 /** @typedef {import('../lib/url.js').Values<typeof SPEC>} CompareView */
 /** @typedef {import('../lib/runs/groups.js').Group} Group */
-/** @typedef {{runs: Api.RunItem[], missing: string[]}} Loaded */
-
-/**
- * All runs of an experiment, or the named ones; in both cases with their configs.
- * @param {CompareView} view @param {AbortSignal} signal @returns {Promise<Loaded>}
- */
-async function loadRuns({ experiment, runs }, signal) {
-  if (!runs?.length)
-    return {
-      runs: await getAll('/runs', { experiment, include: 'config', limit: 200 }, { signal }),
-      missing: [],
-    };
-  const { found, missing } = await namedRuns([...new Set(runs)], { include: 'config' }, signal);
-  return { runs: found, missing };
-}
-
 export function View() {
   const [view, change] = useQuery(SPEC);
-  const key = view.runs?.length ? view.runs.join() : view.experiment || null;
+  const key = choiceOf(view);
   const resource = useLoad(key, (signal) => loadRuns(view, signal));
   useLive(['run'], (type, run) => {
     if (type === 'resync') resource.reload();
     else
-      resource.put(({ runs, missing }) => ({
-        missing,
+      resource.put(({ runs, ...rest }) => ({
+        ...rest,
         runs: runs.map((old) => (old.id === run.id ? { ...old, ...run } : old)),
       }));
   });
@@ -92,15 +77,15 @@ export function View() {
           : html`<${Skeleton} rows=${12} label="Loading runs" />`
       }
     </div>`;
-  const { runs, missing } = resource.data;
+  const { runs, missing, isCut } = resource.data;
   if (!runs.length)
     return html`<${Empty}
-      title=${view.runs?.length ? 'These runs do not exist' : 'This experiment has no runs'}
+      title=${emptyChoice(view)}
       action=${html`<a class="button" href="/runs">
         Back to runs
       </a>`}
     >
-      They may have been deleted.
+      ${view.query ? view.query : 'They may have been deleted.'}
     <//>`;
   return html`
     ${resource.error && html`<${Stale} error=${resource.error} since=${resource.loadedAt} retry=${resource.reload} />`}
@@ -109,6 +94,13 @@ export function View() {
       html`<div class="stale" role="note">
         ${plural(missing.length, 'run')} of this link ${missing.length === 1 ? 'does' : 'do'} not exist:${' '}
         ${missing.join(', ')}. Comparing the others.
+      </div>`
+    }
+    ${
+      isCut &&
+      html`<div class="stale" role="note">
+        More than ${formatCount(MOST_MATCHING)} runs match the query.
+        Comparing the newest ${formatCount(MOST_MATCHING)}.
       </div>`
     }
     <${Comparison} runs=${runs} view=${view} change=${change} onRuns=${resource.reload} />
@@ -162,6 +154,7 @@ function Comparison({ runs, view, change, onRuns }) {
     ...curveKeys(view, change),
   });
 
+  const isExperiment = view.experiment && !view.runs?.length && !view.query;
   const [isReporting, setReporting] = useState(false);
   const onPoint = (/** @type {string | null} */ run, /** @type {number} */ step, /** @type {string} */ group) => {
     if (run) return openRollouts(run, step);
@@ -176,14 +169,12 @@ function Comparison({ runs, view, change, onRuns }) {
       runs=${runs}
       groups=${groups}
       by=${by}
+      query=${view.query}
+      views=${html`<${ComparisonViews} view=${view} runs=${ids} names=${Object.keys(SPEC)} />`}
       onReport=${metrics.length ? () => setReporting(true) : undefined}
     />
-    ${!view.runs?.length && view.experiment && html`<${Trials} experiment=${view.experiment} />`}
-    ${
-      !view.runs?.length &&
-      view.experiment &&
-      html`<${Search} experiment=${view.experiment} runs=${runs.length} onRuns=${onRuns} />`
-    }
+    ${isExperiment && html`<${Trials} experiment=${view.experiment} />`}
+    ${isExperiment && html`<${Search} experiment=${view.experiment} runs=${runs.length} onRuns=${onRuns} />`}
     <${CompareControls}
       view=${view}
       change=${change}
@@ -321,46 +312,4 @@ function namesOf(runs, groups) {
     ),
   ];
   return new Map(pairs);
-}
-
-/** Without a choice in the address: what could be compared. */
-function ChooseExperiment() {
-  const experiments = useGet('/experiments');
-  const { data, error, reload } = experiments;
-  if (!data)
-    return html`<div class="page">
-      ${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${8} />`}
-    </div>`;
-  if (!data.items.length)
-    return html`<${Empty}
-      title="Nothing to compare yet"
-      action=${html`<a class="button button-primary" href="/launch">
-        Launch an experiment
-      </a>`}
-    >
-      An experiment trains a few variants with a few seeds each. Compare their curves here.
-    <//>`;
-  return html`<div class="page">
-    <header class="page-head">
-      <h1>Compare</h1>
-      <span class="quiet">
-        Choose an experiment, or select runs in <a href="/runs">Runs</a>.
-      </span>
-    </header>
-    <div class="card">
-      ${data.items.map(
-        (item) => html`<a class="choice-row" key=${item.id} href=${`/compare?experiment=${item.id}`}>
-          <b>${item.name}</b>
-          <span class="faint">
-            ${plural(item.runs, 'run')} · ${item.variants.join(', ')}
-          </span>
-          <span class="spacer"></span>
-          ${item.statuses.running > 0 && html`<span class="status-running">${item.statuses.running} training</span>`}
-          <span class="faint">
-            <${Ago} time=${item.created_at} />
-          </span>
-        </a>`,
-      )}
-    </div>
-  </div>`;
 }

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import shutil
 import tarfile
 from hashlib import sha256
 from urllib.parse import urlencode
@@ -11,13 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from backend.archives.contents import LABELS, MANIFEST, PROMPTS, SINCE_2, TABLES, TALLIES
 from backend.cli import main
 from backend.config.run import RunConfig
-from backend.db.models import Checkpoint, Event, Metric, Rollout, Run
+from backend.db.engine import reading
+from backend.db.models import Checkpoint, Event, Metric, MetricBlock, Rollout, Run
 from backend.imports import run_archive_rollouts
+from backend.metrics.packing import pack, packable
 from backend.rollouts.labels import LabelRequest, put_label
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs.events import add_event
@@ -555,6 +558,29 @@ def test_a_fork_takes_its_inherited_metrics_along(client, settings):
     assert csv[0] == csv[1]
     assert csv[0].splitlines()[2] == "1,NaN"
     assert client.get(f"/api/v1/runs/{copy}").json()["fork_step"] == 5
+
+
+def test_what_is_damaged_or_gone_is_named_in_the_archive_and_where_it_is_imported(client, settings):
+    run = make_full_run(client, settings)
+    assert "missing" not in json.loads(files_of(archive_of(client, run))["grpolab.json"])
+    sessions = client.app.state.lab.sessions
+    with reading(sessions) as session:
+        tasks = packable(session)
+    list(pack(sessions, tasks))
+    with sessions.begin() as session:
+        session.execute(update(MetricBlock).where(MetricBlock.attempt == 2).values(data=b"\x01no block"))
+    shutil.rmtree(settings.artifacts_of(run))
+    answer = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"})
+    assert answer.headers["Archive-Missing"] == "2"
+    points, checkpoint = json.loads(files_of(answer.content)["grpolab.json"])["missing"]
+    assert points.startswith("reward/mean, steps ")
+    assert "is damaged" in points
+    assert "of step 9: its files are gone or damaged" in checkpoint
+    made = send(client, answer.content).json()
+    notes = [note for note in made["report"]["notes"] if note.startswith("Missing in the archive")]
+    assert notes == [f"Missing in the archive: {each}" for each in (points, checkpoint)]
+    events = client.get(f"/api/v1/runs/{made['run']}/events").json()["items"]
+    assert sum("missing in the archive" in event["message"] for event in events) == 2
 
 
 def test_both_commands_do_the_same(client, settings, sqlite_url, tmp_path, capsys, monkeypatch):

@@ -20,7 +20,7 @@ def test_a_fork_of_an_imported_archive_continues_bit_by_bit(sessions, queued, tr
     config = resolve(SMALL)
     parent = queued(config)
     train(parent, config)
-    content = io.BytesIO(b"".join(archive_run(sessions, settings, parent, checkpoints=True)))
+    content = io.BytesIO(b"".join(archive_run(sessions, settings, parent, checkpoints=True).content))
     answer = import_any(sessions, settings, content, ImportRequest("run.tar"))
     assert series(sessions, answer.run) == series(sessions, parent)
     fork = queued(config, parent=answer.run, step=2)

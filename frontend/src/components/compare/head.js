@@ -1,5 +1,6 @@
 /** The head of Compare: what is compared, and what can be taken away. */
 import { html } from '../../dom.js';
+import { address } from '../../lib/url.js';
 import { plural } from '../../lib/text/format.js';
 import { copyText } from '../../data/actions.js';
 import { Icon } from '../shared/icons.js';
@@ -13,8 +14,11 @@ export function titleOf(runs) {
   return names.size === 1 && id ? (name ?? 'Experiment') : 'Comparison';
 }
 
-/** @param {{runs: Api.RunItem[], groups: Group[], by: string, onReport?: () => void}} props */
-export function Head({ runs, groups, by, onReport }) {
+/**
+ * @param {{runs: Api.RunItem[], groups: Group[], by: string, query: string, views: any, onReport?: () => void}} props
+ *   `query`: which chose the runs, if one did; `views`: the menu of saved views
+ */
+export function Head({ runs, groups, by, query, views, onReport }) {
   const experiments = [...new Map(runs.map((run) => [run.experiment, run.experiment_name])).entries()];
   const seeds = new Set(runs.map(({ seed }) => seed)).size;
   const live = runs.filter(({ status }) => status === 'running').length;
@@ -37,7 +41,14 @@ export function Head({ runs, groups, by, onReport }) {
           : ''
       }
     </span>
+    ${
+      query &&
+      html`<span class="quiet">
+        that match <code>${query}</code>
+      </span>`
+    }
     <span class="spacer"></span>
+    ${views}
     ${
       onReport &&
       html`<button class="button" title="This comparison as one file that opens offline" onClick=${onReport}>
@@ -48,8 +59,8 @@ export function Head({ runs, groups, by, onReport }) {
       <${Icon} name="link" /> Copy link
     </button>
     ${
-      single &&
-      html`<a class="button" href=${`/runs?experiment=${single}`}>
+      (query || single) &&
+      html`<a class="button" href=${address('/runs', query ? { q: query } : { experiment: single })}>
         Open in Runs
       </a>`
     }

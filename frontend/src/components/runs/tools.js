@@ -11,9 +11,9 @@ import { Menu } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
 import { Segments } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
+import { ViewsMenu } from '../shared/views.js';
 import { QueryField } from './query_field.js';
 import { EmptyTrash } from './selection.js';
-import { ViewsMenu } from './views.js';
 
 /** @type {Record<string, string>} */
 const LABELS = { '': 'all' };
@@ -61,6 +61,36 @@ function Filter({ name, value, options, onChange }) {
     `}
   <//>`;
 }
+
+/** What of the page's view is saved. @param {RunsView} view @param {string[]} usual columns */
+const savedOf = ({ q, status, verdict, tag, variant, experiment, archived, sort, group, columns }, usual) => ({
+  page: /** @type {const} */ ('runs'),
+  query: q,
+  status,
+  verdict,
+  tag,
+  variant,
+  experiment,
+  archived,
+  sort,
+  group,
+  columns: columns.join() === usual.join() ? null : columns,
+});
+
+/** The changes that show a saved view. @param {Api.ViewItem} view */
+const shownBy = ({ query, status, verdict, tag, variant, experiment, archived, sort, group, columns }) => ({
+  q: query,
+  status,
+  verdict,
+  tag,
+  variant,
+  experiment,
+  archived,
+  trash: false,
+  sort,
+  group,
+  columns: columns ?? undefined,
+});
 
 const plainOptions = (/** @type {string[]} */ values) => values.map((value) => ({ value, label: value }));
 
@@ -132,7 +162,7 @@ export function RunFilters({ view, change, runs, search, statuses, usual, error 
       >
         trash
       </button>
-      <${ViewsMenu} view=${view} change=${change} usual=${usual} />
+      <${ViewsMenu} view=${savedOf(view, usual)} open=${(item) => change(shownBy(item))} />
     </span>
   </div>`;
 }

@@ -43,11 +43,15 @@ export function fieldOf(key) {
   return metricField(key);
 }
 
+/** Paths by which the service sorts: those of imported configs may contain anything. */
+const SORTABLE_PATH = /^[\w-]+(\.[\w-]+){0,9}$/;
+
 /** @param {string} key @returns {RunField} */
 function configField(key) {
   const path = key.slice('config:'.length);
   const of = (/** @type {Run} */ run) => (run.config ? own(flatten(run.config), path) : undefined);
-  return { key, title: path, number: false, of, text: (run) => formatField(of(run)) };
+  const sort = SORTABLE_PATH.test(path) ? `config.${path}` : undefined;
+  return { key, title: path, number: false, sort, of, text: (run) => formatField(of(run)) };
 }
 
 /** @param {string} key @returns {RunField} */

@@ -1,0 +1,69 @@
+"""Whether the sampling servers of ENGINE_URL answer this machine, in one sentence for the launch form.
+
+Only the addresses that the operator has set are contacted, redirects are not followed, and nothing is sent.
+"""
+
+import http.client
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+from backend.config.run import RunConfig
+from backend.settings import Settings
+
+SECONDS = 1.5
+"""Time that a server has to answer."""
+REMEMBERED_SECONDS = 10.0
+"""So long an answer is told again without asking."""
+
+_known: dict[str, tuple[float, str]] = {}
+_lock = threading.Lock()
+
+
+def engine_warnings(config: RunConfig, settings: Settings) -> list[str]:
+    """A sentence where servers are to sample and not all of them answer; nothing for another engine."""
+    urls = [url for url in settings.engine_url.split(",") if url]
+    if config.sampling.engine.type != "server" or not urls:
+        return []
+    found = dict(zip(urls, _asked(urls), strict=True))
+    if not (silent := [f"{_shown(url)} ({reason})" for url, reason in found.items() if reason]):
+        return []
+    who = f"{len(silent)} of {len(urls)} sampling servers cannot be reached from the service"
+    why = f"{', '.join(silent)}; a run fails if none answers its worker"
+    return [f"sampling.engine: {who}: {why}"]
+
+
+def _asked(urls: Sequence[str]) -> list[str]:
+    """Why each server cannot be used; "" for one that answers."""
+    with _lock:  # one form asks at a time: the next one is told the same
+        now = time.monotonic()
+        due = [url for url in urls if url not in _known or now - _known[url][0] > REMEMBERED_SECONDS]
+        if due:
+            with ThreadPoolExecutor(min(8, len(due))) as threads:
+                for url, reason in zip(due, threads.map(_ask, due), strict=True):
+                    _known[url] = (time.monotonic(), reason)
+        return [_known[url][1] for url in urls]
+
+
+def _ask(url: str) -> str:
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=SECONDS)
+    try:
+        connection.request("GET", f"{parts.path.rstrip('/')}/health")
+        status = connection.getresponse().status
+    except TimeoutError:
+        return f"no answer within {SECONDS:g} s"
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return str(getattr(error, "strerror", None) or type(error).__name__).lower()
+    finally:
+        connection.close()
+    return f"it answers with status {status}" if status >= http.client.INTERNAL_SERVER_ERROR else ""
+
+
+def _shown(url: str) -> str:
+    """The address without anything secret that it may contain."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")

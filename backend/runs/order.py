@@ -1,0 +1,179 @@
+"""The order of lists of runs: what they are sorted by, and the next ids in that order."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Float, Row, Select, and_, case, cast, null, or_, select, union_all
+from sqlalchemy.sql.elements import ColumnElement
+
+from backend.db.models import Run
+from backend.db.numbers import NOT_FINITE
+from backend.db.sort_values import CONFIG, CONFIG_WORDS, LAST
+from backend.errors import FieldError, InvalidRequest
+from backend.runs.query.json_paths import JsonValue
+
+SORTABLE: dict[str, Any] = {
+    "created_at": Run.created_at,
+    "queued_at": Run.queued_at,
+    "started_at": Run.started_at,
+    "finished_at": Run.finished_at,
+    "name": Run.name,
+    "status": Run.status,
+    "variant": Run.variant,
+    "seed": Run.seed,
+    "last_step": Run.last_step,
+    "priority": Run.priority,
+    "verdict": Run.verdict,
+    "onset": Run.onset_sick,
+}
+
+METRIC_NAME = re.compile(r"[\w./@:<>-]{1,128}")
+CONFIG_PATH = re.compile(r"[\w-]+(\.[\w-]+){0,9}")
+WORDS = re.compile(r"(.*\.)?(preset|name|type|dtype|schedule|rule|precision|order|quantization)")
+"""Fields of a config that hold words; all others are sorted as numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """The order of a list of runs: by a column, by a metric's last value or by a field of the config."""
+
+    column: Any
+    """None: the value is in the summary or the config alone, and no index holds it."""
+    metric: str
+    is_descending: bool
+    word: str = ""
+    """What was asked for; cursors carry it."""
+    field: str = ""
+    """Path in the config."""
+
+    @property
+    def kind(self) -> tuple[type, ...]:
+        """The types that a cursor's value may have: those that the column can be compared with."""
+        if self.column is None:
+            kind = str if self.field and WORDS.fullmatch(self.field) else float
+        else:
+            kind = self.column.type.python_type
+        kinds = (int, float) if kind is float else (kind,)
+        return (*kinds, type(None)) if self.may_miss else kinds
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether a run may lack the value: it comes last then."""
+        return self.column is None or self.column.property.columns[0].nullable
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether an index holds the value of a metric or a field."""
+        return self.column is not None and bool(self.metric or self.field)
+
+    def ways(self, key: ColumnElement[Any], run_id: Any) -> list[ColumnElement[Any]]:
+        """The expressions of ORDER BY."""
+        ways = [key.desc(), run_id.desc()] if self.is_descending else [key.asc(), run_id.asc()]
+        return [key.is_(None), *ways] if self.may_miss else ways
+
+
+def in_order(
+    conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, most: int
+) -> Select[Any]:
+    """Id and sort key of the next runs that meet the conditions, behind the place that was seen last."""
+    return (_indexed if order.is_indexed else _sorted)(conditions, order, seen, most)
+
+
+def _sorted(
+    conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, most: int
+) -> Select[Any]:
+    """Id and sort key of the next runs: those of all that are wanted are sorted."""
+    key, run_id, page = _keys(conditions, order)
+    if seen:
+        page = page.where(_behind(order, key, run_id, *seen))
+    return page.order_by(*order.ways(key, run_id)).limit(most)
+
+
+def _indexed(
+    conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, most: int
+) -> Select[Any]:
+    """Id and sort key of the next runs by an index: first those with a value, then those that lack it."""
+    key, ways = order.column, order.ways(order.column, Run.id)[1:]
+    value, last = seen or (None, None)
+    further = [] if last is None else [_is_behind(order, Run.id, last)]
+    without = select(Run.id, cast(null(), key.type).label("sort_key")).where(*conditions, key.is_(None))
+    if value is None:
+        without = without.where(*further)
+    parts = [without.order_by(ways[1]).limit(most)]
+    if value is not None or last is None:
+        with_value = select(Run.id, key.label("sort_key")).where(*conditions, key.is_not(None))
+        if value is not None:
+            # The first condition is a range of the index.
+            beyond = key < value if order.is_descending else key > value
+            at_least = key <= value if order.is_descending else key >= value
+            with_value = with_value.where(at_least, or_(beyond, *further))
+        parts.insert(0, with_value.order_by(*ways).limit(most))
+    both = union_all(*(select(*part.subquery().c) for part in parts)).subquery()
+    return select(both.c.id, both.c.sort_key).order_by(*order.ways(both.c.sort_key, both.c.id)).limit(most)
+
+
+def _keys(
+    conditions: Sequence[ColumnElement[bool]], order: RunOrder
+) -> tuple[ColumnElement[Any], Any, Select[Any]]:
+    """What is sorted by, the id beside it, and the query that gives both for every run that is wanted."""
+    if order.column is not None:
+        key = order.column
+        return key, Run.id, select(Run.id, key.label("sort_key")).where(*conditions)
+    # Each document is read once, not once for every mention of the value in the query.
+    values = select(Run.id, _in_json(order).label("value")).where(*conditions).cte("values_of_runs")
+    values = values.prefix_with("MATERIALIZED")
+    value: ColumnElement[Any] = values.c.value
+    if order.metric:
+        value = case((value.in_(NOT_FINITE), None), else_=cast(value, Float(53)))
+    return value, values.c.id, select(values.c.id, value.label("sort_key"))
+
+
+def _in_json(order: RunOrder) -> ColumnElement[Any]:
+    """A metric's last value as text, or a field of the config."""
+    if order.metric:
+        last: ColumnElement[Any] = Run.summary[("last", order.metric)].as_string()
+        return last
+    found = JsonValue(Run.config, order.field.split("."))
+    return found.string if WORDS.fullmatch(order.field) else found.number
+
+
+def read_order(sort: str) -> RunOrder:
+    """`-created_at`, `-summary.reward/mean`, `config.optimizer.lr`: a column, a metric, a field."""
+    name, is_descending = sort.removeprefix("-"), sort.startswith("-")
+    if name in SORTABLE:
+        return RunOrder(SORTABLE[name], "", is_descending, sort)
+    kind, _, rest = name.partition(".")
+    if kind == "summary" and METRIC_NAME.fullmatch(rest):
+        return RunOrder(_column(LAST.get(rest)), rest, is_descending, sort)
+    if kind == "config" and CONFIG_PATH.fullmatch(rest):
+        return RunOrder(_column((CONFIG | CONFIG_WORDS).get(rest)), "", is_descending, sort, rest)
+    known = ", ".join((*SORTABLE, "summary.<metric>", "config.<path>"))
+    reason = f"is {sort!r}; {known} are expected, with - for descending"
+    raise InvalidRequest([FieldError("sort", reason)])
+
+
+def _column(name: str | None) -> Any:
+    return None if name is None else getattr(Run, name)
+
+
+def place_of(row: Row[Any]) -> tuple[Any, ...]:
+    """A row's place in the list, for the cursor."""
+    return (row.sort_key, row.id)
+
+
+def _is_behind(order: RunOrder, run_id: Any, last: str) -> ColumnElement[bool]:
+    behind: ColumnElement[bool] = run_id < last if order.is_descending else run_id > last
+    return behind
+
+
+def _behind(
+    order: RunOrder, key: ColumnElement[Any], run_id: Any, seen: Any, last: str
+) -> ColumnElement[bool]:
+    is_behind = _is_behind(order, run_id, last)
+    if seen is None:
+        return and_(key.is_(None), is_behind)
+    further = key < seen if order.is_descending else key > seen
+    behind = or_(further, and_(key == seen, is_behind))
+    return or_(key.is_(None), behind) if order.may_miss else behind

@@ -1,0 +1,28 @@
+/** Saved views of Compare: its whole address under a name, with fixed runs or those that match a query. */
+import { html, useState } from '../../dom.js';
+import { place } from '../../app/router.js';
+import { viewOfComparison } from '../../lib/runs/views.js';
+import { plural } from '../../lib/text/format.js';
+import { ViewsMenu } from '../shared/views.js';
+
+/**
+ * @param {{view: import('../../views/compare.js').CompareView, runs: string[], names: string[]}} props `runs` that are
+ *   compared; `names` of the page's parameters
+ */
+export function ComparisonViews({ view, runs, names }) {
+  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
+  const query = (typed ?? (view.runs?.length ? '' : view.query)).trim();
+  const fixed = view.runs?.length || view.query ? `these ${plural(runs.length, 'run')}` : 'all runs of this experiment';
+  return html`<${ViewsMenu} view=${viewOfComparison(place.value.search, names, query, runs)}>
+    <label class="view-query">
+      Runs that match a query when the view is opened; empty: ${fixed}
+      <input
+        class="field wide"
+        placeholder="e.g. preset = dapo and created > -7d"
+        maxlength="2000"
+        value=${typed ?? query}
+        onInput=${(event) => setTyped(event.target.value)}
+      />
+    </label>
+  <//>`;
+}

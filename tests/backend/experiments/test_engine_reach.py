@@ -1,0 +1,108 @@
+"""Sampling servers that do not answer are named at the form, to operators alone."""
+
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from backend.config.run import RunConfig
+from backend.experiments import engine_reach
+from backend.experiments.engine_reach import engine_warnings
+from tests.api_client import VIEWER_TOKEN, serving
+
+SERVED = RunConfig.model_validate({"sampling": {"engine": {"type": "server"}}})
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch):
+    monkeypatch.setattr(engine_reach, "_known", {})
+
+
+class Server(ThreadingHTTPServer):
+    """A server whose answer is `status`; `asked` has the paths."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.status = 200
+        self.asked: list[str] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        self.send_response(self.server.status)
+        self.send_header("Location", "http://127.0.0.1:9/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def address_of(server):
+    return f"http://127.0.0.1:{server.server_port}"
+
+
+@pytest.fixture
+def nobody():
+    """An address at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else gets it
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def warned(settings, *urls, config=SERVED):
+    return engine_warnings(config, settings.model_copy(update={"engine_url": ",".join(urls)}))
+
+
+def test_a_server_that_does_not_answer_is_named_and_the_others_are_not(settings, server, nobody):
+    assert warned(settings, address_of(server)) == []
+    (sentence,) = warned(settings, address_of(server), nobody)
+    assert sentence.startswith(
+        "sampling.engine: 1 of 2 sampling servers cannot be reached from the service: "
+    )
+    assert f"{nobody} (connection refused)" in sentence
+    assert address_of(server) not in sentence
+
+
+def test_answers_are_remembered_redirects_not_followed_and_faults_named(settings, server, monkeypatch):
+    server.status = 307
+    for _ in range(3):
+        assert warned(settings, address_of(server)) == []
+    assert server.asked == ["/health"]
+    monkeypatch.setattr(engine_reach, "REMEMBERED_SECONDS", -1)
+    server.status = 503
+    assert "it answers with status 503" in warned(settings, address_of(server))[0]
+
+
+def test_runs_that_sample_themselves_ask_nobody(settings, server):
+    assert warned(settings, address_of(server), config=RunConfig()) == []
+    assert server.asked == []
+
+
+def test_operators_are_told_and_a_viewer_makes_the_service_ask_nobody(
+    settings, sqlite_url, server, monkeypatch
+):
+    server.status = 503
+    monkeypatch.setattr("backend.experiments.catalog.runnable", lambda *_: SERVED)
+    served = settings.model_copy(update={"engine_url": address_of(server)})
+    with serving(served, sqlite_url, token=VIEWER_TOKEN) as viewer:
+        seen = viewer.post("/api/v1/validate", json={})
+        assert seen.status_code == 200, seen.text
+        assert server.asked == []
+    with serving(served, sqlite_url) as operator:
+        seen = operator.post("/api/v1/validate", json={})
+    assert "status 503" in seen.json()["warnings"][0]

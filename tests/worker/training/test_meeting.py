@@ -1,0 +1,55 @@
+"""Where the ranks of a run meet, what is left of killed ones, and how a stop reaches all of them."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+import pytest
+from torch._C._distributed_c10d import FileStore
+
+from worker.policy.ranks import Ranks
+from worker.training.meeting import PREFIX, meeting_directory, remove_abandoned
+from worker.training.rank_sampler import told_to_all
+
+HOLD = "from worker.training.meeting import *\nwith meeting_directory() as d: print(d, flush=True); input()"
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """A directory for temporary files of this test's own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.processes
+def test_what_a_killed_process_left_is_removed_at_the_next_start_and_nothing_else(temporary):
+    other = temporary / f"{PREFIX}other"
+    other.mkdir()  # somebody may be about to lock it
+    holder = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    left = temporary / os.fsdecode(holder.stdout.readline().strip())
+    remove_abandoned()
+    assert left.is_dir()
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    holder.stdin.close()
+    holder.stdout.close()
+    assert left.is_dir()
+    with meeting_directory() as own:
+        assert sorted(temporary.iterdir()) == sorted([other, own])
+    assert list(temporary.iterdir()) == [other]
+
+
+def test_a_stop_that_rank_0_hears_of_ends_the_sampling_of_all_ranks_and_no_other_call(tmp_path):
+    stores = [FileStore(str(tmp_path / "meeting"), 2) for _ in range(2)]
+    wishes = [False]
+    first = told_to_all(stores[0], Ranks(0, 2), 7, lambda: wishes[-1])
+    second = told_to_all(stores[1], Ranks(1, 2), 7, lambda: False)
+    assert (first(), second()) == (False, False)
+    wishes.append(True)
+    assert (first(), second()) == (True, True)
+    assert not told_to_all(stores[1], Ranks(1, 2), 8, lambda: False)()
