@@ -81,7 +81,7 @@ class Settings(BaseSettings):
     """Time at which a worker ends by itself, in seconds since 1970 (UTC); 0: it does not."""
 
     worker_nodes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Nodes of the group that a worker belongs to, which train one run at a time together; 1: it works alone."""
+    """Nodes of a worker's group, which train one run at a time together; 1: it works alone."""
 
     worker_node_rank: Annotated[int, Field(ge=0, le=63)] = 0
     """Number of a worker's node within its group: 0 leads it."""
@@ -90,8 +90,8 @@ class Settings(BaseSettings):
     """Name of the group of nodes; the same for all of its workers, and for no others."""
 
     node_address: str = ""
-    """Name or address under which the other nodes of a group reach this one; empty: the name of the host. Ranks
-    listen there, and on no other address."""
+    """Name or address under which the other nodes of a group reach this one; empty: the host's name. The
+    ranks meet there."""
 
     node_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Port at which the ranks of a group meet, or the first of the 32 that are tried; 0: any that is free."""

@@ -87,8 +87,8 @@ def claim_run(
     Of the runs that need at most `most` devices, what the worker could hold if it were idle, it is the first:
     where that one needs more than the `room` that is free now, nothing is claimed, so that narrower runs
     behind it do not take the devices it waits for. A worker alone holds runs of one node; the leader of a
-    group, once all of its `nodes` are there, those that need so many. `facts` are further columns of its attempt: the price of
-    the slot, the currency.
+    group whose `nodes` are all there, those that need so many. `facts` are further columns of its attempt:
+    the price of the slot, the currency.
     """
     seen = session.execute(_next_claimable(lost, most, nodes)).one_or_none()
     if seen is None or seen.devices > room:

@@ -22,7 +22,7 @@ class NodeAddress(NamedTuple):
 
 
 def node_address(settings: Settings) -> NodeAddress:
-    """The address that NODE_ADDRESS names, else the host's name; raises GrpoLabError where it is none of ours."""
+    """The address that NODE_ADDRESS names, else the host's; raises GrpoLabError where it is none of ours."""
     name = settings.node_address or platform.node()
     what = f"NODE_ADDRESS is {name!r}" if settings.node_address else f"the name of this host is {name!r}"
     try:

@@ -80,7 +80,7 @@ CLUSTERS = (
 
 
 def place_of(nodes: int, variables: Mapping[str, str]) -> dict[str, str]:
-    """The rank, group and address that a cluster has given this worker; raises GrpoLabError where they clash."""
+    """The rank, group and address that a cluster gives this worker; raises GrpoLabError where they clash."""
     for cluster, rank, group, number in CLUSTERS:
         if rank not in variables:
             continue

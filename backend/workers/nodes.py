@@ -1,7 +1,7 @@
 """Groups of nodes that train a run together: who is there, which attempt they train, what each answers.
 
-Each node has one row, which its worker renews. The leader, rank 0, writes into its own which attempt it trains
-and where the ranks meet; the others write into theirs whether they come, and why their part has ended.
+Each node has one row, which its worker renews. The leader, rank 0, writes into its own which attempt it
+trains and where the ranks meet; the others write into theirs whether they come, and why their part ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -120,6 +120,17 @@ def is_complete(seats: Sequence[Seat]) -> bool:
 def devices_of(seats: Sequence[Seat]) -> int:
     """The most devices that a run can have on each node of this group; 0: it is not complete."""
     return min(seat.devices for seat in seats) if is_complete(seats) else 0
+
+
+def why_nodes_wait(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -> str:
+    """What a run on several nodes waits for, given the groups that are complete."""
+    wanted = f"a group of {nodes} nodes"
+    most = max((devices_of(seats) for seats in groups if len(seats) == nodes), default=0)
+    if not most:
+        return f"{wanted} (none is complete)"
+    if devices > most:
+        return f"{wanted} with {devices} devices each (the largest one running has {most})"
+    return f"{wanted} that is free"
 
 
 def order_of(seats: Sequence[Seat]) -> Order | None:

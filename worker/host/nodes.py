@@ -96,7 +96,7 @@ class NodeSeat:
             take_seat(session, *self._place, **facts)
 
     def open(self, stopping: threading.Event) -> None:
-        """Take the place and keep it until `leave`; a worker whose place another one has taken is asked to end."""
+        """Take the place and keep it until `leave`; a worker whose place another one takes has to end."""
         self._thread = threading.Thread(target=self._keep, args=(stopping,), name="keep seat", daemon=True)
         self._thread.start()
 
@@ -142,7 +142,7 @@ class NodeSeat:
             return []
 
     def room(self) -> int:
-        """The devices that a run can have on each node: none for a follower, or in a group that is not complete."""
+        """The devices that a run can have on each node; none for a follower, or where one is missing."""
         return 0 if self.rank else devices_of(self.seats())
 
     def say(self, word: Answer) -> None:
@@ -175,7 +175,6 @@ class NodeFollower:
         sessions: Sessions,
         seat: NodeSeat,
         supervisor: Supervisor,
-        *,
         stopping: threading.Event,
         hurrying: threading.Event,
     ) -> None:
@@ -193,9 +192,13 @@ class NodeFollower:
         return order
 
     def serve(self, order: Order, slots: Sequence[Slot]) -> None:
-        """Train this node's ranks of the attempt to their end, and say why where that is not the run's own."""
+        """Train this node's ranks of the attempt to their end, and say why they ended before the run."""
         self._served = (order.run_id, order.attempt)
-        if reason := self._obstacle(order):
+        reason = self._obstacle(order)
+        if self._stopping.is_set():
+            self._answer(order, "leaving")
+            return
+        if reason:
             logger.warning("run %s, attempt %d: this node %s", order.run_id, order.attempt, reason)
             self._answer(order, "refused", reason)
             return
@@ -290,10 +293,10 @@ class NodeFollower:
 
     def _is_over(self, order: Order) -> bool:
         """Whether the attempt no longer owns its run; not known while the database is away."""
-        is_over = False
+        is_trained_now = True
         with left_for_later("see whether the attempt goes on"), reading(self._sessions) as session:
-            is_over = not is_trained(session, order.run_id, order.attempt)
-        return is_over
+            is_trained_now = is_trained(session, order.run_id, order.attempt)
+        return not is_trained_now
 
     def _answer(self, order: Order, state: State, reason: str = "", *, is_own_fault: bool = False) -> None:
         self._seat.say(Answer(order.run_id, order.attempt, state, reason, is_own_fault))

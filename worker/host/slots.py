@@ -95,10 +95,17 @@ class SlotPool:
             )
             for slot in slots
         ]
+        self._follower = self._make_follower()
+
+    def _make_follower(self) -> NodeFollower | None:
+        if self._seat is None or self._seat.rank == 0:
+            return None
+        supervisor, events = self._worker_slots[0].supervisor, (self.stopping, self.hurrying)
+        return NodeFollower(self._settings, self._sessions, self._seat, supervisor, *events)
 
     def open(self) -> None:
         """Register, warm up the spares and look for work, with or without a broker."""
-        works = [self._show_life, self._poll if self._seat is None or not self._seat.rank else self._follow]
+        works = [self._show_life, self._follow if self._follower else self._poll]
         works += [self._end_in_time] if self._ends_by_itself else []
         if self._seat is not None:
             self._seat.open(self.stopping)
@@ -109,7 +116,7 @@ class SlotPool:
 
     def serve(self) -> None:
         """Take a free slot and train runs in it until none waits; return at once when no slot is free."""
-        if self._seat is not None and self._seat.rank:
+        if self._follower is not None:
             return
         free = (each for each in self._worker_slots if each.run_id is None)  # others are held by a wide run
         worker_slot = next((each for each in free if each.busy.acquire(blocking=False)), None)
@@ -193,9 +200,8 @@ class SlotPool:
 
     def _follow(self) -> None:
         """Train this node's ranks of what the leader claims."""
-        assert self._seat is not None
-        worker_slot, knobs = self._worker_slots[0], {"stopping": self.stopping, "hurrying": self.hurrying}
-        follower = NodeFollower(self._settings, self._sessions, self._seat, worker_slot.supervisor, **knobs)
+        if (follower := self._follower) is None:
+            return
         while not self.stopping.wait(LOOK_SECONDS):
             order = follower.next_order() if self._pilot.may_claim() else None
             if order is None:

@@ -108,7 +108,7 @@ class Meeting(NamedTuple):
     """Network interface of this node that leads to the others."""
 
     def store(self, rank: int, size: int, listener: socket.socket | None = None) -> Any:
-        """What the ranks find one another by; rank 0 serves it at its `listener`, where they meet at an address."""
+        """What the ranks find one another by; at an address rank 0 serves it, through its `listener`."""
         if self.file:
             return FileStore(self.file, size)
         store = TCPStore(

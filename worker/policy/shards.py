@@ -1,8 +1,8 @@
-"""A model trained in shards: FSDP2 keeps weights, gradients and moments in parts, one for each rank of a node.
+"""A model trained in shards: FSDP2 keeps weights, gradients and moments in parts, one for each rank.
 
 Beside the shards every rank has the model whole: it samples, scores without gradient and is saved, as on one
-device. The shards are what gradients are computed with, and each update is published to the whole model. Several
-nodes have the same shards (hybrid sharding): their gradients are added up over the nodes.
+device. The shards are what gradients are computed with, and each update is published to the whole model. Each
+of several nodes has all shards (hybrid sharding), and gradients are added up over the nodes.
 
 Source: Zhao et al., arXiv:2304.11277; PyTorch, `torch.distributed.fsdp.fully_shard`.
 """

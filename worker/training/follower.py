@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def follow(config: RunConfig, ranks: Ranks, *, device: str) -> None:
-    """Build what the trainer builds and do what it orders, until it lets the ranks go or the lifeline ends."""
+    """Build what the trainer builds and do what it orders, until it lets the ranks go."""
     torch.manual_seed(config.seed)
     follower = Follower(Replica(config, Settings(), device=device, ranks=ranks))
     while (order := ranks.order())["what"] != "leave":

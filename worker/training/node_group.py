@@ -24,7 +24,7 @@ from backend.db.engine import Sessions, reading
 from backend.redaction import redact
 from backend.runs.leases import fence
 from backend.workers.addresses import listen
-from backend.workers.nodes import BEAT_SECONDS, Order, Seat, difference, nonce_file, say, seats_of
+from backend.workers.nodes import BEAT_SECONDS, Answer, Order, Seat, difference, nonce_file, say, seats_of
 from backend.workers.store import SILENT_SECONDS
 from worker.db_retry import consult, first_line, persist
 from worker.outcome import EXIT_FAILED, REASON_CHARACTERS, NodeLost
@@ -108,8 +108,8 @@ class NodeGroup:
         for rank in range(1, self.place["nodes"]):
             seat = there.get(rank)
             answer = seat.answer_to(self.run_id, self.attempt) if seat else None
-            if seat and answer and answer.state == "refused":
-                raise UnlikeRanks(f"{seat.title} {answer.reason}")
+            if seat and answer:
+                _refuse(seat, answer)
             if seat and seat.silent_seconds > SILENT_SECONDS:
                 raise NodeLost(f"{seat.title} was not seen for {seat.silent_seconds:.0f} s")
             if not answer:
@@ -177,3 +177,13 @@ class NodeGroup:
         if self.listener is not None:
             self.listener.close()
         self.file.unlink(missing_ok=True)
+
+
+def _refuse(seat: Seat, answer: Answer) -> None:
+    """Raise what a node says that does not come."""
+    if answer.state == "refused":
+        raise UnlikeRanks(f"{seat.title} {answer.reason}")
+    if answer.state == "leaving":
+        raise NodeLost(f"{seat.title} was asked to end")
+    if answer.state == "ended":
+        raise (RuntimeError if answer.is_own_fault else NodeLost)(f"{seat.title}: {answer.reason}")
