@@ -59,6 +59,7 @@ class NodeGroup:
     place: Mapping[str, Any]
     """This node's place: `group`, `nodes`, `worker_id`, `ip`, `interface`, `port`."""
     stopping: threading.Event
+    come_seconds: float = COME_SECONDS
     seats: list[Seat] = field(default_factory=list)
     """The nodes that have come, by rank."""
     listener: socket.socket | None = None
@@ -87,7 +88,7 @@ class NodeGroup:
         return Meeting("", ip, port, self._nonce, self.place["nodes"], self.place["interface"])
 
     def _await(self, ip: str, port: int) -> None:
-        deadline = time.monotonic() + COME_SECONDS
+        deadline = time.monotonic() + self.come_seconds
         called: Sequence[str] = ()
         while missing := self._missing():
             if words := difference(self.seats):
@@ -98,7 +99,7 @@ class NodeGroup:
             if self.stopping.wait(LOOK_SECONDS):
                 raise NodeLost("the worker was asked to end")
             if time.monotonic() > deadline:
-                raise NodeLost(f"{missing} did not come within {COME_SECONDS:.0f} s")
+                raise NodeLost(f"{missing} did not come within {self.come_seconds:g} s")
 
     def _missing(self) -> str:
         """The first node that has not come yet, by its name; raises UnlikeRanks for one that refuses."""
