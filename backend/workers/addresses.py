@@ -15,7 +15,7 @@ PORTS = 32
 
 
 class NodeAddress(NamedTuple):
-    """Where the ranks of this node listen."""
+    """The address at which the ranks of this node listen, and its interface."""
 
     ip: str
     interface: str

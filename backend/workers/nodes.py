@@ -123,7 +123,7 @@ def devices_of(seats: Sequence[Seat]) -> int:
 
 
 def why_nodes_wait(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -> str:
-    """What a run on several nodes waits for, given the groups that are complete."""
+    """The thing that a run on several nodes waits for, given the groups that are complete."""
     wanted = f"a group of {nodes} nodes"
     most = max((devices_of(seats) for seats in groups if len(seats) == nodes), default=0)
     if not most:
@@ -146,7 +146,7 @@ def is_trained(session: Session, run_id: str, attempt: int) -> bool:
 
 
 def difference(seats: Sequence[Seat]) -> str:
-    """What keeps these nodes from training together, in a sentence; "": nothing."""
+    """The difference that keeps these nodes from training together, in a sentence; "": none."""
     for seat in seats[1:]:
         for what, value in seat.traits.items():
             if value != (first := seats[0].traits.get(what)):

@@ -72,7 +72,7 @@ class NodeSeat:
         self._thread: threading.Thread | None = None
 
     def place(self, port: int) -> dict[str, Any]:
-        """What its trainer needs to call the other nodes, see NodeGroup."""
+        """The facts that its trainer needs to call the other nodes, see NodeGroup."""
         return {
             "rank": self.rank,
             "group": self.group,
@@ -159,7 +159,7 @@ def traits_of(slot: Slot) -> dict[str, str]:
 
 
 def code_digest() -> str:
-    """What tells this checkout of grpolab from others: a digest of its Python files."""
+    """A digest of the Python files of this checkout, which tells it from others."""
     digest, root = sha256(), Path(__file__).parents[2]
     for path in sorted(each for folder in ("backend", "worker") for each in (root / folder).rglob("*.py")):
         digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
@@ -214,7 +214,7 @@ class NodeFollower:
         self._see_through(trainer, order, place, slots)
 
     def _obstacle(self, order: Order) -> str:
-        """What keeps this node from coming, as the end of a sentence; "": nothing."""
+        """The obstacle that keeps this node from coming, as the end of a sentence; "": none."""
         return self._unshared(order) or self._unreachable(order)
 
     def _unshared(self, order: Order) -> str:

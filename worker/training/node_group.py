@@ -181,7 +181,7 @@ class NodeGroup:
 
 
 def _refuse(seat: Seat, answer: Answer) -> None:
-    """Raise what a node says that does not come."""
+    """Raise the reason of a node that does not come."""
     if answer.state == "refused":
         raise UnlikeRanks(f"{seat.title} {answer.reason}")
     if answer.state == "leaving":

@@ -15,6 +15,7 @@ from backend.workers.nodes import Answer, Order, nonce_file, say, seats_of, take
 from tests.factories import make_run
 from worker.host.nodes import NodeFollower, NodeSeat
 from worker.host.slots import SlotPool
+from worker.host.supervisor import Supervisor
 from worker.outcome import NodeLost
 from worker.policy.ranks import UnlikeRanks
 from worker.training.node_group import NodeGroup
@@ -47,7 +48,9 @@ def claim(sessions):
 def follower(pair, sessions):
     seat = NodeSeat(pair[1], sessions, "follower", [CPU_SLOT])
     seat._take()
-    return NodeFollower(pair[1], sessions, seat, None, threading.Event(), threading.Event())
+    stopping, hurrying = threading.Event(), threading.Event()
+    supervisor = Supervisor(pair[1], sessions, CPU_SLOT, stopping)
+    return NodeFollower(pair[1], sessions, seat, supervisor, stopping, hurrying)
 
 
 @pytest.fixture

@@ -12,20 +12,21 @@ import psutil
 import pytest
 from sqlalchemy import select
 
+from backend.config.merge import merge
 from backend.db.engine import open_engine, open_sessions
 from backend.db.models import Attempt, Metric, MetricKey, Run, Worker
 from backend.queue.broker import Broker, prepare_broker
 from backend.runs import lifecycle
 from backend.settings import Settings
 from backend.workers.nodes import seats_of
-from benchmarks.ranks import SMALL, train
+from benchmarks.ranks import CASES, SMALL, train
 from tests.factories import make_run
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[3]
 
-CONFIG = {**SMALL, "checkpointing": {"every": 1}}
+CONFIG = {**merge(SMALL, CASES["GRPO"]), "checkpointing": {"every": 1}}
 
 
 class Lab:
