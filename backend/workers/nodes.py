@@ -66,7 +66,7 @@ class Seat(NamedTuple):
         return f"node {self.rank} ({self.host})"
 
     def answer_to(self, run_id: str, attempt: int) -> Answer | None:
-        """What this node says about that attempt."""
+        """The word of this node about that attempt."""
         if (self.work.get("run_id"), self.work.get("attempt")) != (run_id, attempt):
             return None
         return Answer(**self.work) if "state" in self.work else None

@@ -4,10 +4,11 @@ import subprocess
 import sys
 
 import pytest
-from sqlalchemy import select
 
 from backend.config.merge import merge
-from backend.db.models import Metric, MetricKey
+from backend.db.engine import reading
+from backend.metrics.lineage import Stretch
+from backend.metrics.windows import all_points, parts_of
 from backend.process.preflight import free_port
 from benchmarks.ranks import CASES, SMALL, train
 from tests.factories import make_run
@@ -53,14 +54,10 @@ def test_a_run_on_two_nodes_whose_job_is_cancelled_goes_on_in_the_next_one(clust
             assert provisioner.wait(60) == 0
         run = plant.read(run_id)
         assert (run.status, run.attempt, run.own_failures) == ("finished", 2, 0), run.reason
-        query = (
-            select(Metric.step, Metric.value)
-            .join(MetricKey, MetricKey.id == Metric.key_id)
-            .where(Metric.run_id == run_id, MetricKey.name == "optim/grad_norm")
-            .order_by(Metric.attempt)
-        )
-        with plant.sessions() as session:
-            found = {step: value or 0.0 for step, value in session.execute(query).all() if step}
+        with reading(plant.sessions) as session:
+            (part,) = parts_of(session, [Stretch(run_id)])
+            points = [each for each in all_points(session, part) if each.name == "optim/grad_norm"]
+    found = {each.step: each.value for each in points if each.step}
     alone = train(CASES["GRPO"], ranks=1, steps=STEPS)
     expected = {step: each["optim/grad_norm"] for step, each in enumerate(alone.steps, 1)}
     assert found.keys() == expected.keys()

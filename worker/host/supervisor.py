@@ -289,7 +289,7 @@ class Supervisor:
             log.flush()
 
     def judge(self, trainer: TrainerProcess, code: int, *, is_oom: bool) -> Verdict:
-        """What an exit code means for a run that the trainer has left unfinished."""
+        """The meaning of an exit code for a run that the trainer has left unfinished."""
         if code < 0 and -code in OUTSIDE_SIGNALS and not (is_oom and -code == signal.SIGKILL):
             ended = f"the trainer was ended by {signal.Signals(-code).name}"
             why = ": its worker was asked to end" if self._stopping.is_set() else ""

@@ -96,7 +96,7 @@ LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
 class Meeting(NamedTuple):
-    """The place where the ranks of an attempt meet: at a file of one node, or at an address of the first of several."""
+    """The place where ranks meet: a file of one node, or an address of the first of several."""
 
     file: str = ""
     address: str = ""
@@ -108,7 +108,7 @@ class Meeting(NamedTuple):
     """Network interface of this node that leads to the others."""
 
     def store(self, rank: int, size: int, listener: socket.socket | None = None) -> Any:
-        """The store by which the ranks find one another; at an address rank 0 serves it, by its `listener`."""
+        """The store by which ranks find one another; at an address rank 0 serves it, by its `listener`."""
         if self.file:
             return FileStore(self.file, size)
         store = TCPStore(
