@@ -12,7 +12,9 @@ from backend.db.models import Attempt, Node
 from backend.errors import GrpoLabError, InvalidConfig
 from backend.runs import lifecycle
 from backend.runs.cost import cost_of
+from backend.runs.launch_checks import checking
 from backend.runs.rows import run_row
+from backend.runs.schemas import CheckRequest
 from backend.settings import Settings
 from backend.workers.addresses import listen, node_address
 from backend.workers.arguments import arguments_as_settings, place_of
@@ -126,6 +128,11 @@ def test_the_config_counts_ranks_and_refuses_what_one_device_alone_can_do():
     assert (run_row("r", "v", config)["nodes"], run_row("r", "v", config)["devices"]) == (2, 4)
     with pytest.raises(InvalidConfig, match=r"resources\.nodes is 2, and pages cannot be sharded"):
         resolve({"resources": {"nodes": 2}, "optimizer": {"paged": True}})
+
+
+def test_a_check_before_launch_needs_no_group(settings):
+    config = resolve({"resources": {"nodes": 2, "devices": 4}})
+    assert checking(settings, config, CheckRequest()).resources.nodes == 1
 
 
 def test_the_queue_says_what_a_run_on_several_nodes_waits_for(session):
