@@ -62,7 +62,7 @@ class Seat(NamedTuple):
 
     @property
     def title(self) -> str:
-        """How a reason names it, e.g. "node 1 (gpu-07)"."""
+        """The name in a reason, e.g. "node 1 (gpu-07)"."""
         return f"node {self.rank} ({self.host})"
 
     def answer_to(self, run_id: str, attempt: int) -> Answer | None:
