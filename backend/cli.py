@@ -20,7 +20,7 @@ from backend.redaction import redact
 from backend.runs.arguments import add_arguments as add_list_arguments
 from backend.settings import Settings
 from backend.workers.arguments import add_arguments as add_worker_arguments
-from backend.workers.arguments import limits_as_settings
+from backend.workers.arguments import arguments_as_settings
 
 if TYPE_CHECKING:
     from backend.auth.permissions import Role
@@ -70,10 +70,13 @@ def worker(settings: Settings, **limits: Any) -> int:
     from backend.db.migrate import migrate
     from backend.process.preflight import check_database, check_state_dir
     from backend.sandbox.layers import check_sandbox
+    from backend.workers.addresses import node_address
     from backend.workers.devices import find_slots
 
-    os.environ |= limits_as_settings(**limits)  # the process that takes this one's place reads them
+    os.environ |= arguments_as_settings(**limits)  # the process that takes this one's place reads them
     settings = Settings()
+    if settings.worker_nodes > 1:
+        node_address(settings)
     check_sandbox(settings)
     check_state_dir(settings)
     check_database(settings)

@@ -80,6 +80,22 @@ class Settings(BaseSettings):
     worker_until: Annotated[float, Field(ge=0, le=1e11)] = 0.0
     """Time at which a worker ends by itself, in seconds since 1970 (UTC); 0: it does not."""
 
+    worker_nodes: Annotated[int, Field(ge=1, le=64)] = 1
+    """Nodes of a worker's group, which train one run at a time together; 1: it works alone."""
+
+    worker_node_rank: Annotated[int, Field(ge=0, le=63)] = 0
+    """Number of a worker's node within its group: 0 leads it."""
+
+    worker_group: Annotated[str, Field(max_length=128)] = ""
+    """Name of the group of nodes; the same for all of its workers, and for no others."""
+
+    node_address: str = ""
+    """Name or address under which the other nodes of a group reach this one; empty: the host's name. The
+    ranks meet there."""
+
+    node_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Port at which the ranks of a group meet, or the first of the 32 that are tried; 0: any that is free."""
+
     slot_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     """Price of one worker slot of this machine per hour, for the cost of runs; 0: none is shown."""
 
@@ -231,6 +247,15 @@ class Settings(BaseSettings):
     def _are_servers(cls, urls: str) -> str:
         named = [url.strip() for url in urls.split(",") if url.strip()]
         return ",".join(_checked_address(url, "http:// or https://").rstrip("/") for url in named)
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Self:
+        if self.worker_node_rank >= self.worker_nodes:
+            of = f"a group of {self.worker_nodes} has the ranks 0 to {self.worker_nodes - 1}"
+            raise ValueError(f"WORKER_NODE_RANK is {self.worker_node_rank}: {of}")
+        if self.worker_nodes > 1 and not self.worker_group:
+            raise ValueError(f"WORKER_NODES is {self.worker_nodes}: WORKER_GROUP must name the group")
+        return self
 
     @model_validator(mode="after")
     def _names_a_model(self) -> Self:

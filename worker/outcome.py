@@ -16,6 +16,10 @@ class Outcome(NamedTuple):
     """One sentence, or a word such as no_signal; shown beside the status."""
 
 
+class NodeLost(RuntimeError):
+    """Another node of the run did not come or is gone, through no fault of the run."""
+
+
 EXIT_FAILED = 1
 """A trainer failed; it said why on its output."""
 

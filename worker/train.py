@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from sqlalchemy.orm import Session
 
 from backend.config.run import RunConfig
-from backend.db.engine import open_engine, open_sessions
+from backend.db.engine import Sessions, open_engine, open_sessions
 from backend.db.models import Run
 from backend.errors import Fenced, GrpoLabError
 from backend.logs import set_up_logging
@@ -34,7 +34,7 @@ from backend.sandbox.layers import layer_names
 from backend.settings import Settings
 from worker.checkpoints.disk import DiskFault
 from worker.db_retry import persist
-from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, Outcome
+from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, NodeLost, Outcome
 from worker.recording.recorder import Recorder
 from worker.training.lifeline import await_line, exit_at_end, failure
 
@@ -51,7 +51,9 @@ class Assignment(NamedTuple):
     database_url: str
     """Not from the environment, which the plugins of problems and rewards can read."""
     gpus: Sequence[str] = ()
-    """UUIDs of the GPUs of all ranks, where the run has several."""
+    """UUIDs of the GPUs of all ranks on this node, where the run has several."""
+    node: dict[str, Any] | None = None
+    """This node's place among several, see NodeGroup; `rank` 0 trains, the others follow with a `config`."""
 
 
 def main() -> None:
@@ -106,6 +108,8 @@ def _await_assignment() -> Assignment:
 
 def _exit_code(assignment: Assignment, stopping: threading.Event) -> int:
     try:
+        if assignment.node is not None and assignment.node["rank"]:
+            return _follow(assignment, assignment.node)
         train_run(assignment, stopping)
     except Fenced:
         return EXIT_FENCED
@@ -113,6 +117,21 @@ def _exit_code(assignment: Assignment, stopping: threading.Event) -> int:
         logger.exception("the run fails")
         _say({"failed": failure(error)})
         return EXIT_FAILED
+    return 0
+
+
+def _follow(assignment: Assignment, place: dict[str, Any]) -> int:
+    """Follow the trainer of another node; one that has lost it is not to blame."""
+    from worker.policy.ranks import is_lost_peer
+    from worker.training.follower import follow_on_node
+
+    logger.info("node %d of a run on several", place["rank"])
+    try:
+        follow_on_node(place, device=assignment.device, threads=assignment.threads, gpus=assignment.gpus)
+    except RuntimeError as error:
+        if not is_lost_peer(error):
+            raise
+        return EXIT_ORPHANED
     return 0
 
 
@@ -136,9 +155,11 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
     )
     with recorder:
         try:
-            outcome = _train(config, recorder, settings, assignment, stopping, is_check=is_check)
+            outcome = _train(config, recorder, settings, assignment, stopping, sessions, is_check=is_check)
         except Fenced:
             raise
+        except NodeLost as error:
+            outcome = Outcome("queued", str(error))
         except DiskFault as error:
             recorder.event("checkpoint", "error", error.detail)
             outcome = Outcome("paused", error.detail)
@@ -155,6 +176,7 @@ def _train(
     settings: Settings,
     assignment: Assignment,
     stopping: threading.Event,
+    sessions: Sessions,
     *,
     is_check: bool,
 ) -> Outcome:
@@ -162,6 +184,7 @@ def _train(
     from worker.checkpoints.store import Checkpoints
     from worker.training.companions import joined_ranks
     from worker.training.launch_check import LaunchCheck
+    from worker.training.node_group import NodeGroup
     from worker.training.trainer import Trainer
 
     checkpoints = Checkpoints(
@@ -180,8 +203,12 @@ def _train(
     }
     if is_check:
         return LaunchCheck(config, recorder, **knobs).check()
+    group = None
+    if assignment.node is not None:
+        owner = (assignment.run_id, assignment.attempt)
+        group = NodeGroup(sessions, *owner, settings.state, assignment.node, stopping)
     with joined_ranks(
-        config, device=assignment.device, threads=assignment.threads, gpus=assignment.gpus
+        config, device=assignment.device, threads=assignment.threads, gpus=assignment.gpus, group=group
     ) as ranks:
         return Trainer(config, recorder, **knobs, ranks=ranks).train()
 

@@ -87,6 +87,7 @@ class ArchivedAttempt(Strict):
     host: Text
     device: Word
     devices: Annotated[int, Field(ge=1, le=64)] = 1
+    nodes: Annotated[int, Field(ge=1, le=64)] = 1
     slot_price: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
     judge_cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] | None

@@ -27,7 +27,7 @@ def memory_errors(config: "RunConfig") -> Iterator[Problem]:
         yield "resources.offload_reference", reason
     if (quantization := config.policy.quantization) != "none":
         yield from _quantization_errors(config, quantization, is_adapted=is_adapted)
-    if resources.devices > 1:
+    if resources.ranks > 1:
         yield from _device_errors(config)
     if config.optimizer.paged and config.optimizer.moments == "int4":
         yield "optimizer.moments", "is int4, but bitsandbytes pages float32 or int8: one of them is expected"
@@ -67,7 +67,9 @@ ONE_DEVICE = {
 
 def _device_errors(config: "RunConfig") -> Iterator[Problem]:
     """What a run on several devices cannot do."""
-    several = f"but resources.devices is {config.resources.devices}, and"
+    resources = config.resources
+    name = "devices" if resources.devices > 1 else "nodes"
+    several = f"but resources.{name} is {getattr(resources, name)}, and"
     for path, (expected, reason) in ONE_DEVICE.items():
         found: Any = config
         for name in path.split("."):
@@ -75,7 +77,7 @@ def _device_errors(config: "RunConfig") -> Iterator[Problem]:
         if found != expected:
             shown, wanted = ("on", "false") if found is True else (found, expected)
             yield path, f"is {shown}, {several} {reason}: {wanted} is expected"
-    if config.resources.packing == "on":
+    if resources.packing == "on":
         yield "resources.packing", f"is on, {several} their passes are padded: auto or off is expected"
 
 

@@ -11,9 +11,14 @@ class ResourcesConfig(Frozen):
     """The needs of a run on its machine."""
 
     devices: Annotated[int, Field(ge=1, le=64)] = 1
-    """GPUs of one machine that the run trains on together, or processes that share a slot where there is no
+    """GPUs of each machine that the run trains on together, or processes that share a slot where there is no
     GPU: each makes its part of the forward and backward passes, and weights, gradients and moments are
     sharded over them. Never changes the gradient beyond the rounding of sums."""
+
+    nodes: Annotated[int, Field(ge=1, le=64)] = 1
+    """Machines that the run trains on together, each with so many `devices`: weights, gradients and moments
+    are sharded within a machine and replicated over the machines. More than 1 needs a group of workers that
+    were started with --nodes. Never changes the gradient beyond the rounding of sums."""
 
     microbatch_completions: Annotated[int, Field(ge=0, le=65536)] = 0
     """Most completions per forward and backward pass; 0: no limit of this kind. Never changes the gradient
@@ -39,3 +44,8 @@ class ResourcesConfig(Frozen):
 
     offload_reference: bool = False
     """Keep the reference's weights in the host's memory but for the pass that needs them."""
+
+    @property
+    def ranks(self) -> int:
+        """Processes that share the passes of the run, on all of its nodes."""
+        return self.nodes * self.devices

@@ -130,7 +130,9 @@ class Run(Base):
     steps: Mapped[int]
     """Steps the run is to train."""
     devices: Mapped[int] = mapped_column(default=1, server_default="1")
-    """Devices that it trains on together: `resources.devices` of its config."""
+    """Devices of each node that it trains on together: `resources.devices` of its config."""
+    nodes: Mapped[int] = mapped_column(default=1, server_default="1")
+    """Nodes that it trains on together: `resources.nodes` of its config."""
 
     status: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(Text, default="")
@@ -224,7 +226,9 @@ class Attempt(Base):
     pid: Mapped[int | None]
     device: Mapped[str] = mapped_column(String(64), default="")
     devices: Mapped[int] = mapped_column(default=1, server_default="1")
-    """Devices that it held: so many GPUs, or processes in one slot of a CPU."""
+    """Devices that it held on each node: so many GPUs, or processes in one slot of a CPU."""
+    nodes: Mapped[int] = mapped_column(default=1, server_default="1")
+    """Nodes that it held."""
     slot_price: Mapped[float | None]
     """Price of its worker slot per hour, in `currency`, when it began; None: the worker had none."""
     judge_cost: Mapped[float | None]
@@ -573,12 +577,38 @@ class Worker(Base):
     slot: Mapped[int]
     device: Mapped[str] = mapped_column(String(64))
     device_name: Mapped[str] = mapped_column(Text, default="")
+    nodes: Mapped[int] = mapped_column(default=1, server_default="1")
+    """Nodes of the group that its worker belongs to; 1: it works alone."""
     status: Mapped[str] = mapped_column(String(16), default="idle")
     run_id: Mapped[str | None] = mapped_column(String(26))
     started_at: Mapped[float] = mapped_column(default=db_now())
     seen_at: Mapped[float] = mapped_column(default=db_now())
     stats: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Memory and utilisation at the last sign of life."""
+
+
+class Node(Base):
+    """A machine of a group that trains runs on several nodes together; its worker shows that it is there."""
+
+    __tablename__ = "node"
+
+    group_name: Mapped[str] = mapped_column(String(128), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """From 0, the leader, which claims the runs of the group."""
+    nodes: Mapped[int]
+    """Nodes that the group has when it is complete."""
+    worker_id: Mapped[str] = mapped_column(String(64))
+    """Id of the worker process: another one may take the place of one that ended."""
+    host: Mapped[str] = mapped_column(Text)
+    address: Mapped[str] = mapped_column(Text)
+    """Where the ranks of the other nodes reach this one."""
+    devices: Mapped[int]
+    """Devices that a run can have on it."""
+    traits: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """The device and the versions in which all nodes of a group have to agree."""
+    work: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """Of the leader: the attempt that it trains and where its ranks meet; of another node: its answer."""
+    seen_at: Mapped[float] = mapped_column(default=db_now())
 
 
 class BrowserSession(Base):

@@ -50,6 +50,7 @@ def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> 
         prompt_tokens=_prompt_tokens(config, shape),
         device="cpu" if on_cpu else "gpu",
         devices=config.resources.devices,
+        nodes=config.resources.nodes,
         slots=[
             _on_slot(slot, count, config, shape, adapter, settings)
             for slot, count in _distinct(slots)[:MOST_SLOTS]

@@ -207,7 +207,9 @@ class MemoryEstimate(BaseModel):
     """Tokens that a prompt was taken to have; completions count at their cap."""
     device: Literal["cpu", "gpu"] | None = None
     devices: int = 1
-    """Devices of the run: the numbers are those of each GPU, or of all its processes in one slot of a CPU."""
+    """Devices of each node: the numbers are those of each GPU, or of all processes in one slot of a CPU."""
+    nodes: int = 1
+    """Nodes of the run: the numbers are those of one of them."""
     slots: list[MemorySlot] = []
 
 

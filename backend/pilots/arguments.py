@@ -14,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pilot.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each pilot (1)")
     pilot.add_argument("--idle", type=int, default=60, metavar="SECONDS", help="end without work after (60)")
     pilot.add_argument("--devices", type=int, default=1, metavar="N", help="GPUs, or CPU slots, of each (1)")
+    pilot.add_argument("--nodes", type=int, default=1, metavar="N", help="nodes of each, for one run (1)")
     slurm = parser.add_argument_group("slurm")
     slurm.add_argument(
         "--option",

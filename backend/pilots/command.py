@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def keep_pilots(
-    settings: Settings, *, most: int, every: float, once: bool, devices: int, **options: Any
+    settings: Settings, *, most: int, every: float, once: bool, devices: int, nodes: int, **options: Any
 ) -> Iterator[str]:
     """Look at the queue every so many seconds and submit what is missing; lines for the terminal.
 
@@ -34,12 +34,12 @@ def keep_pilots(
         signal.signal(number, lambda *_: stopping.set())
     sessions = open_sessions(open_engine(settings.effective_database_url))
     trouble = ""
-    with _cluster(settings, devices=devices, **options) as cluster:
+    with _cluster(settings, devices=devices, nodes=nodes, **options) as cluster:
         while not stopping.is_set():
             try:
                 there = cluster.count()
                 with reading(sessions) as session:
-                    need = need_of(session, there, most=most, devices=devices)
+                    need = need_of(session, there, most=most, devices=devices, nodes=nodes)
                 for _ in range(need.pilots):
                     yield f"started pilot {cluster.submit()}: {need.runs} runs waited for {sum(there)} pilots"
                 trouble = ""
@@ -57,9 +57,9 @@ def keep_pilots(
 
 @contextmanager
 def _cluster(
-    settings: Settings, *, cluster: str, runs: int, idle: int, devices: int, **options: Any
+    settings: Settings, *, cluster: str, runs: int, idle: int, devices: int, nodes: int, **options: Any
 ) -> Iterator[Cluster]:
-    limits = {"runs": runs, "idle_seconds": idle, "devices": devices}
+    limits = {"runs": runs, "idle_seconds": idle, "devices": devices, "nodes": nodes}
     match cluster:
         case "slurm":
             yield Slurm(_slurm_script(settings, options["option"], limits))
@@ -72,9 +72,11 @@ def _cluster(
                 yield SkyPilot(str(path))
 
 
-def job_text(settings: Settings, *, cluster: str, runs: int, idle: int, devices: int, **options: Any) -> str:
+def job_text(
+    settings: Settings, *, cluster: str, runs: int, idle: int, devices: int, nodes: int, **options: Any
+) -> str:
     """The job as the cluster will get it, to look at."""
-    limits = {"runs": runs, "idle_seconds": idle, "devices": devices}
+    limits = {"runs": runs, "idle_seconds": idle, "devices": devices, "nodes": nodes}
     match cluster:
         case "slurm":
             return _slurm_script(settings, options["option"], limits)
@@ -87,7 +89,7 @@ def _slurm_script(settings: Settings, options: list[str], limits: dict[str, int]
     output = settings.state / "pilots"
     output.mkdir(mode=0o700, parents=True, exist_ok=True)
     command = jobs.worker_command(jobs.this_python(), **limits)
-    return jobs.slurm_script(command, ROOT, options, str(output / "%j.log"))
+    return jobs.slurm_script(command, ROOT, options, str(output / "%j.log"), nodes=limits["nodes"])
 
 
 def _kubernetes_job(options: dict[str, Any], limits: dict[str, int]) -> dict[str, Any]:
@@ -98,6 +100,7 @@ def _kubernetes_job(options: dict[str, Any], limits: dict[str, int]) -> dict[str
         queue=options["queue"],
         secret=options["secret"],
         state_claim=options["volume"],
+        nodes=limits["nodes"],
     )
 
 
@@ -107,4 +110,5 @@ def _skypilot_task(options: dict[str, Any], limits: dict[str, int]) -> str:
         accelerators=options["accelerators"],
         directory=str(ROOT),
         environment={"DATABASE_URL": "", "BROKER_URL": "", "GRPOLAB_TOKEN": ""},
+        nodes=limits["nodes"],
     )

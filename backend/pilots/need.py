@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from backend.db.models import Run, Worker
 from backend.runs.lifecycle import claimable
 from backend.workers.devices import CPU, CPU_RANKS
+from backend.workers.nodes import complete_groups, devices_of
 from backend.workers.store import live_slots
 
 
@@ -32,17 +33,33 @@ class Need(NamedTuple):
     """Pilots to start now."""
 
 
-def need_of(session: Session, there: Pilots, *, most: int, devices: int = 1) -> Need:
+def need_of(session: Session, there: Pilots, *, most: int, devices: int = 1, nodes: int = 1) -> Need:
     """Pilots of so many devices that are wanted beside those that are `there`; at most `most` at a time.
 
     A pilot takes one run at a time. One that has just started counts as on its way until its slot is seen.
-    Runs that need more devices than a pilot has are left out: it could never take them.
+    Runs that need more devices than a pilot has, or another number of `nodes`, are left out: it could never
+    take them.
     """
-    fits = (claimable(), Run.wish == "", Run.devices <= devices)
+    fits = (claimable(), Run.wish == "", Run.devices <= devices, Run.nodes == nodes)
     runs = session.scalars(select(Run.devices).where(*fits)).all()
-    free = [slot for slot in live_slots(session) if slot.run_id is None]
-    wanted = min(left_over(runs, free) - there.waiting, most - there.waiting - there.running)
+    free = [slot for slot in live_slots(session) if slot.run_id is None and slot.nodes == nodes]
+    left = left_over(runs, free) if nodes == 1 else left_for_groups(session, runs, free, nodes)
+    wanted = min(left - there.waiting, most - there.waiting - there.running)
     return Need(len(runs), len(free), max(0, wanted))
+
+
+def left_for_groups(session: Session, runs: Sequence[int], free: Sequence[Worker], nodes: int) -> int:
+    """Number of the runs for which no complete group of so many nodes is free."""
+    idle = {slot.id.rpartition("-")[0] for slot in free}
+    groups = [seats for seats in complete_groups(session) if len(seats) == nodes]
+    room = sorted(devices_of(seats) for seats in groups if seats[0].worker_id in idle)
+    left = 0
+    for devices in sorted(runs, reverse=True):
+        if room and room[-1] >= devices:
+            room.pop()
+        else:
+            left += 1
+    return left
 
 
 def left_over(runs: Sequence[int], free: Sequence[Worker]) -> int:

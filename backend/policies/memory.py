@@ -119,7 +119,7 @@ class _Sizes:
         room = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
         self.prompt = prompt_tokens or min(PROMPT_TOKENS, room)
         self.columns = self.prompt + config.sampling.max_new_tokens
-        self.devices = config.resources.devices
+        self.devices, self.ranks = config.resources.devices, config.resources.ranks
         self.run = self._pass(self.width)
 
     def _trained(self) -> list[int]:
@@ -139,7 +139,7 @@ class _Sizes:
         groups = math.ceil(
             sampling.prompts_per_step / min(self.config.updates.minibatches, sampling.prompts_per_step)
         )
-        self.minibatch = rows = math.ceil(groups * sampling.group_size / self.devices)
+        self.minibatch = rows = math.ceil(groups * sampling.group_size / self.ranks)
         rows = min(rows, resources.microbatch_completions or rows)
         rows = min(
             rows, max(1, resources.microbatch_tokens // self.columns) if resources.microbatch_tokens else rows
@@ -157,14 +157,14 @@ class _Sizes:
             prompt_tokens=self.prompt,
             is_packed=self._is_packed(),
             keeps_expanded=self.config.policy.quantization == "int8",
-            by_rows=self.devices > 1,
+            by_rows=self.ranks > 1,
         )
 
     def _is_packed(self) -> bool:
         wanted = self.config.resources.packing
         if (
             wanted == "off"
-            or self.devices > 1
+            or self.ranks > 1
             or self.config.updates.rule != "adam"
             or packing_error(dict(self.shape.config))
         ):
@@ -204,7 +204,7 @@ class _Sizes:
 
     def shards(self) -> float:
         """Bytes of this device's part of the copy of all weights that FSDP computes gradients with."""
-        if self.devices == 1:
+        if self.ranks == 1:
             return 0.0
         adapter = self.values * self.trained_width if self.adapter else 0
         return (self.weights() + adapter) / self.devices
@@ -212,7 +212,7 @@ class _Sizes:
     @property
     def gathered(self) -> float:
         """Values that FSDP holds whole for a while: what stands outside of the layers, and two layers."""
-        if self.devices == 1:
+        if self.ranks == 1:
             return 0.0
         layers = [sum(weight.values for weight in weights) for weights in self.shape.layers.values()]
         return self.shape.parameters - sum(layers) + 2 * max(layers, default=0)
@@ -244,7 +244,7 @@ class _Sizes:
         is_away = self.config.resources.offload_optimizer and not self.on_cpu
         kept = 0 if is_away else self._moments(paged=False)
         weights = self.values * (4 if self.adapter is None else self.trained_width)
-        return weights * (1 if self.devices == 1 else 1 + 1 / self.devices) + kept
+        return weights * (1 if self.ranks == 1 else 1 + 1 / self.devices) + kept
 
     def critic_phase(self) -> list[Parts]:
         """The critic's backward pass, where there is one: in float32 unless it shares an adapted base."""
@@ -317,8 +317,8 @@ class _Sizes:
         rows = sampling.group_size
         if self.on_cpu:
             evaluated = evaluation.prompts * evaluation.k if evaluation.every else 0
-            own = math.ceil(sampling.prompts_per_step / self.devices) * sampling.group_size
-            rows = max(own, math.ceil(evaluated / self.devices))  # one process evaluates, for all of them
+            own = math.ceil(sampling.prompts_per_step / self.ranks) * sampling.group_size
+            rows = max(own, math.ceil(evaluated / self.ranks))  # one process evaluates, for all of them
         run = Decoded(
             rows,
             math.ceil(rows / sampling.group_size),

@@ -26,7 +26,8 @@ def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, object]:
         ended = now if attempt.ended_at is None else attempt.ended_at
         is_gpu = attempt.device.startswith("cuda")
         # on a CPU its processes share one slot
-        hours = max(0.0, ended - attempt.started_at) / HOUR * ((attempt.devices or 1) if is_gpu else 1)
+        slots = (attempt.nodes or 1) * ((attempt.devices or 1) if is_gpu else 1)
+        hours = max(0.0, ended - attempt.started_at) / HOUR * slots
         slot_hours += hours
         gpu_hours += hours if is_gpu else 0.0
         if not attempt.currency:

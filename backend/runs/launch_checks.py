@@ -55,6 +55,7 @@ def checking(settings: Settings, config: RunConfig, size: CheckRequest | ForkChe
         "evaluation": {"every": 1, "prompts": size.prompts, "k": k, "effort": False, "suites": suites},
         "checkpointing": {"best_by": ""},
         "optimizer": {"warmup_steps": 0},
+        "resources": {"nodes": 1},  # one process checks: no need to wait for a group
     }
     return runnable(settings, merge(config.model_dump(mode="json"), changes))
 

@@ -62,7 +62,9 @@ class Claim(NamedTuple):
     config: dict[str, Any]
     worker_id: str = ""
     devices: int = 1
-    """Devices that the run trains on together."""
+    """Devices of each node that the run trains on together."""
+    nodes: int = 1
+    """Nodes that the run trains on together."""
 
 
 # ---------------------------------------------------------------- owning a run
@@ -77,16 +79,18 @@ def claim_run(
     lost: Collection[Lease] = (),
     room: int = 1,
     most: int = 1,
+    nodes: int = 1,
     **facts: Any,
 ) -> Claim | None:
     """Own the first run that waits, or is one of the `lost`; None when there is none.
 
     Of the runs that need at most `most` devices, what the worker could hold if it were idle, it is the first:
     where that one needs more than the `room` that is free now, nothing is claimed, so that narrower runs
-    behind it do not take the devices it waits for. `facts` are further columns of its attempt: the price of
-    the slot, the currency.
+    behind it do not take the devices it waits for. A worker alone holds runs of one node; the leader of a
+    group whose `nodes` are all there, those that need so many. `facts` are further columns of its attempt:
+    the price of the slot, the currency.
     """
-    seen = session.execute(_next_claimable(lost, most)).one_or_none()
+    seen = session.execute(_next_claimable(lost, most, nodes)).one_or_none()
     if seen is None or seen.devices > room:
         return None
     attempt = seen.attempt + 1
@@ -107,11 +111,11 @@ def claim_run(
     if seen.status == "running":
         _close_attempt(session, seen.id, seen.attempt, LOST)
         _note(session, seen.id, seen.attempt, "running", "queued", LOST, level="warning")
-    facts |= {"devices": seen.devices}
+    facts |= {"devices": seen.devices, "nodes": nodes}
     session.add(Attempt(run_id=seen.id, number=attempt, worker_id=worker_id, host=host, **facts))
     session.flush()
     _note(session, seen.id, attempt, "queued", "running", f"attempt {attempt} on {host}", worker=worker_id)
-    return Claim(seen.id, attempt, seen.config, worker_id, seen.devices)
+    return Claim(seen.id, attempt, seen.config, worker_id, seen.devices, nodes)
 
 
 def claimable(lost: Collection[Lease] = ()) -> Any:
@@ -120,12 +124,12 @@ def claimable(lost: Collection[Lease] = ()) -> Any:
     return and_(Run.run_after <= db_now(), Run.deleted_at.is_(None), waits)
 
 
-def _next_claimable(lost: Collection[Lease], most: int) -> Any:
+def _next_claimable(lost: Collection[Lease], most: int, nodes: int) -> Any:
     """The run to claim next. On Postgres the row stays locked and rivals look past it."""
     columns = select(Run.id, Run.attempt, Run.status, Run.config, Run.devices)
     # A run whose user wants it to stop is not started again: `take_back_lost` settles it.
     return (
-        columns.where(claimable(lost), Run.wish == "", Run.devices <= most)
+        columns.where(claimable(lost), Run.wish == "", Run.devices <= most, Run.nodes == nodes)
         .order_by(Run.priority.desc(), Run.queued_at, Run.id)
         .limit(1)
         .with_for_update(skip_locked=True)

@@ -18,5 +18,6 @@ def run_row(name: str, variant: str, config: RunConfig) -> dict[str, Any]:
         "config_hash": config_hash(config),
         "steps": config.steps,
         "devices": config.resources.devices,
+        "nodes": config.resources.nodes,
         "status": "queued",
     }

@@ -79,7 +79,9 @@ class AttemptItem(BaseModel):
     pid: int | None
     device: str
     devices: int
-    """Devices that it held."""
+    """Devices that it held on each node."""
+    nodes: int
+    """Nodes that it held."""
     slot_price: float | None
     """Price of its worker slot per hour."""
     judge_cost: float | None

@@ -87,6 +87,7 @@ def shown_attempt(attempt: Attempt) -> dict[str, Any]:
         "pid": attempt.pid,
         "device": attempt.device,
         "devices": attempt.devices,
+        "nodes": attempt.nodes,
         "slot_price": attempt.slot_price,
         "judge_cost": attempt.judge_cost,
         "currency": attempt.currency,

@@ -14,6 +14,7 @@ from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, Limit, Page
 from backend.runs.list import run_columns
 from backend.runs.store import shown_run
+from backend.workers.nodes import complete_groups, why_nodes_wait
 from backend.workers.store import SILENT_SECONDS, live_slots, widest
 
 router = APIRouter(prefix="/api/v1", tags=["workers"], responses=ERRORS)
@@ -50,7 +51,7 @@ def _shown_worker(worker: Worker, now: float, names: dict[str, str]) -> dict[str
 @router.get("/queue", response_model=Page)
 def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json:
     """The runs that wait, in the order in which they will start, each with why it waits."""
-    waiting = run_columns().add_columns(Run.run_after, Run.own_failures, Run.devices)
+    waiting = run_columns().add_columns(Run.run_after, Run.own_failures, Run.devices, Run.nodes)
     waiting = waiting.where(Run.status == "queued", Run.deleted_at.is_(None))
     first = 1
     if place := read_cursor(cursor, int, int, (int, float), str):
@@ -74,7 +75,8 @@ def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json
 def _reasons(session: Session) -> Any:
     """A function (position, run) -> why that run waits, in words."""
     now = session.scalar(select(db_now())) or 0.0
-    slots = live_slots(session)
+    slots = [slot for slot in live_slots(session) if slot.nodes == 1]
+    groups = complete_groups(session)
     most, idle = widest(slots), [slot for slot in slots if slot.run_id is None]
     room = widest(idle)
 
@@ -82,6 +84,8 @@ def _reasons(session: Session) -> Any:
         if run.run_after > now:
             tries = f", {run.own_failures} failed so far" if run.own_failures else ""
             return f"the next try, in {run.run_after - now:.0f} s{tries}"
+        if run.nodes > 1:
+            return why_nodes_wait(groups, run.nodes, run.devices)
         if not slots:
             return "a worker (none is running)"
         if run.devices > most:

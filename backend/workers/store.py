@@ -18,8 +18,10 @@ FORGOTTEN_SECONDS = 3600.0
 """A gone worker leaves the list after this time."""
 
 
-def register_slot(session: Session, worker_id: str, slot: Slot, *, host: str, pid: int) -> None:
-    """Enter a slot that has just started."""
+def register_slot(
+    session: Session, worker_id: str, slot: Slot, *, host: str, pid: int, nodes: int = 1
+) -> None:
+    """Enter a slot that has just started; `nodes` are those of its worker's group."""
     session.merge(
         Worker(
             id=worker_id,
@@ -28,6 +30,7 @@ def register_slot(session: Session, worker_id: str, slot: Slot, *, host: str, pi
             slot=slot.number,
             device=slot.device,
             device_name=slot.device_name,
+            nodes=nodes,
             status="idle",
             run_id=None,
             stats={},

@@ -33,6 +33,7 @@ declare namespace Api {
     pid: number | null;
     device: string;
     devices: number;
+    nodes: number;
     slot_price: number | null;
     judge_cost: number | null;
     currency: string | null;
@@ -546,6 +547,7 @@ declare namespace Api {
     prompt_tokens?: number | null;
     device?: 'cpu' | 'gpu' | null;
     devices?: number;
+    nodes?: number;
     slots?: MemorySlot[];
   }
   interface MemorySlot {

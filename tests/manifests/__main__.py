@@ -18,13 +18,21 @@ NAMES = {"DATABASE_URL": "x", "BROKER_URL": "y"}
 def main() -> None:
     jobs = [
         kubernetes_job(
-            COMMAND, image="registry/worker:1", gpus=gpus, queue=queue, secret="s", state_claim="v"
+            COMMAND,
+            image="registry/worker:1",
+            gpus=gpus,
+            queue=queue,
+            secret="s",
+            state_claim="v",
+            nodes=nodes,
         )
-        for gpus, queue in itertools.product((0, 2), ("", "lab"))
+        for gpus, queue, nodes in itertools.product((0, 2), ("", "lab"), (1, 2))
     ]
     tasks = [
-        json.loads(skypilot_task(COMMAND, accelerators=accelerators, directory="/d", environment=names))
-        for accelerators, names in itertools.product(("", "H100:1"), ({}, NAMES))
+        json.loads(
+            skypilot_task(COMMAND, accelerators=accelerators, directory="/d", environment=names, nodes=nodes)
+        )
+        for accelerators, names, nodes in itertools.product(("", "H100:1"), ({}, NAMES), (1, 2))
     ]
     found = run(python_of("manifests"), JUDGE, {"jobs": jobs, "tasks": tasks, "threads": 1})
     for line in found["refused"]:

@@ -5,11 +5,13 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel")
+NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} State=UNKNOWN"
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel")
 
 CONFIG = """
 ClusterName=box
@@ -20,13 +22,12 @@ AuthType=auth/munge
 AuthInfo=socket={root}/munge.socket
 CryptoType=crypto/munge
 SlurmctldPort={port}
-SlurmdPort={node_port}
 StateSaveLocation={root}/state
-SlurmdSpoolDir={root}/spool
+SlurmdSpoolDir={root}/spool-%n
 SlurmctldPidFile={root}/slurmctld.pid
-SlurmdPidFile={root}/slurmd.pid
+SlurmdPidFile={root}/slurmd-%n.pid
 SlurmctldLogFile={root}/slurmctld.log
-SlurmdLogFile={root}/slurmd.log
+SlurmdLogFile={root}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -35,8 +36,8 @@ ReturnToService=2
 KillWait=60
 JobRequeue=1
 SchedulerParameters=sched_interval=1,batch_sched_delay=1
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
-PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+{nodes}
+PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 """
 
 
@@ -49,18 +50,22 @@ def missing() -> str:
 
 
 @contextmanager
-def slurm(root: Path, *, port: int, node_port: int) -> Iterator[None]:
-    """The cluster; SLURM_CONF leads to it in this process and all that it starts."""
-    for name in ("state", "spool"):
-        (root / name).mkdir(parents=True)
+def slurm(root: Path, *, port: int, node_ports: Sequence[int]) -> Iterator[None]:
+    """The cluster, a node for each port; SLURM_CONF leads to it in this process and all that it starts."""
+    (root / "state").mkdir(parents=True)
     root.chmod(0o755)
     key = root / "munge.key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o400)
     host = platform.node().partition(".")[0]
     config = root / "slurm.conf"
-    settings = {"host": host, "root": root, "port": port, "node_port": node_port, "cpus": os.cpu_count()}
-    config.write_text(CONFIG.format(**settings))
+    nodes = {f"box{number}": node_port for number, node_port in enumerate(node_ports)}
+    lines = [
+        NODE.format(name=name, host=host, port=node_port, cpus=os.cpu_count())
+        for name, node_port in nodes.items()
+    ]
+    settings = {"host": host, "root": root, "port": port}
+    config.write_text(CONFIG.format(**settings, nodes="\n".join(lines), names=",".join(nodes)))
     os.environ["SLURM_CONF"] = str(config)
     commands = (
         [
@@ -68,15 +73,15 @@ def slurm(root: Path, *, port: int, node_port: int) -> Iterator[None]:
             *(f"--{name}-file={root}/munged.{name}" for name in ("pid", "log", "seed")),
         ],
         ["slurmctld", "-D", "-i"],
-        ["slurmd", "-D"],
+        *(["slurmd", "-D", "-N", name] for name in nodes),
     )
     daemons = []
     try:
         for command in commands:
-            with (root / f"{command[0]}.out").open("wb") as out:
+            with (root / f"{command[0]}-{command[-1]}.out".replace("/", "_")).open("wb") as out:
                 daemons.append(subprocess.Popen(command, stdout=out, stderr=out))
             time.sleep(1)
-        _wait_for_nodes()
+        _wait_for_nodes(len(nodes))
         yield
     finally:
         subprocess.run(["scancel", "--full", "--user=root"], check=False, timeout=60)
@@ -86,13 +91,17 @@ def slurm(root: Path, *, port: int, node_port: int) -> Iterator[None]:
         del os.environ["SLURM_CONF"]
 
 
-def _wait_for_nodes(seconds: float = 120) -> None:
+def _wait_for_nodes(nodes: int, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while True:
         states = subprocess.run(
-            ["sinfo", "--noheader", "--format=%T"], capture_output=True, text=True, check=False, timeout=60
+            ["sinfo", "--noheader", "--Node", "--format=%T"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         ).stdout.split()
-        if states == ["idle"]:
+        if states == ["idle"] * nodes:
             return
-        assert time.monotonic() < deadline, f"the node is not ready: {states}"
+        assert time.monotonic() < deadline, f"the nodes are not ready: {states}"
         time.sleep(0.5)

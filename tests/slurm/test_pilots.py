@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(7200)]
 def cluster(tmp_path):
     if reason := missing():
         pytest.skip(reason)
-    with slurm(tmp_path / "box", port=free_port(), node_port=free_port()):
+    with slurm(tmp_path / "box", port=free_port(), node_ports=[free_port()]):
         yield
 
 

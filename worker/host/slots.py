@@ -20,6 +20,7 @@ from backend.workers.devices import CPU_RANKS, Slot
 from backend.workers.load import GpuLoad, MachineLoad
 from backend.workers.store import forget_silent, register_slot, remove_slot, report_slot
 from worker.db_retry import first_line, left_for_later
+from worker.host.nodes import LOOK_SECONDS, NodeFollower, NodeSeat
 from worker.host.pilot import Pilot, PilotLimits
 from worker.host.supervisor import Supervisor
 from worker.host.trainer_process import TRAINER
@@ -76,24 +77,47 @@ class SlotPool:
         self._lost: list[Lease] = []
         self._claiming = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._seat = NodeSeat(settings, sessions, self.name, slots) if settings.worker_nodes > 1 else None
+        lead = self._seat.place(settings.node_port) if self._seat else None
         self._worker_slots = [
             WorkerSlot(
                 f"{self.name}-{slot.number}",
                 slot,
-                Supervisor(settings, sessions, slot, self.stopping, argv=argv, hurrying=self.hurrying),
+                Supervisor(
+                    settings,
+                    sessions,
+                    slot,
+                    self.stopping,
+                    argv=argv,
+                    hurrying=self.hurrying,
+                    lead=lead,
+                ),
             )
             for slot in slots
         ]
+        self._follower = self._make_follower()
+
+    def _make_follower(self) -> NodeFollower | None:
+        if self._seat is None or self._seat.rank == 0:
+            return None
+        supervisor, events = self._worker_slots[0].supervisor, (self.stopping, self.hurrying)
+        return NodeFollower(self._settings, self._sessions, self._seat, supervisor, *events)
 
     def open(self) -> None:
         """Register, warm up the spares and look for work, with or without a broker."""
-        for work in (self._show_life, self._poll, *([self._end_in_time] if self._ends_by_itself else [])):
+        works = [self._show_life, self._follow if self._follower else self._poll]
+        works += [self._end_in_time] if self._ends_by_itself else []
+        if self._seat is not None:
+            self._seat.open(self.stopping)
+        for work in works:
             thread = threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True)
             thread.start()
             self._threads.append(thread)
 
     def serve(self) -> None:
         """Take a free slot and train runs in it until none waits; return at once when no slot is free."""
+        if self._follower is not None:
+            return
         free = (each for each in self._worker_slots if each.run_id is None)  # others are held by a wide run
         worker_slot = next((each for each in free if each.busy.acquire(blocking=False)), None)
         if worker_slot is None:
@@ -120,7 +144,13 @@ class SlotPool:
         return sorted(free, key=lambda each: each is not worker_slot)
 
     def _room(self, free: int) -> dict[str, int]:
-        """The devices that a run may have now, and those it could have if the worker were idle."""
+        """The devices that a run may have now, and those it could have if the worker were idle.
+
+        A group of nodes trains one run at a time.
+        """
+        if self._seat is not None:
+            devices = self._seat.room() if free == len(self._worker_slots) else 0
+            return {"room": devices, "most": devices, "nodes": self._seat.nodes}
         if self._worker_slots[0].slot.gpu:
             return {"room": free, "most": len(self._worker_slots)}
         return {"room": CPU_RANKS, "most": CPU_RANKS}
@@ -167,6 +197,23 @@ class SlotPool:
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             self._look.wait(self._settings.poll_seconds)
             self._look.clear()
+
+    def _follow(self) -> None:
+        """Train this node's ranks of what the leader claims."""
+        if (follower := self._follower) is None:
+            return
+        while not self.stopping.wait(LOOK_SECONDS):
+            order = follower.next_order() if self._pilot.may_claim() else None
+            if order is None:
+                continue
+            for each in self._worker_slots:
+                each.run_id = order.run_id
+            try:
+                self._pilot.note_claim()
+                follower.serve(order, [each.slot for each in self._worker_slots])
+            finally:
+                for each in self._worker_slots:
+                    each.run_id = None
 
     def _end_in_time(self) -> None:
         """End the process, as a signal from outside would, once its limits are reached."""
@@ -219,6 +266,7 @@ class SlotPool:
                         worker_slot.slot,
                         host=platform.node(),
                         pid=os.getpid(),
+                        nodes=self._settings.worker_nodes,
                     )
                     report_slot(session, worker_slot.worker_id, worker_slot.status, worker_slot.run_id, stats)
             forget_silent(session)
@@ -239,6 +287,8 @@ class SlotPool:
         self._look.set()
         for thread in self._threads:
             thread.join()
+        if self._seat is not None:
+            self._seat.leave()
         for worker_slot in self._worker_slots:
             worker_slot.busy.acquire()
             worker_slot.supervisor.close()

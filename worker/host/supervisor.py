@@ -16,7 +16,7 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
@@ -100,8 +100,13 @@ class Supervisor:
         argv: tuple[str, ...] = TRAINER,
         hang_limits: HangLimits | None = None,
         hurrying: threading.Event | None = None,
+        lead: dict[str, Any] | None = None,
     ) -> None:
-        """`stopping` asks a trainer to save and end; `hurrying`, later, ends it at once."""
+        """`stopping` asks a trainer to save and end; `hurrying`, later, ends it at once.
+
+        `lead` is the place of a worker that leads a group of nodes.
+        """
+        self._lead = lead
         self._settings = settings
         self._sessions = sessions
         self._slot = slot
@@ -151,7 +156,8 @@ class Supervisor:
     def _start(self) -> TrainerProcess:
         return TrainerProcess(self._argv, trainer_environment(self._settings, self._slot, os.environ))
 
-    def _take_spare(self) -> TrainerProcess:
+    def take_trainer(self) -> TrainerProcess:
+        """The spare, or a trainer that starts now; raises OSError."""
         with self._spare_lock:
             spare, self._spare = self._spare, None
             if spare is not None and spare.ready.is_set():
@@ -176,7 +182,7 @@ class Supervisor:
 
     def _supervise(self, claim: Claim, gpus: Sequence[str]) -> None:
         try:
-            trainer = self._take_spare()
+            trainer = self.take_trainer()
         except OSError as error:
             reason = f"no trainer could be started: {error}"
             logger.warning("%s", reason)
@@ -188,7 +194,15 @@ class Supervisor:
         kills = oom_kills()
         log = LogCollector(lambda number, text: self._append_log(claim, number, text))
         database_url = self._settings.effective_database_url
-        trainer.assign(claim.run_id, claim.attempt, self._slot, log.add, database_url=database_url, gpus=gpus)
+        trainer.assign(
+            claim.run_id,
+            claim.attempt,
+            self._slot,
+            log.add,
+            database_url=database_url,
+            gpus=gpus,
+            node=self._lead,
+        )
         logger.info("trainer %s", trainer.pid)
         self._note_trainer(claim, trainer.pid)
         progress = HangDetector(self._hang_limits)
@@ -201,7 +215,7 @@ class Supervisor:
         if code == HUNG:
             verdict = Verdict(f"hung: no step for {progress.silent_seconds:.0f} s")
         else:
-            verdict = self._judge(trainer, code, is_oom=oom_kills() > kills)
+            verdict = self.judge(trainer, code, is_oom=oom_kills() > kills)
         self._settle(claim, verdict)
 
     def _watch(self, trainer: TrainerProcess, claim: Claim, log: LogCollector, progress: HangDetector) -> int:
@@ -274,8 +288,8 @@ class Supervisor:
         with left_for_later("store output"):
             log.flush()
 
-    def _judge(self, trainer: TrainerProcess, code: int, *, is_oom: bool) -> Verdict:
-        """What an exit code means for a run that the trainer has left unfinished."""
+    def judge(self, trainer: TrainerProcess, code: int, *, is_oom: bool) -> Verdict:
+        """The meaning of an exit code for a run that the trainer has left unfinished."""
         if code < 0 and -code in OUTSIDE_SIGNALS and not (is_oom and -code == signal.SIGKILL):
             ended = f"the trainer was ended by {signal.Signals(-code).name}"
             why = ": its worker was asked to end" if self._stopping.is_set() else ""
@@ -293,6 +307,8 @@ class Supervisor:
         reason = (
             trainer.failure.get("reason") or trainer.last_error_line or f"the trainer ended with code {code}"
         )
+        if trainer.failure.get("kind") == "lost":  # another node, not the run
+            return Verdict(reason, is_own_fault=False)
         is_memory = trainer.failure.get("kind") == "memory"
         return Verdict(reason, limit=OOM_LIMIT if is_memory else lifecycle.FAILURE_LIMIT)
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import psutil
 
@@ -155,10 +155,11 @@ class TrainerProcess:
         *,
         database_url: str,
         gpus: Sequence[str] = (),
+        node: Mapping[str, Any] | None = None,
     ) -> None:
         """Give it its run, before or after it is ready; its output goes to `listener` from now on.
 
-        `gpus` are those of all its ranks, its own first.
+        `gpus` are those of its ranks on this node, its own first; `node` is its place among several nodes.
         """
         with self._lock:
             for line in self._waiting:
@@ -172,6 +173,7 @@ class TrainerProcess:
             "threads": slot.threads,
             "database_url": database_url,
             "gpus": list(gpus),
+            **({} if node is None else {"node": dict(node)}),
         }
         with contextlib.suppress(OSError):  # it is dead: wait() tells
             self._stdin.write(json.dumps(order).encode() + b"\n")

@@ -1,22 +1,23 @@
 """The ranks of a run: processes that share its forward and backward passes, one for each device.
 
-Rank 0 is the trainer. The ranks find one another through a file in a directory that only their user may open,
-and gloo speaks on the loopback interface, so there is no port that anybody else could take.
+Rank 0 is the trainer. On one node the ranks find one another through a file in a directory that only their
+user may open, and gloo speaks on the loopback interface, so there is no port that anybody else could take. On
+several nodes they meet at an address of the first one.
 """
 
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import FileStore
+from torch._C._distributed_c10d import FileStore, PrefixStore, TCPStore
 from torch.distributed.device_mesh import DeviceMesh
 
 from worker.objective.metric_sums import MetricSums
@@ -37,6 +38,8 @@ class Ranks:
     mesh: DeviceMesh | None = None
     orders: Any = None
     """The group in which rank 0 gives its orders."""
+    nodes: int = 1
+    """Nodes that the ranks are on, each with as many."""
 
     @property
     def is_alone(self) -> bool:
@@ -88,27 +91,72 @@ class Ranks:
 ALONE = Ranks()
 
 
+LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+"""Interface that reaches this machine alone."""
+
+
+class Meeting(NamedTuple):
+    """The place where ranks meet: a file of one node, or an address of the first of several."""
+
+    file: str = ""
+    address: str = ""
+    port: int = 0
+    nonce: str = ""
+    """Beginning of all that they leave at the address."""
+    nodes: int = 1
+    interface: str = LOOPBACK
+    """Network interface of this node that leads to the others."""
+
+    def store(self, rank: int, size: int, listener: socket.socket | None = None) -> Any:
+        """The store by which ranks find one another; at an address rank 0 serves it, by its `listener`."""
+        if self.file:
+            return FileStore(self.file, size)
+        store = TCPStore(
+            self.address,
+            self.port,
+            is_master=rank == 0,
+            timeout=timedelta(seconds=PASS_SECONDS),
+            wait_for_workers=False,
+            master_listen_fd=None if listener is None else listener.detach(),
+        )
+        return PrefixStore(self.nonce, store)
+
+    def mesh(self, kind: str, size: int) -> DeviceMesh:
+        """The ranks in a row, or the nodes below one another: shards in a row, their copies in a column."""
+        if self.nodes == 1:
+            return DeviceMesh(kind, torch.arange(size))
+        rows = torch.arange(size).view(self.nodes, size // self.nodes)
+        return DeviceMesh(kind, rows, mesh_dim_names=("replicate", "shard"))
+
+
 class UnlikeRanks(RuntimeError):
     """Ranks that cannot work together."""
 
 
-def join(meeting: Path, rank: int, size: int, *, device: str, seconds: float = PASS_SECONDS) -> Ranks:
-    """Meet the other ranks at a file; raises UnlikeRanks where their versions or devices differ."""
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+def join(
+    meeting: Meeting,
+    rank: int,
+    size: int,
+    *,
+    device: str,
+    seconds: float = PASS_SECONDS,
+    listener: socket.socket | None = None,
+) -> Ranks:
+    """Meet the other ranks; raises UnlikeRanks where their versions or devices differ."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", meeting.interface)
     kind = torch.device(device).type
     if kind == "cuda":
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", meeting.interface)
         torch.cuda.set_device(device)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo",
-        store=FileStore(str(meeting), size),
+        store=meeting.store(rank, size, listener),
         rank=rank,
         world_size=size,
         timeout=timedelta(seconds=seconds),
     )
     orders = dist.new_group(backend="gloo", timeout=timedelta(seconds=ORDER_SECONDS))
-    mesh = DeviceMesh(kind, torch.arange(size))
-    ranks = Ranks(rank, size, mesh, orders)
+    ranks = Ranks(rank, size, meeting.mesh(kind, size), orders, meeting.nodes)
     check_alike(ranks.gathered(itself(kind)))
     return ranks
 

@@ -1,7 +1,8 @@
 """A model trained in shards: FSDP2 keeps weights, gradients and moments in parts, one for each rank.
 
 Beside the shards every rank has the model whole: it samples, scores without gradient and is saved, as on one
-device. The shards are what gradients are computed with, and each update is published to the whole model.
+device. The shards are what gradients are computed with, and each update is published to the whole model. Each
+of several nodes has all shards (hybrid sharding), and gradients are added up over the nodes.
 
 Source: Zhao et al., arXiv:2304.11277; PyTorch, `torch.distributed.fsdp.fully_shard`.
 """
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedModel
 
 from backend.config.run import OptimizerConfig
@@ -87,7 +88,8 @@ class ShardedOptimizer(PolicyOptimizer):
         """The norm of the gradient of all ranks, which is scaled down by it."""
         gradients = [master.grad for master in self.masters.values() if master.grad is not None]
         squares = [gradient.double().square().sum() for gradient in gradients]
-        norm = self.shards.ranks.total(torch.stack(squares).sum()).sqrt()
+        ranks = self.shards.ranks
+        norm = (ranks.total(torch.stack(squares).sum()) / ranks.nodes).sqrt()  # each node has all shards
         scale = (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
         for gradient in gradients:
             gradient.mul_(scale.to(gradient.dtype))
@@ -136,5 +138,5 @@ class ShardedOptimizer(PolicyOptimizer):
 
 def cut(whole: Tensor, like: Any) -> Tensor:
     """This rank's part of a whole tensor that is sharded as `like` is; nothing is sent."""
-    placed = distribute_tensor(whole.to(like.device), like.device_mesh, [Shard(0)], src_data_rank=None)
+    placed = distribute_tensor(whole.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
     return placed.to_local()

@@ -21,8 +21,9 @@ import torch
 
 from backend.config.run import RunConfig
 from worker.outcome import EXIT_FAILED, EXIT_ORPHANED
-from worker.policy.ranks import ALONE, Ranks, UnlikeRanks, is_lost_peer, join, leave
+from worker.policy.ranks import ALONE, Meeting, Ranks, UnlikeRanks, is_lost_peer, join, leave
 from worker.training.meeting import meeting_directory
+from worker.training.node_group import NodeGroup
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ FOLLOWER = (sys.executable, "-m", "worker.training.follower")
 
 
 class Companions:
-    """The processes of the ranks 1, 2, ... of a run."""
+    """The processes of the further ranks of a run on this node."""
 
     def __init__(self, argv: tuple[str, ...] = FOLLOWER) -> None:
         self._argv = argv
@@ -45,21 +46,28 @@ class Companions:
         self._is_over = threading.Event()
 
     def start(
-        self, config: RunConfig, meeting: Path, *, device: str, threads: int, gpus: Sequence[str]
+        self,
+        config: RunConfig,
+        meeting: Meeting,
+        *,
+        first: int = 0,
+        device: str,
+        threads: int,
+        gpus: Sequence[str],
     ) -> None:
-        """Start a process for every further rank; `gpus` are those of all ranks."""
-        size = config.resources.devices
-        for rank in range(1, size):
-            env = {**os.environ, **({"CUDA_VISIBLE_DEVICES": gpus[rank]} if gpus else {})}
+        """Start a process for every rank of this node behind its `first`; `gpus` are those of its ranks."""
+        for number in range(1, config.resources.devices):
+            rank = first + number
+            env = {**os.environ, **({"CUDA_VISIBLE_DEVICES": gpus[number]} if gpus else {})}
             process = subprocess.Popen(
                 self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
             )  # no session of its own: the trainer's end is its end
             self._processes.append(process)
             logger.info("rank %d is process %d", rank, process.pid)
             order = {
-                "meeting": str(meeting),
+                "meeting": meeting,
                 "rank": rank,
-                "size": size,
+                "size": config.resources.ranks,
                 "device": device,
                 "threads": threads,
                 "config": config.model_dump(mode="json"),
@@ -83,6 +91,8 @@ class Companions:
                 else:
                     logger.info("rank %d: %s", rank, text)
         code = process.wait()
+        if code == 0:  # rank 0 has let it go
+            return
         # the trainer may be about to fail by itself, and one that lost the others is not to blame
         self._is_over.wait({EXIT_FAILED: OWN_WORD_SECONDS, EXIT_ORPHANED: 2 * LINGER_SECONDS}.get(code, 0))
         if not self._is_over.is_set():
@@ -123,25 +133,41 @@ def joined_ranks(
     threads: int,
     gpus: Sequence[str] = (),
     argv: tuple[str, ...] = FOLLOWER,
+    group: NodeGroup | None = None,
 ) -> Iterator[Ranks]:
-    """The ranks of a run, of which this process is the first, until the block ends."""
-    if config.resources.devices == 1:
+    """The ranks of a run, of which this process is the first, until the block ends.
+
+    Where they are on several nodes, `group` are these.
+    """
+    if config.resources.ranks == 1:
         yield ALONE
         return
+    threads = threads_of_ranks(config, threads, gpus)
+    companions = Companions(argv)
+    with meeting_directory() as directory:
+        try:
+            meeting = group.call() if group else Meeting(file=str(directory / "meeting"))
+            companions.start(config, meeting, device=device, threads=threads, gpus=gpus)
+            listener = group.listener if group else None
+            ranks = join(meeting, 0, config.resources.ranks, device=device, listener=listener)
+            yield ranks
+            if group:
+                ranks.order({"what": "leave"})
+        except RuntimeError as error:
+            if is_lost_peer(error):  # who sees why the rank has died ends this process
+                group.linger() if group else time.sleep(LINGER_SECONDS)
+            raise
+        finally:
+            if group:
+                group.close()
+            companions.close()
+            leave()
+
+
+def threads_of_ranks(config: RunConfig, threads: int, gpus: Sequence[str]) -> int:
+    """CPU threads of each rank on this node, which this process uses from now on; raises UnlikeRanks."""
     if gpus and len(gpus) < config.resources.devices:
         raise UnlikeRanks(f"the worker holds {len(gpus)} GPUs, the run needs {config.resources.devices}")
     threads = max(1, threads // config.resources.devices) if not gpus else threads
     torch.set_num_threads(threads)
-    companions = Companions(argv)
-    with meeting_directory() as directory:
-        try:
-            meeting = directory / "meeting"
-            companions.start(config, meeting, device=device, threads=threads, gpus=gpus)
-            yield join(meeting, 0, config.resources.devices, device=device)
-        except RuntimeError as error:
-            if is_lost_peer(error):
-                time.sleep(LINGER_SECONDS)  # the watch of the dead rank says why, and ends this process
-            raise
-        finally:
-            companions.close()
-            leave()
+    return threads

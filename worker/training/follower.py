@@ -1,7 +1,7 @@
 """The process of a rank above 0: it builds the same models as the trainer and follows its orders.
 
     python -m worker.training.follower
-    stdin   {"meeting": "...", "rank": 1, "size": 2, "device": "cpu", "threads": 1, "config": {...}}
+    stdin   {"meeting": [...], "rank": 1, "size": 2, "device": "cpu", "threads": 1, "config": {...}}
 
 Standard input stays open as a lifeline: at its end the process exits at once. It records nothing, grades
 nothing and writes no checkpoint. Why it failed it says on its output, as the trainer does.
@@ -14,9 +14,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NoReturn
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -25,10 +25,11 @@ from backend.settings import Settings
 from worker.checkpoints.files import load_checkpoint
 from worker.checkpoints.store import Restored
 from worker.outcome import EXIT_FAILED, EXIT_ORPHANED
-from worker.policy.ranks import Ranks, is_lost_peer, join
+from worker.policy.ranks import Meeting, Ranks, is_lost_peer, join
 from worker.policy.shards import ShardedOptimizer
 from worker.rollout.engine import Interrupted
 from worker.rollout.row_limit import RowLimit
+from worker.training.companions import LINGER_SECONDS, Companions, threads_of_ranks
 from worker.training.lifeline import await_line, exit_at_end, failure_text
 from worker.training.rank_sampler import Task, sample_together
 from worker.training.replica import Replica
@@ -45,7 +46,7 @@ def main() -> None:
     threading.Thread(target=exit_at_end, name="lifeline", daemon=True).start()
     torch.set_num_threads(order["threads"])
     try:
-        ranks = join(Path(order["meeting"]), order["rank"], order["size"], device=order["device"])
+        ranks = join(Meeting(*order["meeting"]), order["rank"], order["size"], device=order["device"])
         follow(RunConfig.model_validate(order["config"]), ranks, device=order["device"])
     except Exception as error:  # the one place where any failure becomes a reason
         if is_lost_peer(error):
@@ -56,12 +57,31 @@ def main() -> None:
         os._exit(EXIT_FAILED)
 
 
-def follow(config: RunConfig, ranks: Ranks, *, device: str) -> NoReturn:
-    """Build what the trainer builds and do what it orders."""
+def follow(config: RunConfig, ranks: Ranks, *, device: str) -> None:
+    """Build what the trainer builds and do what it orders, until it lets the ranks go."""
     torch.manual_seed(config.seed)
     follower = Follower(Replica(config, Settings(), device=device, ranks=ranks))
-    while True:  # until its lifeline ends
-        follower.obey(ranks.order())
+    while (order := ranks.order())["what"] != "leave":
+        follower.obey(order)
+
+
+def follow_on_node(place: Mapping[str, Any], *, device: str, threads: int, gpus: Sequence[str]) -> None:
+    """Follow a trainer on another node with all ranks of this one, of which this process is the first.
+
+    `place` are the run's `config`, the `meeting` and this node's `rank`.
+    """
+    config, meeting = RunConfig.model_validate(place["config"]), Meeting(*place["meeting"])
+    threads, first = threads_of_ranks(config, threads, gpus), place["rank"] * config.resources.devices
+    companions = Companions()
+    try:
+        companions.start(config, meeting, first=first, device=device, threads=threads, gpus=gpus)
+        follow(config, join(meeting, first, config.resources.ranks, device=device), device=device)
+    except RuntimeError as error:
+        if is_lost_peer(error):
+            time.sleep(LINGER_SECONDS)  # the watch of a rank of this node that has died ends this process
+        raise
+    finally:
+        companions.close()
 
 
 class Follower:

@@ -39,6 +39,24 @@ def test_a_job_of_kubernetes_is_suspended_only_for_a_queue():
     assert queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "lab"
 
 
+@pytest.mark.processes
+def test_a_job_on_two_nodes_starts_a_worker_on_each():
+    command = worker_command("python", runs=1, idle_seconds=60, devices=8, nodes=2)
+    assert command[-2:] == ["--nodes", "2"]
+    text = slurm_script(command, Path("/lab"), ["--gres=gpu:8"], "/state/%j.log", nodes=2)
+    assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n" in text
+    assert "#SBATCH --signal=TERM@120\n" in text  # to the workers, not to the shell
+    assert "srun --kill-on-bad-exit=0 --wait=0 python -m backend.cli worker" in text
+    assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
+    options: dict[str, Any] = {"image": "worker", "gpus": 8, "secret": "s", "state_claim": "v", "queue": ""}
+    job = kubernetes_job(command, nodes=2, **options)["spec"]
+    assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 2, 2)
+    names = {each["name"]: each for each in job["template"]["spec"]["containers"][0]["env"]}
+    assert names["NODE_ADDRESS"]["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    task = json.loads(skypilot_task(command, accelerators="H100:8", directory="/d", environment={}, nodes=2))
+    assert task["num_nodes"] == 2
+
+
 def test_a_task_of_skypilot_names_secrets_without_their_values():
     task = json.loads(
         skypilot_task(COMMAND, accelerators="H100:1", directory="/d", environment={"DATABASE_URL": "x"})

@@ -4,6 +4,7 @@ import pytest
 
 from backend.pilots.need import Pilots, left_over, need_of
 from backend.workers.devices import Slot
+from backend.workers.nodes import take_seat
 from backend.workers.store import live_slots, register_slot, report_slot
 from tests.factories import make_run
 
@@ -57,3 +58,18 @@ def test_what_free_slots_cannot_take_is_left_over(session):
     assert left_over([1, 2, 2], live_slots(session)) == 1
     register_slot(session, "c", Slot(0, "cpu", "CPU", 1), host="h", pid=2)
     assert left_over([1, 2, 2], live_slots(session)) == 0
+
+
+def test_a_run_on_two_nodes_waits_for_pilots_of_two(session):
+    """A group of nodes that is free, and complete, takes one run."""
+    for _ in range(2):
+        make_run(session, status="queued", nodes=2)
+    assert need_of(session, Pilots(0, 0), most=8).pilots == 0
+    assert need_of(session, Pilots(0, 0), most=8, nodes=2).pilots == 2
+    for rank in (0, 1):
+        register_slot(session, f"gpu{rank}-0", Slot(0, "cpu", "CPU", 1), host="h", pid=rank, nodes=2)
+        facts = {"nodes": 2, "host": "h", "address": "10.0.0.1", "devices": 8, "traits": {}}
+        take_seat(session, "g", rank, f"gpu{rank}", **facts)
+    assert need_of(session, Pilots(0, 1), most=8, nodes=2).pilots == 1
+    report_slot(session, "gpu0-0", "busy", "a" * 26, {})
+    assert need_of(session, Pilots(0, 1), most=8, nodes=2).pilots == 2

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from backend.errors import GrpoLabError
-from backend.workers.arguments import limits_as_settings
+from backend.workers.arguments import arguments_as_settings
 from backend.workers.deadline import deadline_of
 
 ZONE = timezone(timedelta(hours=2))
@@ -60,11 +60,11 @@ def berlin(monkeypatch):
 )
 def test_a_deadline_has_the_offset_of_its_own_day(berlin, text, moment):
     """Not that of today: one of these two has another."""
-    limits = limits_as_settings(None, None, text, None)
+    limits = arguments_as_settings(None, None, text, None)
     assert float(limits["WORKER_UNTIL"]) == datetime.fromisoformat(moment).timestamp()
 
 
 def test_a_deadline_that_is_over_starts_nothing(berlin):
     for text in ("2020-07-15T12:00", "2020-07-15T12:00+02:00"):
         with pytest.raises(GrpoLabError, match="means 2020-07-15 12:00, and it is"):
-            limits_as_settings(None, None, text, None)
+            arguments_as_settings(None, None, text, None)

@@ -96,9 +96,10 @@ function MemoryOf({ memory, whose, onApply }) {
  * The device that the numbers are for, e.g. "each of 4 GPUs".
  * @param {Memory} memory
  */
-function countedFor({ device, devices = 1 }) {
-  if (devices > 1) return device === 'cpu' ? `${devices} processes in one slot` : `each of ${devices} GPUs`;
-  return device === 'cpu' ? 'a processor' : 'a GPU';
+function countedFor({ device, devices = 1, nodes = 1 }) {
+  const where = nodes > 1 ? ` of each of ${nodes} nodes` : '';
+  if (devices > 1) return (device === 'cpu' ? `${devices} processes in one slot` : `each of ${devices} GPUs`) + where;
+  return (device === 'cpu' ? 'a processor' : 'a GPU') + where;
 }
 
 /** @param {{parts: Record<string, number>, whole: number}} props */

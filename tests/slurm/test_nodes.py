@@ -1,0 +1,66 @@
+"""A run on two nodes of a real Slurm: one job, a worker on each node, cancelled once while it trains."""
+
+import subprocess
+import sys
+
+import pytest
+
+from backend.config.merge import merge
+from backend.db.engine import reading
+from backend.metrics.lineage import Stretch
+from backend.metrics.windows import all_points, parts_of
+from backend.process.preflight import free_port
+from benchmarks.ranks import CASES, SMALL, train
+from tests.factories import make_run
+from tests.faults.plant import Kind, Plant
+from tests.faults.processes import ROOT, wait_for
+from tests.slurm.cluster import missing, slurm
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+STEPS = 12
+
+CONFIG = {
+    **merge(SMALL, CASES["GRPO"]),
+    "steps": STEPS,
+    "checkpointing": {"every": 1},
+    "resources": {"nodes": 2},
+}
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    if reason := missing():
+        pytest.skip(reason)
+    with slurm(tmp_path / "box", port=free_port(), node_ports=[free_port(), free_port()]):
+        yield
+
+
+def test_a_run_on_two_nodes_whose_job_is_cancelled_goes_on_in_the_next_one(cluster, capsys):
+    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1, lease_seconds=10) as plant:
+        with plant.sessions.begin() as session:
+            run_id = make_run(session, config=CONFIG, nodes=2).id
+        command = [sys.executable, "-m", "backend.cli", "pilots", "slurm", "--every=1", "--most=1"]
+        command += ["--runs=1", "--idle=60", "--nodes=2"]
+        provisioner = subprocess.Popen(
+            command, env={**plant.environment, "NODE_ADDRESS": "127.0.0.1"}, cwd=ROOT
+        )
+        try:
+            wait_for(lambda: plant.read(run_id).last_step >= 2, "it trains", seconds=300)
+            subprocess.run(["scancel", "--user=root"], check=True, timeout=60)
+            plant.wait_until_ended([run_id])
+        finally:
+            provisioner.terminate()
+            assert provisioner.wait(60) == 0
+        run = plant.read(run_id)
+        assert (run.status, run.attempt, run.own_failures) == ("finished", 2, 0), run.reason
+        with reading(plant.sessions) as session:
+            (part,) = parts_of(session, [Stretch(run_id)])
+            points = [each for each in all_points(session, part) if each.name == "optim/grad_norm"]
+    found = {each.step: each.value for each in points if each.step}
+    alone = train(CASES["GRPO"], ranks=1, steps=STEPS)
+    expected = {step: each["optim/grad_norm"] for step, each in enumerate(alone.steps, 1)}
+    assert found.keys() == expected.keys()
+    assert max(abs(found[step] - expected[step]) for step in expected) < 1e-5
+    with capsys.disabled():
+        print(f"{STEPS} steps on 2 nodes, {run.attempt} attempts")

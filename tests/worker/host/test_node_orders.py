@@ -1,0 +1,161 @@
+"""What a leader and a follower say to each other in SQL, without the ranks."""
+
+import socket
+import threading
+
+import pytest
+from sqlalchemy import select
+
+from backend.db.engine import open_engine, open_sessions
+from backend.db.models import Node, Run
+from backend.runs import lifecycle
+from backend.settings import Settings
+from backend.workers.devices import Slot
+from backend.workers.nodes import Answer, Order, nonce_file, say, seats_of, take_seat
+from tests.factories import make_run
+from worker.host.nodes import NodeFollower, NodeSeat
+from worker.host.slots import SlotPool
+from worker.host.supervisor import Supervisor
+from worker.outcome import NodeLost
+from worker.policy.ranks import UnlikeRanks
+from worker.training.node_group import NodeGroup
+
+CPU_SLOT = Slot(0, "cpu", "CPU", 1)
+
+
+@pytest.fixture
+def sessions(sqlite_url):
+    engine = open_engine(sqlite_url)
+    yield open_sessions(engine)
+    engine.dispose()
+
+
+@pytest.fixture
+def pair(state_dir, sqlite_url):
+    """Settings of the two nodes of a group."""
+    knobs = {"state_dir": state_dir, "database_url": sqlite_url, "node_address": "127.0.0.1"}
+    return [Settings(**knobs, worker_nodes=2, worker_node_rank=rank, worker_group="g") for rank in (0, 1)]
+
+
+@pytest.fixture
+def claim(sessions):
+    with sessions.begin() as session:
+        make_run(session, nodes=2, config={"resources": {"nodes": 2}})
+        return lifecycle.claim_run(session, "leader-0", "host", nodes=2)
+
+
+@pytest.fixture
+def follower(pair, sessions):
+    seat = NodeSeat(pair[1], sessions, "follower", [CPU_SLOT])
+    seat._take()
+    stopping, hurrying = threading.Event(), threading.Event()
+    supervisor = Supervisor(pair[1], sessions, CPU_SLOT, stopping)
+    return NodeFollower(pair[1], sessions, seat, supervisor, stopping, hurrying)
+
+
+@pytest.fixture
+def group(pair, sessions, claim):
+    """The leader's side of an attempt, which does not wait."""
+    seat = NodeSeat(pair[0], sessions, "leader", [CPU_SLOT])
+    seat._take()
+    place = seat.place(0)
+    owner = (claim.run_id, claim.attempt)
+    group = NodeGroup(sessions, *owner, pair[0].state, place, threading.Event(), come_seconds=0.0)
+    yield group
+    group.close()
+
+
+def answer_of(sessions):
+    with sessions() as session:
+        return Answer(**session.scalars(select(Node.work).where(Node.rank == 1)).one())
+
+
+def test_a_leader_claims_only_while_its_group_is_complete_and_idle(pair, sessions):
+    with sessions.begin() as session:
+        make_run(session, nodes=2, config={"resources": {"nodes": 2}})
+    leader, other = (SlotPool(each, sessions, [CPU_SLOT, Slot(1, "cpu", "CPU", 1)]) for each in pair)
+    leader._seat._take()
+    assert leader._claim(leader._worker_slots[0]) is None
+    other._seat._take()
+    assert leader._claim(leader._worker_slots[0]).nodes == 2
+    with sessions.begin() as session:
+        make_run(session, nodes=2, config={"resources": {"nodes": 2}})
+    assert leader._claim(leader._worker_slots[1]) is None
+
+
+def test_a_follower_takes_only_orders_that_name_it(follower, group, claim, sessions):
+    assert follower.next_order() is None
+    for workers, is_taken in ((("leader", "another"), False), (("leader", "follower"), True)):
+        order = Order(claim.run_id, claim.attempt, "127.0.0.1", 1, "n", workers)
+        with sessions.begin() as session:
+            say(session, "g", 0, "leader", order)
+        assert (follower.next_order() is not None) == is_taken
+    with sessions.begin() as session:
+        lifecycle.release_run(session, claim.run_id, claim.attempt)
+    assert follower.next_order() is None
+
+
+def test_a_follower_without_the_shared_directory_says_so(follower, group, claim, pair, sessions, monkeypatch):
+    monkeypatch.setattr("worker.host.nodes.SHARED_SECONDS", 0.2)
+    order = Order(claim.run_id, claim.attempt, "127.0.0.1", 1, "secret", ("leader", "follower"))
+    file = nonce_file(pair[1].state, claim.run_id, claim.attempt)
+    follower.serve(order, [CPU_SLOT])
+    assert answer_of(sessions).state == "refused"
+    assert answer_of(sessions).reason == (
+        f"does not see {file}: STATE_DIR must be one directory for all nodes"
+    )
+    file.parent.mkdir()
+    file.write_text("of another leader")
+    follower.serve(order, [CPU_SLOT])
+    assert "sees another file than the leader" in answer_of(sessions).reason
+    with pytest.raises(UnlikeRanks, match=r"^node 1 \(.*\) sees another file than the leader"):
+        group._missing()
+
+
+def test_a_follower_that_cannot_reach_the_leader_says_so(follower, group, claim, pair, sessions):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    file = nonce_file(pair[1].state, claim.run_id, claim.attempt)
+    file.parent.mkdir()
+    file.write_text("secret")
+    follower.serve(Order(claim.run_id, claim.attempt, "127.0.0.1", port, "secret", ()), [CPU_SLOT])
+    assert answer_of(sessions).reason == (
+        f"cannot reach the leader at 127.0.0.1, port {port}: Connection refused"
+    )
+
+
+def test_a_follower_that_does_not_come_sends_the_run_back(group, claim, pair, sessions):
+    with pytest.raises(NodeLost, match=r"^node 1 did not come within 0 s$"):
+        group.call()
+    follower = NodeSeat(pair[1], sessions, "follower", [CPU_SLOT])
+    follower._take()
+    follower.say(Answer(claim.run_id, claim.attempt, "leaving"))
+    with pytest.raises(NodeLost, match="was asked to end"):
+        group._missing()
+    follower.say(Answer(claim.run_id, claim.attempt, "ended", "no room", is_own_fault=True))
+    with pytest.raises(RuntimeError, match=r"^node 1 \(.*\): no room"):
+        group._missing()
+    with sessions() as session:
+        assert session.get_one(Run, claim.run_id).status == "running"
+
+
+def test_nodes_with_other_versions_are_refused_before_any_rank_starts(group, sessions):
+    facts = {"nodes": 2, "host": "b", "address": "127.0.0.1", "devices": 8, "traits": {"torch": "1.0"}}
+    with sessions.begin() as session:
+        take_seat(session, "g", 1, "old", **facts)
+    with pytest.raises(UnlikeRanks, match=r"^node 1 \(b\) has torch 1\.0, node 0 .* has .*: all nodes"):
+        group.call()
+
+
+def test_the_meeting_is_at_the_configured_address_and_its_nonce_is_nowhere_after_it(
+    group, claim, pair, sessions
+):
+    follower = NodeSeat(pair[1], sessions, "follower", [CPU_SLOT])
+    follower._take()
+    follower.say(Answer(claim.run_id, claim.attempt, "ready"))
+    meeting = group.call()
+    assert (meeting.address, meeting.nodes, meeting.interface) == ("127.0.0.1", 2, "lo")
+    assert group.listener.getsockname() == ("127.0.0.1", meeting.port)
+    assert not group.file.exists()
+    with sessions() as session:
+        assert [each.rank for each in seats_of(session, "g")] == [0, 1]

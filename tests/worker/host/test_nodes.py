@@ -1,0 +1,229 @@
+"""Runs on several nodes: two real workers on this machine, each of them a node of one group."""
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from sqlalchemy import select
+
+from backend.config.merge import merge
+from backend.db.engine import open_engine, open_sessions
+from backend.db.models import Attempt, Metric, MetricKey, Run, Worker
+from backend.queue.broker import Broker, prepare_broker
+from backend.runs import lifecycle
+from backend.settings import Settings
+from backend.workers.nodes import seats_of
+from benchmarks.ranks import CASES, SMALL, train
+from tests.factories import make_run
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[3]
+
+CONFIG = {**merge(SMALL, CASES["GRPO"]), "checkpointing": {"every": 1}}
+
+
+class Lab:
+    """A database, a state directory and the workers of one group."""
+
+    def __init__(self, settings, sessions, url):
+        self.settings, self.sessions, self.url = settings, sessions, url
+        self.workers = {}
+        self.logs = []
+
+    def start(self, rank, **variables):
+        """Start the worker of a node."""
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "STATE_DIR": str(self.settings.state),
+            "DATABASE_URL": self.url,
+            "BROKER_URL": "filesystem://",
+            "LEASE_SECONDS": "4",
+            "POLL_SECONDS": "0.3",
+            "WORKER_SLOTS": "1",
+            "WORKER_NODES": "2",
+            "WORKER_NODE_RANK": str(rank),
+            "WORKER_GROUP": "pair",
+            "NODE_ADDRESS": "127.0.0.1",
+            "OMP_NUM_THREADS": "1",
+            **variables,
+        }
+        argv = [sys.executable, "-m", "celery", "--app", "worker.host.app", "--quiet", "worker"]
+        argv += ["--pool", "threads", "--concurrency", "1", "--queues", "gpu"]
+        argv += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+        path = self.settings.state / f"worker{len(self.logs)}.log"
+        self.logs.append(path)
+        with path.open("wb") as log:
+            self.workers[rank] = subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=log, stderr=log)
+
+    def kill(self, rank):
+        """SIGKILL to the worker of a node."""
+        worker = self.workers.pop(rank)
+        worker.kill()
+        worker.wait()
+
+    def close(self):
+        for worker in self.workers.values():
+            worker.kill()
+            worker.wait()
+
+    def queue(self, **changes):
+        steps, resources = changes.pop("steps", 6), {"nodes": 2, **changes.pop("resources", {})}
+        config = {**CONFIG, "steps": steps, "resources": resources, **changes}
+        with self.sessions.begin() as session:
+            sizes = {"nodes": resources["nodes"], "devices": resources.get("devices", 1)}
+            return make_run(session, config=config, **sizes).id
+
+    def run(self, run_id):
+        with self.sessions() as session:
+            return session.get_one(Run, run_id)
+
+    def wait(self, condition, seconds=120):
+        deadline = time.monotonic() + seconds
+        while not (found := condition()):
+            assert time.monotonic() < deadline, self.words()
+            assert all(worker.poll() is None for worker in self.workers.values()), self.words()
+            time.sleep(0.05)
+        return found
+
+    def wait_for_end(self, run_id, status="finished"):
+        self.wait(lambda: self.run(run_id).status not in ("queued", "running"))
+        run = self.run(run_id)
+        assert run.status == status, (run.reason, self.words())
+        return run
+
+    def wait_for_step(self, run_id, step):
+        self.wait(lambda: self.run(run_id).last_step >= step)
+
+    def words(self):
+        """The end of what the workers have said."""
+        with self.sessions() as session:
+            seats = "\n".join(map(str, seats_of(session, "pair")))
+        return "\n".join([seats, *(path.read_text()[-3000:] for path in self.logs)])
+
+    def rank_of(self, rank):
+        """Process id of the first rank of a node: the trainer of its worker that leads to others."""
+        trainers = [
+            each
+            for each in psutil.Process(self.workers[rank].pid).children()
+            if "worker.train" in each.cmdline()
+        ]
+        return next(each.pid for each in trainers if each.net_connections())
+
+    def attempt(self, run_id, number):
+        with self.sessions() as session:
+            return session.get_one(Attempt, (run_id, number))
+
+    def is_idle(self):
+        """Whether no slot of the group has a run."""
+        with self.sessions() as session:
+            return not any(worker.run_id for worker in session.scalars(select(Worker)))
+
+    def metrics(self, run_id):
+        """Every value of every step that says something about the training."""
+        query = (
+            select(Metric.step, MetricKey.name, Metric.value, Metric.attempt)
+            .join(MetricKey, MetricKey.id == Metric.key_id)
+            .where(Metric.run_id == run_id)
+            .order_by(Metric.attempt)
+        )
+        with self.sessions() as session:
+            rows = session.execute(query).all()
+        others = ("time/", "memory/", "machine/", "gpu/", "throughput/", "mismatch/")
+        return {(step, name): value for step, name, value, _ in rows if not name.startswith(others)}
+
+
+@pytest.fixture
+def lab(state_dir, sqlite_url):
+    settings = Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=4)
+    engine = open_engine(settings.effective_database_url)
+    prepare_broker(Broker("filesystem://", ""), settings)
+    lab = Lab(settings, open_sessions(engine), sqlite_url)
+    yield lab
+    lab.close()
+    engine.dispose()
+
+
+CLOSE = 1e-5
+"""Largest difference of a metric that the order of float32 sums may cause."""
+
+
+def furthest(one, other):
+    """The largest difference of any value, and whose it is; shares may cross a limit by rounding."""
+    assert one.keys() == other.keys()
+    return max((abs(one[key] - other[key]), key) for key in one if not key[1].endswith("_frac"))
+
+
+def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(lab):
+    for rank in (0, 1):
+        lab.start(rank)
+    run_id = lab.queue(steps=5)
+    lab.wait_for_step(run_id, 2)
+    os.kill(lab.rank_of(1), signal.SIGKILL)
+    assert lab.wait_for_end(run_id).attempt == 2
+    assert lab.attempt(run_id, 1).outcome == f"node 1 ({platform.node()}): the trainer was ended by SIGKILL"
+    alone = train(CONFIG, ranks=1, steps=5)
+    expected = {
+        (step, name): value for step, each in enumerate(alone.steps, 1) for name, value in each.items()
+    }
+    found = lab.metrics(run_id)
+    shared = found.keys() & expected.keys()
+    assert (5, "reward/mean") in shared
+    assert furthest({key: found[key] for key in shared}, {key: expected[key] for key in shared})[0] < CLOSE
+    stopped = lab.queue(steps=900)
+    lab.wait_for_step(stopped, 1)
+    with lab.sessions.begin() as session:
+        lifecycle.request_wish(session, stopped, "stop")
+    lab.wait_for_end(stopped, "stopped")
+    lab.wait(lab.is_idle)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("devices", [1, 2])
+def test_twenty_steps_on_two_nodes_equal_those_of_one_process(lab, devices):
+    lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
+    lab.start(0)
+    lab.start(1)
+    alone = lab.queue(steps=20, resources={"nodes": 1})
+    both = lab.queue(steps=20, resources={"devices": devices})
+    lab.wait_for_end(alone)
+    lab.wait_for_end(both)
+    found, (step, name) = furthest(lab.metrics(alone), lab.metrics(both))
+    print(f"2 nodes x {devices}: {found:.1e} ({name} of step {step})")
+    assert found < CLOSE
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_worker_of_the_group_that_is_killed_loses_nothing(lab, victim):
+    lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
+    lab.start(0)
+    lab.start(1)
+    alone, both = lab.queue(steps=9, resources={"nodes": 1}), lab.queue(steps=9)
+    lab.wait_for_step(both, 3)
+    lab.kill(victim)
+    lab.start(victim)
+    assert lab.wait_for_end(both).attempt >= 2
+    lab.wait_for_end(alone)
+    assert furthest(lab.metrics(alone), lab.metrics(both))[0] < CLOSE
+
+
+@pytest.mark.long
+def test_a_follower_that_is_asked_to_end_lets_the_run_save_and_wait(lab):
+    lab.start(0)
+    lab.start(1)
+    run_id = lab.queue(steps=900)
+    lab.wait_for_step(run_id, 2)
+    follower = lab.workers.pop(1)
+    follower.terminate()
+    assert follower.wait(60) == 0
+    lab.wait(lambda: lab.run(run_id).status == "queued")
+    run = lab.run(run_id)
+    assert (run.attempt, run.own_failures) == (1, 0)

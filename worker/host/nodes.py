@@ -1,0 +1,302 @@
+"""A worker's place in a group of nodes: it shows that it is there, leads the others or follows the leader."""
+
+import logging
+import os
+import platform
+import signal
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from backend.db.engine import Sessions, reading
+from backend.db.models import Run
+from backend.settings import Settings
+from backend.workers.addresses import node_address
+from backend.workers.devices import CPU, CPU_RANKS, Slot
+from backend.workers.nodes import (
+    BEAT_SECONDS,
+    Answer,
+    Order,
+    Seat,
+    State,
+    beat,
+    devices_of,
+    is_trained,
+    leave_seat,
+    nonce_file,
+    order_of,
+    say,
+    seats_of,
+    take_seat,
+)
+from backend.workers.store import SILENT_SECONDS
+from worker.db_retry import first_line, left_for_later
+from worker.host.supervisor import GRACE_SECONDS, Supervisor
+from worker.host.trainer_process import TrainerProcess
+from worker.outcome import EXIT_FENCED, EXIT_ORPHANED
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.5
+"""How often a node looks for its leader's order."""
+
+SHARED_SECONDS = 10.0
+"""A shared file system may show a file of another node so late."""
+
+REACH_SECONDS = 10.0
+"""The leader's port has to answer within this time."""
+
+
+class NodeSeat:
+    """This worker's row in its group, renewed by a thread."""
+
+    def __init__(self, settings: Settings, sessions: Sessions, worker_id: str, slots: Sequence[Slot]) -> None:
+        """Raises GrpoLabError where the other nodes could not reach this one."""
+        self.group, self.rank, self.nodes = (
+            settings.worker_group,
+            settings.worker_node_rank,
+            settings.worker_nodes,
+        )
+        self.worker_id = worker_id
+        self.address = node_address(settings)
+        self._sessions, self._slots = sessions, slots
+        self._place = (self.group, self.rank, worker_id)
+        self._is_left = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def place(self, port: int) -> dict[str, Any]:
+        """The facts that its trainer needs to call the other nodes, see NodeGroup."""
+        return {
+            "rank": self.rank,
+            "group": self.group,
+            "nodes": self.nodes,
+            "worker_id": self.worker_id,
+            "ip": self.address.ip,
+            "interface": self.address.interface,
+            "port": port,
+        }
+
+    def _take(self) -> None:
+        slot = self._slots[0]
+        facts: dict[str, Any] = {
+            "nodes": self.nodes,
+            "host": platform.node(),
+            "address": self.address.ip,
+            "devices": len(self._slots) if slot.gpu else CPU_RANKS,
+            "traits": traits_of(slot),
+        }
+        with self._sessions.begin() as session:
+            take_seat(session, *self._place, **facts)
+
+    def open(self, stopping: threading.Event) -> None:
+        """Take the place and keep it until `leave`; a worker whose place another one takes has to end."""
+        self._thread = threading.Thread(target=self._keep, args=(stopping,), name="keep seat", daemon=True)
+        self._thread.start()
+
+    def _keep(self, stopping: threading.Event) -> None:
+        is_taken = False
+        while not self._is_left.is_set():
+            with left_for_later("show that this node is there"):
+                if not is_taken:
+                    self._take()
+                    is_taken = True
+                elif not self._renew() and not stopping.is_set():
+                    logger.error(
+                        "another worker is node %d of group %s now: this one ends", self.rank, self.group
+                    )
+                    os.kill(os.getpid(), signal.SIGTERM)
+            self._is_left.wait(BEAT_SECONDS)
+
+    def _renew(self) -> bool:
+        with self._sessions.begin() as session:
+            if beat(session, *self._place):
+                return True
+            others = [seat for seat in seats_of(session, self.group) if seat.rank == self.rank]
+        if others and others[0].silent_seconds < SILENT_SECONDS:
+            return False
+        self._take()  # a long outage: the row was removed
+        return True
+
+    def leave(self) -> None:
+        """Give the place up."""
+        self._is_left.set()
+        if self._thread is not None:
+            self._thread.join()
+        with left_for_later("leave the group"), self._sessions.begin() as session:
+            leave_seat(session, *self._place)
+
+    def seats(self) -> list[Seat]:
+        """The nodes of the group; none while the database is away."""
+        try:
+            with reading(self._sessions) as session:
+                return seats_of(session, self.group)
+        except SQLAlchemyError as error:
+            logger.warning("cannot see the group now: %s", first_line(error))
+            return []
+
+    def room(self) -> int:
+        """The devices that a run can have on each node; none for a follower, or where one is missing."""
+        return 0 if self.rank else devices_of(self.seats())
+
+    def say(self, word: Answer) -> None:
+        """Answer the leader."""
+        with left_for_later("answer the leader"), self._sessions.begin() as session:
+            say(session, *self._place, word)
+
+
+def traits_of(slot: Slot) -> dict[str, str]:
+    """The device and the versions in which the nodes of a group have to agree."""
+    packages = {name: version(name) for name in ("torch", "transformers")}
+    device = CPU if slot.device == CPU else slot.device_name
+    return {"device": device, "python": platform.python_version(), **packages, "grpolab": code_digest()}
+
+
+def code_digest() -> str:
+    """A digest of the Python files of this checkout, which tells it from others."""
+    digest, root = sha256(), Path(__file__).parents[2]
+    for path in sorted(each for folder in ("backend", "worker") for each in (root / folder).rglob("*.py")):
+        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return f"sources {digest.hexdigest()[:12]}"
+
+
+class NodeFollower:
+    """Trains the ranks of this node as the leader orders, one attempt after the other."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        sessions: Sessions,
+        seat: NodeSeat,
+        supervisor: Supervisor,
+        stopping: threading.Event,
+        hurrying: threading.Event,
+    ) -> None:
+        self._settings, self._sessions, self._seat, self._supervisor = settings, sessions, seat, supervisor
+        self._stopping, self._hurrying = stopping, hurrying
+        self._served: tuple[str, int] | None = None
+
+    def next_order(self) -> Order | None:
+        """An order of the leader that names this worker and has not been served yet."""
+        order = order_of(self._seat.seats())
+        if order is None or (order.run_id, order.attempt) == self._served:
+            return None
+        if list(order.workers[self._seat.rank :][:1]) != [self._seat.worker_id] or self._is_over(order):
+            return None
+        return order
+
+    def serve(self, order: Order, slots: Sequence[Slot]) -> None:
+        """Train this node's ranks of the attempt to their end, and say why they ended before the run."""
+        self._served = (order.run_id, order.attempt)
+        reason = self._obstacle(order)
+        if self._stopping.is_set():
+            self._answer(order, "leaving")
+            return
+        if reason:
+            logger.warning("run %s, attempt %d: this node %s", order.run_id, order.attempt, reason)
+            self._answer(order, "refused", reason)
+            return
+        place = self._place(order)
+        if place is None:
+            return
+        try:
+            trainer = self._supervisor.take_trainer()
+        except OSError as error:
+            self._answer(order, "ended", f"no trainer could be started: {error}")
+            return
+        self._answer(order, "ready")
+        self._see_through(trainer, order, place, slots)
+
+    def _obstacle(self, order: Order) -> str:
+        """The obstacle that keeps this node from coming, as the end of a sentence; "": none."""
+        return self._unshared(order) or self._unreachable(order)
+
+    def _unshared(self, order: Order) -> str:
+        file = nonce_file(self._settings.state, order.run_id, order.attempt)
+        deadline, found = time.monotonic() + SHARED_SECONDS, ""
+        while found != order.nonce and time.monotonic() < deadline and not self._stopping.wait(0.1):
+            try:
+                found = file.read_text(encoding="ascii")
+            except (OSError, ValueError):
+                found = ""
+            if found != order.nonce and self._is_over(order):
+                break
+        said = "does not see" if not found else "sees another file than the leader as"
+        return "" if found == order.nonce else f"{said} {file}: STATE_DIR must be one directory for all nodes"
+
+    @staticmethod
+    def _unreachable(order: Order) -> str:
+        try:
+            socket.create_connection((order.address, order.port), timeout=REACH_SECONDS).close()
+        except OSError as error:
+            return f"cannot reach the leader at {order.address}, port {order.port}: {error.strerror or error}"
+        return ""
+
+    def _place(self, order: Order) -> dict[str, Any] | None:
+        with left_for_later("read the run"), reading(self._sessions) as session:
+            run = session.get(Run, order.run_id)
+            if run is not None:
+                meeting = (
+                    "",
+                    order.address,
+                    order.port,
+                    order.nonce,
+                    self._seat.nodes,
+                    self._seat.address.interface,
+                )
+                return {"rank": self._seat.rank, "config": run.config, "meeting": meeting}
+        return None
+
+    def _see_through(
+        self, trainer: TrainerProcess, order: Order, place: dict[str, Any], slots: Sequence[Slot]
+    ) -> None:
+        gpus = [slot.gpu for slot in slots if slot.gpu]
+        trainer.assign(
+            order.run_id,
+            order.attempt,
+            slots[0],
+            lambda line: logger.info("%s", line),
+            database_url="",  # it records nothing
+            gpus=gpus,
+            node=place,
+        )
+        try:
+            code = self._watch(trainer, order)
+        finally:
+            trainer.kill()
+        if code in (None, 0, EXIT_ORPHANED, EXIT_FENCED):  # let go, or the leader is gone and says why
+            return
+        verdict = self._supervisor.judge(trainer, code, is_oom=False)
+        self._answer(order, "ended", verdict.reason, is_own_fault=verdict.is_own_fault)
+
+    def _watch(self, trainer: TrainerProcess, order: Order) -> int | None:
+        """Its exit code; None where the attempt is over and it was ended."""
+        look_at, kill_at = 0.0, float("inf")
+        while (code := trainer.wait(0.05)) is None:
+            now = time.monotonic()
+            if now >= look_at:
+                if self._is_over(order):
+                    return None
+                look_at = now + LOOK_SECONDS
+            if self._stopping.is_set() and kill_at == float("inf"):
+                self._answer(order, "leaving")  # the leader saves a checkpoint and lets all go
+                kill_at = now + GRACE_SECONDS
+            if now >= kill_at or (self._hurrying.is_set() and kill_at < float("inf")):
+                trainer.kill()
+        return code
+
+    def _is_over(self, order: Order) -> bool:
+        """Whether the attempt no longer owns its run; not known while the database is away."""
+        is_trained_now = True
+        with left_for_later("see whether the attempt goes on"), reading(self._sessions) as session:
+            is_trained_now = is_trained(session, order.run_id, order.attempt)
+        return not is_trained_now
+
+    def _answer(self, order: Order, state: State, reason: str = "", *, is_own_fault: bool = False) -> None:
+        self._seat.say(Answer(order.run_id, order.attempt, state, reason, is_own_fault))

@@ -1,0 +1,190 @@
+"""The nodes of a run as its trainer, rank 0 on the first of them, sees them: it calls them and watches them.
+
+All goes through SQL: the leader writes its order into its row, the others answer in theirs. What keeps a node
+from coming, or ends its part, ends the attempt with that reason.
+"""
+
+import json
+import logging
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from backend.db.engine import Sessions, reading
+from backend.redaction import redact
+from backend.runs.leases import fence
+from backend.workers.addresses import listen
+from backend.workers.nodes import BEAT_SECONDS, Answer, Order, Seat, difference, nonce_file, say, seats_of
+from backend.workers.store import SILENT_SECONDS
+from worker.db_retry import consult, first_line, persist
+from worker.outcome import EXIT_FAILED, REASON_CHARACTERS, NodeLost
+from worker.policy.ranks import Meeting, UnlikeRanks
+
+logger = logging.getLogger(__name__)
+
+COME_SECONDS = 120.0
+"""Nodes that were called get so long to come."""
+
+LOOK_SECONDS = 0.5
+"""How often the leader looks at the other nodes' rows."""
+
+BROKEN_SECONDS = 3 * BEAT_SECONDS
+"""Once the connection to a rank has broken, a node that is silent for so long is lost."""
+
+LINGER_SECONDS = BROKEN_SECONDS + 2.0
+"""A leader that has lost a rank waits so long for the reason."""
+
+OWN_WORD_SECONDS = 2.0
+"""Where another node fails the leader often fails alike; it gets so long to say so itself."""
+
+
+@dataclass(slots=True)
+class NodeGroup:
+    """The nodes of one attempt."""
+
+    sessions: Sessions
+    run_id: str
+    attempt: int
+    state: Path
+    place: Mapping[str, Any]
+    """This node's place: `group`, `nodes`, `worker_id`, `ip`, `interface`, `port`."""
+    stopping: threading.Event
+    come_seconds: float = COME_SECONDS
+    seats: list[Seat] = field(default_factory=list)
+    """The nodes that have come, by rank."""
+    listener: socket.socket | None = None
+    _nonce: str = field(default_factory=lambda: secrets.token_hex(16))
+    _is_over: threading.Event = field(default_factory=threading.Event)
+    _is_broken: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    @property
+    def file(self) -> Path:
+        """File by which the other nodes show that they share the state directory."""
+        return nonce_file(self.state, self.run_id, self.attempt)
+
+    def call(self) -> Meeting:
+        """Call the other nodes and wait until all have come; raises NodeLost, UnlikeRanks and Fenced."""
+        self.listener = listen(self.place["ip"], self.place["port"])
+        self.file.parent.mkdir(mode=0o700, exist_ok=True)
+        self.file.write_text(self._nonce, encoding="ascii")
+        ip, port = self.listener.getsockname()[:2]
+        self._await(ip, port)
+        self.file.unlink(missing_ok=True)
+        self._thread = threading.Thread(target=self._watch, name="nodes", daemon=True)
+        self._thread.start()
+        names = ", ".join(seat.title for seat in self.seats)
+        logger.info("%s meet at %s, port %d", names, ip, port)
+        return Meeting("", ip, port, self._nonce, self.place["nodes"], self.place["interface"])
+
+    def _await(self, ip: str, port: int) -> None:
+        deadline = time.monotonic() + self.come_seconds
+        called: Sequence[str] = ()
+        while missing := self._missing():
+            if words := difference(self.seats):
+                raise UnlikeRanks(words)
+            workers = [seat.worker_id for seat in self.seats]
+            if workers != called:  # another worker may take a node's place until all have come
+                self._publish(Order(self.run_id, self.attempt, ip, port, self._nonce, called := workers))
+            if self.stopping.wait(LOOK_SECONDS):
+                raise NodeLost("the worker was asked to end")
+            if time.monotonic() > deadline:
+                raise NodeLost(f"{missing} did not come within {self.come_seconds:g} s")
+
+    def _missing(self) -> str:
+        """The first node that has not come yet, by its name; raises UnlikeRanks for one that refuses."""
+        self.seats = consult(self.sessions, lambda session: seats_of(session, self.place["group"]))
+        there = {seat.rank: seat for seat in self.seats}
+        late = ""
+        for rank in range(1, self.place["nodes"]):
+            seat = there.get(rank)
+            answer = seat.answer_to(self.run_id, self.attempt) if seat else None
+            if seat and answer:
+                _refuse(seat, answer)
+            if seat and seat.silent_seconds > SILENT_SECONDS:
+                raise NodeLost(f"{seat.title} was not seen for {seat.silent_seconds:.0f} s")
+            if not answer:
+                late = late or (seat.title if seat else f"node {rank}")
+        return late
+
+    def _publish(self, order: Order) -> None:
+        persist(self.sessions, lambda session: self._say(session, order))
+
+    def _say(self, session: Session, order: Order | None) -> None:
+        if order is not None:
+            fence(session, self.run_id, self.attempt)
+        say(session, self.place["group"], 0, self.place["worker_id"], order)
+
+    def _watch(self) -> None:
+        """End the attempt as soon as a node says that its part has ended, or says nothing any more."""
+        seen: dict[int, tuple[float, float]] = {}
+        while not self._is_over.wait(LOOK_SECONDS):
+            try:
+                with reading(self.sessions) as session:
+                    found = {seat.rank: seat for seat in seats_of(session, self.place["group"])}
+            except SQLAlchemyError as error:
+                logger.warning("cannot see the other nodes: %s", first_line(error))
+                seen.clear()  # they cannot show themselves either
+                continue
+            for seat in self.seats[1:]:
+                self._judge(seat, found.get(seat.rank), seen)
+
+    def _judge(self, seat: Seat, now: Seat | None, seen: dict[int, tuple[float, float]]) -> None:
+        if now is None or now.worker_id != seat.worker_id:
+            self._end(f"{seat.title} was lost", is_own_fault=False)
+            return
+        answer = now.answer_to(self.run_id, self.attempt)
+        if answer and answer.state == "ended":
+            self._end(f"{seat.title}: {answer.reason}", is_own_fault=answer.is_own_fault)
+        if answer and answer.state == "leaving" and not self.stopping.is_set():
+            logger.info("%s was asked to end: the run goes back to the queue", seat.title)
+            self.stopping.set()
+        beat, since = seen.get(seat.rank, (-1.0, 0.0))
+        if beat != now.seen_at:
+            seen[seat.rank] = (now.seen_at, time.monotonic())
+            return
+        limit = BROKEN_SECONDS if self._is_broken.is_set() else SILENT_SECONDS
+        if time.monotonic() - since > limit:
+            self._end(f"{seat.title} was lost", is_own_fault=False)
+
+    def _end(self, reason: str, *, is_own_fault: bool) -> None:
+        if self._is_over.wait(OWN_WORD_SECONDS if is_own_fault else 0):
+            return
+        told = {"reason": redact(reason)[:REASON_CHARACTERS], "kind": "exception" if is_own_fault else "lost"}
+        sys.stdout.write(json.dumps({"failed": told}) + "\n")
+        sys.stdout.flush()
+        os._exit(EXIT_FAILED)
+
+    def linger(self) -> None:
+        """A rank is gone: wait for the word of its node, which ends this process."""
+        self._is_broken.set()
+        time.sleep(LINGER_SECONDS)
+
+    def close(self) -> None:
+        """The run needs them no more."""
+        self._is_over.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self.listener is not None:
+            self.listener.close()
+        self.file.unlink(missing_ok=True)
+
+
+def _refuse(seat: Seat, answer: Answer) -> None:
+    """Raise the reason of a node that does not come."""
+    if answer.state == "refused":
+        raise UnlikeRanks(f"{seat.title} {answer.reason}")
+    if answer.state == "leaving":
+        raise NodeLost(f"{seat.title} was asked to end")
+    if answer.state == "ended":
+        raise (RuntimeError if answer.is_own_fault else NodeLost)(f"{seat.title}: {answer.reason}")
