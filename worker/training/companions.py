@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import IO, NoReturn, cast
 
 import torch
