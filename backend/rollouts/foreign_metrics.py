@@ -7,7 +7,8 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Rollout, RolloutGroup
+from backend.db.completions import in_pieces
+from backend.db.models import RolloutGroup
 from backend.metrics.reading import read_curves
 from backend.rollouts.packing import unpack_text
 from backend.rollouts.text_metrics import METRICS, Written, text_metrics
@@ -86,10 +87,13 @@ def _logged(session: Session, run_id: str) -> dict[str, set[int]]:
 
 
 def _stored(session: Session, run_id: str, step: int) -> dict[int, list[Written]]:
-    columns = (RolloutGroup.prompt_index, RolloutGroup.prompt, Rollout.text, Rollout.finish_reason)
+    columns = (RolloutGroup.id, RolloutGroup.prompt_index, RolloutGroup.prompt)
     here = (RolloutGroup.run_id == run_id, RolloutGroup.step == step, RolloutGroup.kind == "train")
-    query = select(*columns).join(Rollout, Rollout.group_id == RolloutGroup.id).where(*here)
+    groups = {row.id: row for row in session.execute(select(*columns).where(*here))}
     found: dict[int, list[Written]] = defaultdict(list)
-    for place, prompt, text, finish_reason in session.execute(query.order_by(Rollout.position)):
-        found[place].append(Written(unpack_text(prompt), unpack_text(text), is_cut(finish_reason)))
+    for group, completions in in_pieces(session, list(groups)):
+        prompt = unpack_text(groups[group].prompt)
+        found[groups[group].prompt_index] += [
+            Written(prompt, each.text, is_cut(each.finish_reason)) for each in completions
+        ]
     return dict(found)
