@@ -199,14 +199,12 @@ def test_a_commit_that_fails_loses_nothing(client, database, run):
 def test_a_disk_that_fills_leaves_every_completion_where_it_is(client, database, run):
     if database.engine.dialect.name != "sqlite":
         pytest.skip("SQLite can be told how large its file may become")
-    with database.sessions.begin() as session:  # texts that need new pages
-        make_group(
-            session, run, step=6, completions=tuple(MadeCompletion(text=new_id() * 2_000) for _ in "ab")
-        )
+    large = tuple(MadeCompletion(text="".join(new_id() for _ in range(2_000))) for _ in "ab")
+    with database.sessions.begin() as session:  # they need new pages
+        make_group(session, run, step=6, tokens=False, completions=large)
     with database.sessions() as session:
         before = {one.id: one for one in stored_completions(session)}
     into_rows(database)
-
     with closing(sqlite3.connect(database.engine.url.database)) as connection:
         connection.execute("VACUUM")  # no page is free
 
