@@ -72,5 +72,5 @@ def number_of(each_id: str) -> int:
 
 
 def base32(number: int, pairs: int) -> str:
-    """So many pairs of characters: the last bits of a number."""
+    """The last bits of a number as so many pairs of characters."""
     return "".join([PAIRS[number >> shift & 1023] for shift in range(10 * (pairs - 1), -1, -10)])

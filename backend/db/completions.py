@@ -68,7 +68,7 @@ def completions_in(group_id: str, block: bytes) -> list[Completion]:
 
 
 def damage_of(group_id: str) -> str:
-    """Why the completions of a group could not be read the last time; "" where they could."""
+    """The reason why a group's completions could not be read the last time; "" where they could."""
     return _damage.get(group_id, "")
 
 

@@ -45,7 +45,7 @@ ALL = Page()
 def matches(
     session: Session, scope: Scope, terms: Sequence[Term], part: Part = WHOLE, page: Page = ALL
 ) -> Iterator[Place]:
-    """Where the completions that match are, in the order of the page; `terms` as `planned`."""
+    """The places of the completions that match, in the order of the page; `terms` as `planned`."""
     wanted, _ = of_index(terms)
     found = (_of_words if wanted else _of_groups)(session, scope, terms, part, page)
     for count, place in enumerate(found):
@@ -156,7 +156,7 @@ def _groups(session: Session, scope: Scope, part: Part, page: Page) -> Sequence[
 
 
 def test_of(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | None:
-    """What is asked of a completion itself; None: nothing."""
+    """The test of a completion itself; None where nothing is asked of it."""
     labelled = scope.labelled(session) if scope.label else None
     exact = [term for term in terms if term.is_exact]
     read = [(term.pattern(), term.is_not) for term in terms if term.is_read]
@@ -175,7 +175,7 @@ def test_of(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | Non
 
 
 def _long_test(session: Session, terms: Sequence[Term]) -> Test | None:
-    """What is asked of the text where the index does not know all positions of its words."""
+    """The test of a text where the index does not know all positions of its words."""
     wanted, unwanted = of_index(terms)
     phrases = [(term.pattern(), term.is_not) for term in (*wanted, *unwanted) if is_phrase(term)]
     if not phrases or not is_postgres(session):
