@@ -50,7 +50,8 @@ class Completion(NamedTuple):
     @property
     def clean_text(self) -> str:
         """The text as it is searched and shown to programs: without NUL and lone surrogates."""
-        return clean_text(self.text)
+        is_clean = self.text.isascii() and "\0" not in self.text
+        return self.text if is_clean else clean_text(self.text)
 
     def spelled(self, name: str) -> float | str | None:
         """`reward` or `advantage` as JSON has it."""

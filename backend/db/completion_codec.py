@@ -14,9 +14,9 @@ documents are one more column at the end.
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import zstandard
@@ -31,6 +31,28 @@ LIMIT_BYTES = 1 << 30
 COLUMNS = 12
 
 _local = threading.local()  # compressors must not be shared between threads
+
+
+class Want(NamedTuple):
+    """The completions and columns that a reader looks for; the others may be left out."""
+
+    texts: bool = True
+    """Whether texts, and reward terms, are looked at."""
+    strings: tuple[str, ...] = ()
+    """Strings that the text of each one has."""
+    part: str = ""
+    """The same in small letters: in any case of letters."""
+
+    def may_be_in(self, content: bytes) -> bool:
+        """Whether a group's content may have such a completion."""
+        if b"\0" in content or b"\xed" in content:  # written out in the texts that are searched
+            return True
+        if self.part and content.isascii() and self.part.encode() not in content.lower():
+            return False
+        return all(each.encode() in content for each in self.strings)
+
+
+WHOLE = Want()
 
 
 class CompletionsDamaged(ValueError):
@@ -100,12 +122,14 @@ def _terms(rewards: Sequence[Any]) -> tuple[list[Any] | None, list[Any] | None]:
     return [names[0] if names else [], *columns], None
 
 
-def decode(group_id: str, data: bytes) -> list[Completion]:
+def decode(group_id: str, data: bytes, want: Want = WHOLE) -> list[Completion]:
     """The completions of a group; raises CompletionsDamaged."""
     content = _content(data)
+    if want is not WHOLE and not want.may_be_in(content):
+        return []
     try:
         head = content.index(b"\n")
-        return list(_completions(group_id, content[head + 1 :], _columns(content[:head])))
+        return list(_completions(group_id, content[head + 1 :], _columns(content[:head]), want))
     except CompletionsDamaged:
         raise
     except (ValueError, TypeError, LookupError) as error:
@@ -127,19 +151,22 @@ def _content(data: bytes) -> bytes:
     return content
 
 
-def _completions(group_id: str, texts: bytes, columns: list[Any]) -> Iterator[Completion]:
+def _completions(group_id: str, texts: bytes, columns: list[Any], want: Want) -> Iterator[Completion]:
     sizes, *values, terms, flags, turns, non_finite, own_ids, documents = columns
     count = len(sizes)
     ends = list(accumulate(sizes, initial=0))
     if ends[-1] != len(texts):
         raise CompletionsDamaged(f"its texts have {len(texts)} bytes, {ends[-1]} are expected")
     reward, advantage, tokens, reason, correct = (_all(each, count) for each in values)
-    rewards = documents if terms is None else _documents(terms, count)
-    own = [texts[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)]
+    rewards: Iterable[Any] = repeat({}, count)
+    own: Iterable[str] = repeat("", count)
+    if want.texts:
+        rewards = documents if terms is None else _documents(terms, count)
+        own = [texts[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)]
     place = [repeat(group_id, count), range(count)]
     columns = [*place, own, reward, advantage, tokens, reason, correct, rewards]
     for given, usual in ((flags, list), (turns, list), (non_finite, dict), (own_ids, str)):
-        columns.append(given or [usual() for _ in sizes])
+        columns.append(given or repeat(usual(), count))
     return map(Completion._make, zip(*columns, strict=True))
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.db.completion import DIGITS, ID, Completion
-from backend.db.completion_codec import LIMIT_BYTES, CompletionsDamaged, decode
+from backend.db.completion_codec import LIMIT_BYTES, WHOLE, CompletionsDamaged, Want, decode
 from backend.db.models import Rollout, RolloutAlias, RolloutGroup
 
 GROUPS_AT_ONCE = 500
@@ -25,7 +25,9 @@ _damage: dict[str, str] = {}
 _lock = threading.Lock()
 
 
-def completions_of(session: Session, group_ids: Sequence[str]) -> dict[str, list[Completion]]:
+def completions_of(
+    session: Session, group_ids: Sequence[str], want: Want = WHOLE
+) -> dict[str, list[Completion]]:
     """The completions of some groups, in order; none of a group whose block is damaged: see `damage_of`."""
     found: dict[str, list[Completion]] = {}
     for start in range(0, len(group_ids), GROUPS_AT_ONCE):
@@ -35,15 +37,17 @@ def completions_of(session: Session, group_ids: Sequence[str]) -> dict[str, list
             found |= rows
             if gone := [each for each in rest if each not in rows]:  # converted between the two statements
                 blocks |= _blocks(session, gone)[0]
-        found |= {group: completions_in(group, block) for group, block in blocks.items()}
+        found |= {group: completions_in(group, block, want) for group, block in blocks.items()}
     return found
 
 
-def in_pieces(session: Session, group_ids: Sequence[str]) -> Iterator[tuple[str, list[Completion]]]:
+def in_pieces(
+    session: Session, group_ids: Sequence[str], want: Want = WHOLE
+) -> Iterator[tuple[str, list[Completion]]]:
     """The same group by group, in the order of the ids: some at a time are in memory."""
     for start in range(0, len(group_ids), PIECE):
         piece = group_ids[start : start + PIECE]
-        found = completions_of(session, piece)
+        found = completions_of(session, piece, want)
         yield from ((group, found.get(group, [])) for group in piece)
 
 
@@ -54,10 +58,10 @@ def _blocks(session: Session, group_ids: Sequence[str]) -> tuple[dict[str, bytes
     return {row[0]: row[1] for row in rows if row[1] is not None}, [row[0] for row in rows if row[1] is None]
 
 
-def completions_in(group_id: str, block: bytes) -> list[Completion]:
+def completions_in(group_id: str, block: bytes, want: Want = WHOLE) -> list[Completion]:
     """The completions of a block; none where it is damaged, and a note is left."""
     try:
-        found = decode(group_id, block)
+        found = decode(group_id, block, want)
     except CompletionsDamaged as error:
         _notice(group_id, str(error))
         return []

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from backend.db.completion import Completion
+from backend.db.completion_codec import Want
 from backend.db.completions import completion_named, damage_of, in_pieces
 from backend.db.engine import Sessions, reading
 from backend.db.models import GroupTally, RolloutGroup, RolloutTokens
@@ -120,7 +121,8 @@ def list_groups(
 def _that_fit(
     session: Session, wanted: RolloutFilter, groups: Sequence[RolloutGroup]
 ) -> Sequence[RolloutGroup]:
-    pieces = in_pieces(session, [group.id for group in groups])
+    want = Want(texts=bool(wanted.q), part=wanted.q.lower())
+    pieces = in_pieces(session, [group.id for group in groups], want)
     fitting = {group for group, completions in pieces if any(map(wanted.passes, completions))}
     return [group for group in groups if group.id in fitting]
 

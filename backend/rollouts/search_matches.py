@@ -11,6 +11,7 @@ from sqlalchemy import Select, and_, case, func, select, tuple_
 from sqlalchemy.orm import Session
 
 from backend.db.completion import Completion
+from backend.db.completion_codec import Want
 from backend.db.completions import completions_of
 from backend.db.engine import is_postgres
 from backend.db.models import RolloutGroup
@@ -82,6 +83,7 @@ def _of_words(
     session: Session, scope: Scope, terms: Sequence[Term], part: Part, page: Page
 ) -> Iterator[Place]:
     test, of_long = test_of(session, scope, terms), _long_test(session, terms)
+    want = _want(terms, reads=of_long is not None)
     query = _named(session, scope, terms, part, page)
     if page is not ALL or test is not None or of_long is not None:
         columns = list(query.selected_columns)[:3]
@@ -92,15 +94,22 @@ def _of_words(
         return
     for rows in _pieces(session.execute(query).all()):
         read = {row.id for row in rows if test is not None or row.is_long}
-        found = completions_of(session, list(read))
+        found = completions_of(session, list(read), want)
         for step, group, position, is_long in rows:
             if group not in read:
                 yield step, group, position
                 continue
-            tests = [test, of_long if is_long else None]
-            for one in found.get(group, ()):
-                if one.position == position and all(each is None or each(one) for each in tests):
-                    yield step, group, position
+            one = _at(found.get(group, ()), position)
+            if one is None or (test is not None and not test(one)):
+                continue
+            if not is_long or of_long is None or of_long(one):
+                yield step, group, position
+
+
+def _at(completions: Sequence[Completion], position: int) -> Completion | None:
+    if position < len(completions) and completions[position].position == position:
+        return completions[position]
+    return next((one for one in completions if one.position == position), None)
 
 
 def _pieces(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -116,8 +125,9 @@ def _of_groups(
     """Without words that the index is asked for: all completions are read but those with an unwanted word."""
     test = test_of(session, scope, terms)
     without = [(term.pattern(), _keys(session, term, part)) for term in of_index(terms)[1]]
+    want = _want(terms, reads=bool(without))
     for rows in _pieces(_groups(session, scope, part, page)):
-        found = completions_of(session, [row.id for row in rows])
+        found = completions_of(session, [row.id for row in rows], want)
         for step, group, number in rows:
             if without and number is None:
                 continue
@@ -141,6 +151,11 @@ def _keys(session: Session, term: Term, part: Part) -> dict[int, bool]:
     rows = session.execute(hits_of(session, [term], [], part))
     reads = is_phrase(term)
     return {number << SHIFT | position: reads and bool(is_long) for number, position, is_long in rows}
+
+
+def _want(terms: Sequence[Term], *, reads: bool) -> Want:
+    strings = tuple(term.text for term in terms if term.is_exact and not term.is_not)
+    return Want(reads or any(term.is_exact or term.is_read for term in terms), strings)
 
 
 def _groups(session: Session, scope: Scope, part: Part, page: Page) -> Sequence[Any]:
