@@ -61,7 +61,7 @@ def is_of_index(session: Session, scope: Scope, terms: Sequence[Term]) -> bool:
 
 
 def count_of_index(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> int:
-    """How many completions match where the index alone decides, up to `most`."""
+    """The number of completions that match, up to `most`, where the index alone decides."""
     some = _named(session, scope, terms, WHOLE, ALL).limit(most).subquery()
     return session.scalar(select(func.count()).select_from(some)) or 0
 
