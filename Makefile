@@ -181,7 +181,7 @@ bench-stream: .venv/runtime.stamp ## put the event streams under load for ten mi
 bench-curves: test-tools .venv/dev.stamp ## time charts and tables beside MLflow, Aim, Trackio and TensorBoard, and panels in Chromium
 	@.venv/bin/python -m benchmarks.curves $(ARGS)
 
-bench-storage: .venv/dev.stamp ## bytes of a metric point beside TensorBoard, Trackio and Parquet
+bench-storage: .venv/dev.stamp ## bytes of a metric point and of a rollout beside other stores
 	@.venv/bin/python -m benchmarks.storage $(ARGS)
 
 bench-growth: .venv/dev.stamp ## how the work of a step grows with prompts, group, length, layers, metrics, completions

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from backend.config.merge import config_hash, resolve
+from backend.db.completion import Completion
+from backend.db.completions import in_pieces
 from backend.db.engine import new_id
-from backend.db.models import NOT_BEGUN, Attempt, Checkpoint, Experiment, Run
+from backend.db.models import NOT_BEGUN, Attempt, Checkpoint, Experiment, RolloutGroup, Run
 from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
 
@@ -155,3 +157,12 @@ def make_group(
     packed = pack_groups(run.id, step, attempt, [MadeGroup(**fields)], with_tokens=tokens)
     write_groups(session, packed)
     return str(packed.groups[0]["id"])
+
+
+def stored_completions(session: Session, *conditions: Any) -> list[Completion]:
+    """The completions of all groups, or of those that fulfil SQL conditions, in the order of their steps."""
+    query = select(RolloutGroup.id).where(*conditions)
+    ids = session.scalars(
+        query.order_by(RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index)
+    ).all()
+    return [one for _, completions in in_pieces(session, ids) for one in completions]

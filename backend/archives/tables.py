@@ -8,14 +8,16 @@ import orjson
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
+from backend.db.completion import Completion
+from backend.db.completions import completions_of
 from backend.db.engine import Sessions, reading
-from backend.db.models import Rollout, RolloutGroup, RolloutLabel, RolloutTokens
+from backend.db.models import RolloutGroup, RolloutLabel, RolloutTokens
 from backend.db.text import clean_text
 from backend.metrics.lineage import lineages
 from backend.metrics.reading import read_points
 from backend.metrics.windows import names_of_metrics
 from backend.rollouts.packing import Tokens, unpack_text, unpack_tokens
-from backend.rollouts.reading import completions_of, valid_groups
+from backend.rollouts.reading import valid_groups
 
 GROUPS_AT_ONCE = 100
 METRICS_AT_ONCE = 20
@@ -108,7 +110,7 @@ def _schemas(arrays: Sequence[str]) -> tuple[Any, Any]:
     return pa.schema(rollouts), pa.schema([*tokens, *((VALUE + name, pa.float32()) for name in arrays)])
 
 
-Page = tuple[list[RolloutGroup], dict[str, list[Rollout]], dict[str, bytes], dict[str, list[RolloutLabel]]]
+Page = tuple[list[RolloutGroup], dict[str, list[Completion]], dict[str, bytes], dict[str, list[RolloutLabel]]]
 """Groups; their completions and packed tokens by group; labels by completion."""
 
 
@@ -132,9 +134,9 @@ def _pages(sessions: Sessions, run_id: str) -> Iterator[Page]:
 
 
 def _labels(session: Session, groups: Sequence[str]) -> dict[str, list[RolloutLabel]]:
-    query = select(RolloutLabel).join(Rollout, Rollout.id == RolloutLabel.rollout_id)
+    query = select(RolloutLabel).where(RolloutLabel.group_id.in_(groups))
     found: dict[str, list[RolloutLabel]] = {}
-    for label in session.scalars(query.where(Rollout.group_id.in_(groups)).order_by(RolloutLabel.label)):
+    for label in session.scalars(query.order_by(RolloutLabel.label)):
         found.setdefault(label.rollout_id, []).append(label)
     return found
 
@@ -153,11 +155,11 @@ def _array_names(sessions: Sessions, run_id: str) -> list[str]:
     return sorted(found)
 
 
-def _row(group: RolloutGroup, completion: Rollout) -> dict[str, Any]:
+def _row(group: RolloutGroup, completion: Completion) -> dict[str, Any]:
     texts = {
         "prompt": unpack_text(group.prompt),
         "answer": unpack_text(group.answer),
-        "text": unpack_text(completion.text),
+        "text": completion.text,
     }
     values = {name: _number(completion, name) for name in ("reward", "advantage")}
     return {
@@ -172,9 +174,9 @@ def _row(group: RolloutGroup, completion: Rollout) -> dict[str, Any]:
     }
 
 
-def _number(completion: Rollout, name: str) -> float | None:
-    word = completion.non_finite.get(name)
-    return getattr(completion, name) if word is None else float(word)
+def _number(completion: Completion, name: str) -> float | None:
+    value = completion.spelled(name)
+    return None if value is None else float(value)
 
 
 def with_exact(texts: dict[str, str]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from backend.db.migrate import newest_schema, schema_of
 from backend.db.models import BrowserSession, Checkpoint
 from backend.errors import Conflict, Unavailable
 from backend.metrics.block_check import damaged, sentence
+from backend.rollouts.block_check import damaged_groups
 from backend.settings import Settings
 
 TRIES = 5
@@ -50,7 +51,7 @@ class SavedBackup(NamedTuple):
     missing: list[str]
     """Checkpoints that have a row but no directory here."""
     damage: list[str]
-    """Sentences on blocks of points that nobody can read."""
+    """Sentences on blocks of points and completions that nobody can read."""
 
     def in_words(self) -> str:
         """One line."""
@@ -87,9 +88,10 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
 
 
 def _damage(connection: Connection) -> list[str]:
-    """Points that this backup has, and that nobody can read."""
+    """Points and completions that this backup has, and that nobody can read."""
     session = Session(connection)
-    return [sentence(session, place, reason) for place, reason in damaged(session)]
+    points = [sentence(session, place, reason) for place, reason in damaged(session)]
+    return [*points, *damaged_groups(session)]
 
 
 def _take_all(source: Path, target: Path) -> None:

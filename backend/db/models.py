@@ -3,9 +3,10 @@
     experiment ─< run ─< attempt
                ─  search ─< search_trial
                    ├──< metric            one row per (run, metric, step, attempt); sealed: metric_block
-                   ├──< rollout_group ─< rollout
-                   │            ├─ rollout_tokens     rollout ─< rollout_label
-                   │            └─ rollout_words      full-text index, see db/rollout_words.py
+                   ├──< rollout_group ─< rollout_label
+                   │            ├─ rollout_tokens
+                   │            ├─ rollout_words      full-text index, see db/rollout_words.py
+                   │            └─< rollout, rollout_alias      of earlier versions
                    ├──< checkpoint, event, log_chunk
                    ├──< push_session
                    └──< trial >── experiment
@@ -314,6 +315,8 @@ class RolloutGroup(Base):
     """Why it did not train at its step: see rollouts/marks.py; "" where it did, or nobody knows."""
     search_number: Mapped[int | None] = mapped_column(BigInteger)
     """Its number in the full-text index; NULL: the reconciler has not indexed it yet."""
+    completions: Mapped[bytes | None] = mapped_column(deferred=True)
+    """Its completions, see db/completion_codec.py; NULL: they are rows of `rollout` still."""
 
 
 class GroupTally(Base):
@@ -357,7 +360,7 @@ class RunPrompt(Base):
 
 
 class Rollout(Base):
-    """One completion with its rewards and its advantage."""
+    """One completion of an earlier version, until the reconciler has packed it into its group."""
 
     __tablename__ = "rollout"
     __table_args__ = (Index("ix_rollout_group", "group_id", "position"),)
@@ -385,6 +388,16 @@ class Rollout(Base):
     """Calls of tools and their answers: see backend.rollouts.turns."""
 
 
+class RolloutAlias(Base):
+    """The group of a completion whose id does not follow from it: the first versions made such ids."""
+
+    __tablename__ = "rollout_alias"
+    __table_args__ = (Index("ix_rollout_alias_group", "group_id"),)
+
+    id: Mapped[str] = mapped_column(String(26), primary_key=True)
+    group_id: Mapped[str] = mapped_column(ForeignKey("rollout_group.id", ondelete="CASCADE"))
+
+
 class RolloutTokens(Base):
     """Token strings and per-token arrays of one group, packed (see backend.rollouts.packing)."""
 
@@ -400,10 +413,14 @@ class RolloutLabel(Base):
     """A label that a person has given to a completion, and why."""
 
     __tablename__ = "rollout_label"
-    __table_args__ = (Index("ix_rollout_label_run", "run_id", "label"),)
+    __table_args__ = (
+        Index("ix_rollout_label_run", "run_id", "label"),
+        Index("ix_rollout_label_group", "group_id"),
+    )
 
-    rollout_id: Mapped[str] = mapped_column(ForeignKey("rollout.id", ondelete="CASCADE"), primary_key=True)
+    rollout_id: Mapped[str] = mapped_column(String(26), primary_key=True)
     label: Mapped[str] = mapped_column(String(40), primary_key=True)
+    group_id: Mapped[str] = mapped_column(ForeignKey("rollout_group.id", ondelete="CASCADE"))
     run_id: Mapped[str] = mapped_column(String(26))
     note: Mapped[str] = mapped_column(Text, default="")
     role: Mapped[str] = mapped_column(String(16))

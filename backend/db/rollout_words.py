@@ -18,8 +18,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, bindparam, column, func, select, table, text, update
 from sqlalchemy.orm import Session
 
+from backend.db.completions import completions_of
 from backend.db.engine import Sessions, is_postgres, reading
-from backend.db.models import Rollout, RolloutGroup
+from backend.db.models import RolloutGroup
 
 TABLE = "rollout_words"
 SHIFT = 16
@@ -27,7 +28,7 @@ SHIFT = 16
 
 GROUPS_AT_ONCE = 64
 """Groups that one transaction indexes, fewer where their texts are long."""
-MOST_CHARACTERS = 4_000_000
+MOST_BYTES_PACKED = 1_000_000
 """Of one transaction, but for a single group that has more."""
 
 WORD = re.compile(r"[^\W_]+")
@@ -108,17 +109,14 @@ def _next_groups(session: Session) -> Sequence[str]:
     """Groups that fit into one transaction, at least one."""
     query = select(RolloutGroup.id).where(RolloutGroup.search_number.is_(None)).limit(GROUPS_AT_ONCE)
     ids = sorted(session.scalars(query))
-    lengths = (
-        select(Rollout.group_id, func.sum(func.length(Rollout.clean_text)))
-        .where(Rollout.group_id.in_(ids))
-        .group_by(Rollout.group_id)
-    )
+    size = func.coalesce(func.length(RolloutGroup.completions), 0)
+    lengths = select(RolloutGroup.id, size).where(RolloutGroup.id.in_(ids))
     sizes: dict[str, int] = {row[0]: row[1] for row in session.execute(lengths)}
     total = 0
     fitting: list[str] = []
     for group_id in ids:
         total += sizes.get(group_id, 0)
-        if fitting and total > MOST_CHARACTERS:
+        if fitting and total > MOST_BYTES_PACKED:
             break
         fitting.append(group_id)
     return fitting
@@ -137,10 +135,10 @@ def _index(session: Session, ids: Sequence[str]) -> None:
         .values(search_number=bindparam("place")),
         [{"group": group, "place": number} for group, number in numbers.items()],
     )
-    texts = select(Rollout.group_id, Rollout.position, Rollout.clean_text)
     rows = [
-        {"number": numbers[row.group_id], "position": row.position, **_indexed(session, row.clean_text)}
-        for row in session.execute(texts.where(Rollout.group_id.in_(numbers)))
+        {"number": numbers[group], "position": one.position, **_indexed(session, one.clean_text)}
+        for group, completions in completions_of(session, list(numbers)).items()
+        for one in completions
     ]
     if rows:
         connection.execute(FILL_POSTGRES if is_postgres(session) else FILL_SQLITE, rows)
@@ -184,12 +182,14 @@ def forget(session: Session, groups: ColumnElement[bool]) -> None:
     """Take groups out of the index before they are deleted; on Postgres they take their words along."""
     if is_postgres(session):
         return
-    query = (
-        select(RolloutGroup.search_number, Rollout.position, Rollout.clean_text)
-        .join(Rollout, Rollout.group_id == RolloutGroup.id)
-        .where(groups, RolloutGroup.search_number.is_not(None))
-    )
-    rows = [{"number": row[0], "position": row[1], "text": row[2]} for row in session.execute(query)]
+    query = select(RolloutGroup.id, RolloutGroup.search_number)
+    indexed = session.execute(query.where(groups, RolloutGroup.search_number.is_not(None)))
+    numbers = {row[0]: row[1] or 0 for row in indexed}
+    rows = [
+        {"number": numbers[group], "position": one.position, "text": one.clean_text}
+        for group, completions in completions_of(session, list(numbers)).items()
+        for one in completions
+    ]
     if rows:
         session.connection().execute(
             text(

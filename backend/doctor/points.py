@@ -1,6 +1,7 @@
-"""Sealed points: whether their blocks are as they were written, and what sealing has left free."""
+"""Blocks of points and completions: whether they are as they were written; what sealing has left free."""
 
 import time
+from collections.abc import Sequence
 from itertools import islice
 
 from sqlalchemy import Connection, text
@@ -9,6 +10,7 @@ from sqlalchemy.orm import Session
 from backend.db.migrate import newest_schema, schema_of
 from backend.doctor.finding import Finding, bad, ok, warn
 from backend.metrics.block_check import damaged, sentence
+from backend.rollouts.block_check import damaged_groups
 
 SECONDS = 5.0
 """So long blocks are read."""
@@ -25,12 +27,24 @@ def points(session: Session) -> Finding:
     if schema_of(session.connection()) != newest_schema():
         return ok("points", "checked once the schema is up to date")
     until = time.monotonic() + SECONDS
-    found = list(islice(damaged(session, until=until), NAMED))
+    found = [sentence(session, *each) for each in islice(damaged(session, until=until), NAMED)]
+    return _said("points", found, until)
+
+
+def completions(session: Session) -> Finding:
+    """The same of completions."""
+    if schema_of(session.connection()) != newest_schema():
+        return ok("rollouts", "checked once the schema is up to date")
+    until = time.monotonic() + SECONDS
+    return _said("rollouts", list(islice(damaged_groups(session, until=until), NAMED)), until)
+
+
+def _said(name: str, found: Sequence[str], until: float) -> Finding:
     if found:
-        return bad("points", "; ".join(sentence(session, *each) for each in found))
+        return bad(name, "; ".join(found))
     if time.monotonic() > until:
-        return ok("points", f"no damaged block among those that were read in {SECONDS:.0f} s")
-    return ok("points", "no damaged block")
+        return ok(name, f"no damaged block among those that were read in {SECONDS:.0f} s")
+    return ok(name, "no damaged block")
 
 
 def free_pages(connection: Connection) -> Finding:

@@ -13,7 +13,7 @@ from backend.db.engine import db_now, open_engine, open_sessions, reading
 from backend.db.migrate import known_schemas, newest_schema, schema_of
 from backend.db.models import Webhook
 from backend.doctor.finding import Finding, bad, checked, ok, warn
-from backend.doctor.points import free_pages, points
+from backend.doctor.points import completions, free_pages, points
 from backend.monitoring.status import broker_fault
 from backend.process.instance_lock import is_alive, running_instance
 from backend.process.preflight import (
@@ -61,6 +61,7 @@ def examine_services(settings: Settings) -> Iterator[Finding]:
                 yield from database(engine, session.connection())
                 yield age(settings, session)
                 yield points(session)
+                yield completions(session)
                 yield webhook(settings, session)
         except SQLAlchemyError as error:
             yield bad(

@@ -161,12 +161,15 @@ def _label(line: str, number: int) -> ArchivedLabel:
     raise BadLog(f"is damaged: line {number} of {LABELS} is no label ({reason})")
 
 
-def label_rows(labels: Sequence[ArchivedLabel], ids: Sequence[str], run_id: str) -> list[dict[str, Any]]:
-    """Labels as rows for the database; `ids` are those of the completions, row by row."""
+def label_rows(
+    labels: Sequence[ArchivedLabel], ids: Sequence[tuple[str, str]], run_id: str
+) -> list[dict[str, Any]]:
+    """Labels as rows for the database; `ids` are those of the completions and their groups, row by row."""
     return [
         {
             **each.model_dump(exclude={"rollout", "note"}),
-            "rollout_id": ids[each.rollout],
+            "rollout_id": ids[each.rollout][0],
+            "group_id": ids[each.rollout][1],
             "run_id": run_id,
             "note": redact(each.note),
         }

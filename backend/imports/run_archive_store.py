@@ -211,7 +211,7 @@ def _store_rollouts(session: Session, found: ReadArchive, run_id: str) -> None:
     for packed in found.rollouts:
         write_groups(session, packed)
     if beside is not None and beside.labels:
-        ids = [row["id"] for packed in found.rollouts for row in packed.rollouts]
+        ids = [ids for packed in found.rollouts for ids in packed.rollouts]
         session.execute(insert(RolloutLabel), label_rows(beside.labels, ids, run_id))
 
 

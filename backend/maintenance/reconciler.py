@@ -1,7 +1,7 @@
 """The reconciler: calls workers for waiting runs, takes back runs whose worker was lost, carries out
 deletions, removes files that belong to nobody and token values beyond their budget, packs points for
-reading, indexes completions for search, judges runs that have no verdict and trials whose runs have ended,
-goes on with searches, and mends what a clock that was set has disturbed.
+reading and completions of earlier versions, indexes completions for search, judges runs that have no verdict
+and trials whose runs have ended, goes on with searches, and mends what a clock that was set has disturbed.
 
 Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
 """
@@ -25,6 +25,7 @@ from backend.maintenance.damaged_blocks import tell_block, tell_damage
 from backend.metrics.block_damage import noticed, told
 from backend.metrics.packing import pack, packable
 from backend.queue.doorbell import ring
+from backend.rollouts.conversion import convert, is_unconverted
 from backend.rollouts.token_budget import TokenBudget
 from backend.runs.deletion import carry_on
 from backend.runs.high_water_mark import raise_mark
@@ -55,6 +56,9 @@ BUDGET_PAUSE_SECONDS = 60.0
 PACK_SECONDS = 0.1
 """So long a look packs points; the next one goes on."""
 PACK_PAUSE_SECONDS = 5.0
+CONVERT_SECONDS = 0.25
+"""So long a look packs completions of earlier versions; the next one goes on."""
+CONVERT_PAUSE_SECONDS = 60.0
 INDEX_SECONDS = 0.25
 """So long a look indexes completions for search; the next one goes on."""
 INDEX_PAUSE_SECONDS = 2.0
@@ -90,6 +94,8 @@ class Reconciler:
         self._budget_after = time.monotonic() + BUDGET_PAUSE_SECONDS
         self._packing: Iterator[None] | None = None
         self._pack_after = 0.0
+        self._converting: Iterator[None] | None = None
+        self._convert_after = 0.0
         self._indexing: Iterator[None] | None = None
         self._index_after = 0.0
         self._trials: list[str] = []
@@ -140,6 +146,7 @@ class Reconciler:
             lost = self._lost.look(session)
             is_deleting = session.scalar(select(Run.id).where(Run.deleting_at.is_not(None)).limit(1))
             self._look_for_points(session)
+            self._look_for_unconverted(session)
             self._look_for_unindexed(session)
             self._look_for_trials(session)
             self._look_for_searches(session)
@@ -150,7 +157,8 @@ class Reconciler:
         is_odd = bool(clock.jump) or clock.went_back
         is_sweeping = time.monotonic() > self._sweep_after
         is_budgeting = time.monotonic() > self._budget_after
-        is_busy = bool(self._packing or self._indexing or self._trials or self._searches or self._judging)
+        jobs = (self._packing, self._converting, self._indexing, self._trials, self._searches, self._judging)
+        is_busy = any(jobs)
         damage = noticed()
         if not (rings or lost or is_deleting or is_odd or is_sweeping or is_budgeting or is_busy or damage):
             return 0
@@ -181,6 +189,8 @@ class Reconciler:
         """A piece of each of the longer jobs that were found."""
         if self._packing:
             self._go_on_packing(self._packing)
+        if self._converting:
+            self._go_on_converting(self._converting)
         if self._indexing:
             self._go_on_indexing(self._indexing)
         if self._trials:
@@ -271,6 +281,21 @@ class Reconciler:
             if time.monotonic() > until:
                 return
         self._packing = None
+
+    def _look_for_unconverted(self, session: Session) -> None:
+        """Every minute: whether there are completions in rows, as earlier versions stored them."""
+        if self._converting is None and time.monotonic() > self._convert_after:
+            self._convert_after = time.monotonic() + CONVERT_PAUSE_SECONDS
+            if is_unconverted(session):
+                self._converting = convert(self._sessions)
+
+    def _go_on_converting(self, converting: Iterator[None]) -> None:
+        """A piece of what there is to pack."""
+        until = time.monotonic() + CONVERT_SECONDS
+        for _ in converting:
+            if time.monotonic() > until:
+                return
+        self._converting = None
 
     def _look_for_unindexed(self, session: Session) -> None:
         """Every few seconds: whether there are completions that search does not know."""

@@ -29,9 +29,8 @@ from backend.rollouts.mismatch import Level, mismatch
 from backend.rollouts.pass_rates import RatesOrder, StoredRates, rates_of, shown_rates, store_rates
 from backend.rollouts.reading import (
     RolloutFilter,
-    completions_of,
+    completions_that_fit,
     group_place,
-    groups_that_fit,
     list_groups,
     shown_group,
     step_counts,
@@ -93,12 +92,11 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
 
     def make() -> dict[str, Any]:
         groups = list_groups(session, wanted, sort=sort, limit=limit, cursor=cursor)
-        shown = groups_that_fit(session, groups[:limit])
-        completions = completions_of(session, [group.id for group in shown])
+        completions = completions_that_fit(session, groups[:limit])
         return page_of(
             groups,
-            len(shown),
-            lambda group: shown_group(group, completions.get(group.id, [])),
+            len(completions),
+            lambda group: shown_group(group, completions[group.id]),
             lambda group: group_place(group, sort),
             order=sort,
         )

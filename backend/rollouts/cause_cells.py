@@ -9,12 +9,12 @@ from typing import Any, Literal
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import GroupTally, Rollout, RolloutGroup
+from backend.db.completions import in_pieces
+from backend.db.models import GroupTally, RolloutGroup
 from backend.errors import Conflict, FieldError, InvalidRequest
 from backend.rollouts.cause_tokens import values_of_tokens
 from backend.rollouts.counting import marked, valid_tallies
 from backend.rollouts.marks import BIT, FLAGS, marks_of
-from backend.rollouts.packing import unpack_text
 from backend.rollouts.reading import valid_groups
 from backend.rollouts.repetition import distinct_gram_share
 
@@ -232,35 +232,32 @@ def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[i
     with_terms = mean.is_term or by == "term"
     with_marks = by == "flag" or mean.of in {"accuracy", "truncated"}
     with_texts = mean.of == "repetition"
-    columns = [
-        *(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.prompt_id, RolloutGroup.domain),
-        *(Rollout.reward, Rollout.tokens),
-        *([Rollout.rewards] if with_terms else []),
-        *([Rollout.finish_reason, Rollout.correct, Rollout.flags] if with_marks else []),
-        *([Rollout.text] if with_texts else []),
-    ]
+    most = MOST_TEXTS if with_texts else MOST_CELLS
+    columns = (RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.prompt_id, RolloutGroup.domain)
     found: list[Cell] = []
     for part in _parts(steps):
         query = (
-            select(*columns)
-            .join(RolloutGroup, Rollout.group_id == RolloutGroup.id)
+            select(*columns, RolloutGroup.id)
             .where(
                 *valid_groups(session, run_id), RolloutGroup.kind == mean.kind, RolloutGroup.step.in_(part)
             )
-            .order_by(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.id, Rollout.position)
+            .order_by(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.id)
         )
-        most = MOST_TEXTS if with_texts else MOST_CELLS
-        found += [
-            Cell(
-                *(row.step, row.prompt_index, row.prompt_id, row.domain),
-                marks=marks_of(row) if with_marks else 0,
-                reward=row.reward,
-                tokens=row.tokens,
-                rewards=row.rewards if with_terms else {},
-                repetition=1 - distinct_gram_share(unpack_text(row.text)) if with_texts else None,
-            )
-            for row in _limited(session, query, len(found), most=most)
-        ]
+        groups = {row.id: row for row in session.execute(query.limit(most + 1))}
+        for group, completions in in_pieces(session, list(groups)):
+            found += [
+                Cell(
+                    *groups[group][:4],
+                    marks=marks_of(one) if with_marks else 0,
+                    reward=one.reward,
+                    tokens=one.tokens,
+                    rewards=dict(one.rewards) if with_terms else {},
+                    repetition=1 - distinct_gram_share(one.text) if with_texts else None,
+                )
+                for one in completions
+            ]
+            if len(found) > most:
+                raise _too_many(most)
     return found
 
 
@@ -274,12 +271,16 @@ def _stored(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> d
     return found
 
 
-def _limited(session: Session, query: Any, before: int, *, most: int = MOST_CELLS) -> Iterator[Any]:
-    room = most - before
+def _limited(session: Session, query: Any, before: int) -> Iterator[Any]:
+    room = MOST_CELLS - before
     rows = session.execute(query.limit(room + 1)).all()
     if len(rows) > room:
-        raise Conflict(f"the two windows hold more than {most:,} completions: choose shorter ones")
+        raise _too_many(MOST_CELLS)
     return iter(rows)
+
+
+def _too_many(most: int) -> Conflict:
+    return Conflict(f"the two windows hold more than {most:,} completions: choose shorter ones")
 
 
 def _parts(steps: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -6,8 +6,10 @@ import numpy as np
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Rollout, RolloutGroup, RolloutTokens
+from backend.db.models import GroupTally, RolloutGroup, RolloutTokens
 from backend.errors import Conflict
+from backend.rollouts.counting import marked, valid_tallies
+from backend.rollouts.marks import BIT
 from backend.rollouts.packing import unpack_arrays
 from backend.rollouts.reading import valid_groups
 
@@ -31,10 +33,13 @@ def values_of_tokens(
         RolloutGroup.left_out == "",
     ]
     inside = set(steps)
-    counted = select(RolloutGroup.step, func.sum(Rollout.tokens)).join(
-        Rollout, Rollout.group_id == RolloutGroup.id
+    counted = select(GroupTally.step, func.sum(GroupTally.tokens)).where(
+        *valid_tallies(session, run_id, "train"),
+        GroupTally.step.between(min(steps), max(steps)),
+        GroupTally.marks.bitwise_and(BIT["left_out"]) == 0,
+        marked(BIT["stored"]),
     )
-    totals = session.execute(counted.where(*own).group_by(RolloutGroup.step))
+    totals = session.execute(counted.group_by(GroupTally.step))
     if sum(row[1] for row in totals if row[0] in inside) > MOST_TOKENS:
         raise Conflict(f"the two windows hold more than {MOST_TOKENS:,} tokens: choose shorter ones")
     query = select(RolloutGroup.step, RolloutGroup.prompt_index, RolloutTokens.data).join(

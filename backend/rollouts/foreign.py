@@ -8,9 +8,10 @@ from typing import Any, Literal
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import GroupTally, Rollout, RolloutGroup, RolloutLabel
+from backend.db.completion_codec import decode
+from backend.db.completions import completions_of
+from backend.db.models import GroupTally, RolloutGroup, RolloutLabel
 from backend.db.rollout_words import forget
-from backend.rollouts.packing import unpack_text
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.rollouts.tallies import of_groups
 
@@ -71,11 +72,11 @@ def replace_groups(session: Session, packed: PackedGroups) -> None:
     A completion whose text is the same keeps its labels.
     """
     ids = [row["id"] for row in packed.groups]
-    texts = {row["id"]: row["text"] for row in packed.rollouts}
+    blocks = {row["id"]: row["completions"] for row in packed.groups}
     labels: list[dict[str, Any]] = []
     for start in range(0, len(ids), 500):
         replaced = RolloutGroup.id.in_(ids[start : start + 500])
-        labels += _labels_that_stay(session, ids[start : start + 500], texts)
+        labels += _labels_that_stay(session, ids[start : start + 500], blocks)
         forget(session, replaced)
         session.execute(delete(RolloutGroup).where(replaced))
         session.execute(delete(GroupTally).where(of_groups(packed.groups[start : start + 500])))
@@ -85,16 +86,15 @@ def replace_groups(session: Session, packed: PackedGroups) -> None:
 
 
 def _labels_that_stay(
-    session: Session, groups: Sequence[str], texts: Mapping[str, bytes]
+    session: Session, groups: Sequence[str], blocks: Mapping[str, bytes]
 ) -> list[dict[str, Any]]:
     """Rows of labels whose completions come again with the same text."""
-    in_groups = Rollout.group_id.in_(groups)
-    session.execute(select(Rollout.id).where(in_groups).with_for_update())  # nobody labels them meanwhile
-    query = select(RolloutLabel.__table__, Rollout.text).join(Rollout, Rollout.id == RolloutLabel.rollout_id)
-    rows = [dict(row._mapping) for row in session.execute(query.where(in_groups))]  # noqa: SLF001
-    found = []
-    for row in rows:
-        old, new = row.pop("text"), texts.get(row["rollout_id"])
-        if new is not None and unpack_text(old) == unpack_text(new):
-            found.append(row)
-    return found
+    own = select(RolloutGroup.id).where(RolloutGroup.id.in_(groups))
+    session.execute(own.with_for_update())  # nobody labels them meanwhile
+    query = select(RolloutLabel.__table__).where(RolloutLabel.group_id.in_(groups))
+    rows = [dict(row._mapping) for row in session.execute(query)]  # noqa: SLF001
+    labelled = sorted({row["group_id"] for row in rows})
+    old = {each.id: each.text for them in completions_of(session, labelled).values() for each in them}
+    new = {each.id: each.text for group in labelled for each in decode(group, blocks[group])}
+    stays = {each for each, text in old.items() if new.get(each) == text}
+    return [row for row in rows if row["rollout_id"] in stays]

@@ -11,7 +11,8 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Rollout, RolloutGroup
+from backend.db.completions import in_pieces
+from backend.db.models import RolloutGroup
 from backend.metrics.reading import read_curves
 from backend.rollouts.packing import unpack_text
 from backend.rollouts.text_metrics import METRICS, Measured, Written, measured, over_all
@@ -118,25 +119,30 @@ def _logged(session: Session, run_id: str, steps: Collection[int]) -> dict[int, 
 
 
 def _stored(session: Session, run_id: str, step: int) -> dict[int, list[Measured]]:
-    columns = (RolloutGroup.prompt_index, RolloutGroup.prompt, Rollout.text, Rollout.finish_reason)
+    columns = (RolloutGroup.id, RolloutGroup.prompt_index, RolloutGroup.prompt)
     here = (RolloutGroup.run_id == run_id, RolloutGroup.step == step, RolloutGroup.kind == "train")
-    query = select(*columns).join(Rollout, Rollout.group_id == RolloutGroup.id).where(*here)
+    groups = {row.id: row for row in session.execute(select(*columns).where(*here))}
     found: dict[int, list[Measured]] = defaultdict(list)
-    for place, prompt, text, finish_reason in session.execute(query.order_by(Rollout.position)):
-        found[place].append(_remembered_measures(prompt, text, is_cut(finish_reason)))
+    for group, completions in in_pieces(session, list(groups)):
+        found[groups[group].prompt_index] += [
+            _remembered_measures(groups[group].prompt, each.text, is_cut(each.finish_reason))
+            for each in completions
+        ]
     return dict(found)
 
 
-def _remembered_measures(prompt: bytes, text: bytes, is_truncated: bool) -> Measured:  # noqa: FBT001
-    """Measures of a packed completion: of each one once, however many batches its step comes in."""
+def _remembered_measures(prompt: bytes, text: str, is_truncated: bool) -> Measured:  # noqa: FBT001
+    """Measures of a completion to a packed prompt: once, however many batches its step comes in."""
     digest = hashlib.blake2b(prompt, digest_size=16)
-    digest.update(len(prompt).to_bytes(8, "big") + bytes([is_truncated]) + text)
+    digest.update(
+        len(prompt).to_bytes(8, "big") + bytes([is_truncated]) + text.encode("utf-8", "surrogatepass")
+    )
     key = digest.digest()
     with _lock:
         if (found := _remembered.get(key)) is not None:
             _remembered.move_to_end(key)
             return found
-    found = _measured(Written(unpack_text(prompt), unpack_text(text), is_truncated))
+    found = _measured(Written(unpack_text(prompt), text, is_truncated))
     with _lock:
         _remembered[key] = found
         while len(_remembered) > REMEMBERED:

@@ -10,8 +10,9 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import Field, ValidationError
 from sqlalchemy import select
 
+from backend.db.completions import completions_named
 from backend.db.engine import Sessions, insert_into
-from backend.db.models import Rollout, RolloutGroup, RolloutLabel
+from backend.db.models import RolloutGroup, RolloutLabel
 from backend.http.upload import receive
 from backend.rollouts.labels import MOST_LABELS, LabelRequest
 
@@ -97,9 +98,11 @@ def _store_block(sessions: Sessions, block: list[tuple[int, Judgement]], report:
         return
     ids = {judgement.rollout for _, judgement in block}
     with sessions.begin() as session:
-        runs = select(Rollout.id, RolloutGroup.run_id).join(RolloutGroup, Rollout.group_id == RolloutGroup.id)
-        run_of: dict[str, str] = {row[0]: row[1] for row in session.execute(runs.where(Rollout.id.in_(ids)))}
-        known: dict[str, dict[str, str]] = {each: {} for each in run_of}
+        group_of = {each: one.group_id for each, one in completions_named(session, sorted(ids)).items()}
+        runs = select(RolloutGroup.id, RolloutGroup.run_id)
+        groups = runs.where(RolloutGroup.id.in_(set(group_of.values()))).order_by(RolloutGroup.id)
+        run_of: dict[str, str] = {row[0]: row[1] for row in session.execute(groups)}
+        known: dict[str, dict[str, str]] = {each: {} for each in group_of}
         query = select(RolloutLabel.rollout_id, RolloutLabel.label, RolloutLabel.note)
         for rollout_id, label, note in session.execute(query.where(RolloutLabel.rollout_id.in_(ids))):
             known[rollout_id][label] = note
@@ -115,8 +118,10 @@ def _store_block(sessions: Sessions, block: list[tuple[int, Judgement]], report:
             elif len(own) >= MOST_LABELS:
                 report.refuse(number, f"the completion has {MOST_LABELS} labels already")
             else:
-                row = {"rollout_id": each.rollout, "label": each.label, "run_id": run_of[each.rollout]}
-                statement = insert_into(session, RolloutLabel).values(**row, note=each.note, role=ROLE)
+                group = group_of[each.rollout]
+                place = {"rollout_id": each.rollout, "group_id": group, "run_id": run_of[group]}
+                row = {**place, "label": each.label, "note": each.note, "role": ROLE}
+                statement = insert_into(session, RolloutLabel).values(**row)
                 session.execute(statement.on_conflict_do_nothing())
                 own[each.label] = each.note
                 report.stored += 1

@@ -10,8 +10,9 @@ from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
+from backend.db.completions import completion_named
 from backend.db.engine import insert_into
-from backend.db.models import Rollout, RolloutGroup, RolloutLabel
+from backend.db.models import RolloutGroup, RolloutLabel
 from backend.errors import Conflict, NotFound
 from backend.http.paging import iso
 from backend.runs.schemas import Body
@@ -84,7 +85,7 @@ class ChangedMeanwhile(Conflict):
 
 def put_label(session: Session, rollout_id: str, request: LabelRequest, role: str) -> list[dict[str, Any]]:
     """Add a label, or change its note; the labels of the completion then. Raises NotFound and Conflict."""
-    run_id = _run_of(session, rollout_id)
+    group = _group_of(session, rollout_id)
     if request.version:
         own = _own(rollout_id, request.label, request.version)
         changes = {"note": request.note, "role": role, "version": RolloutLabel.version + 1}
@@ -93,8 +94,9 @@ def put_label(session: Session, rollout_id: str, request: LabelRequest, role: st
         count = select(func.count()).where(RolloutLabel.rollout_id == rollout_id)
         if (session.scalar(count) or 0) >= MOST_LABELS:
             raise Conflict(f"a completion has at most {MOST_LABELS} labels: remove one first")
-        row = {"rollout_id": rollout_id, "label": request.label, "run_id": run_id, "note": request.note}
-        insert = insert_into(session, RolloutLabel).values(**row, role=role)
+        place = {"rollout_id": rollout_id, "group_id": group.id, "run_id": group.run_id}
+        row = {**place, "label": request.label, "note": request.note, "role": role}
+        insert = insert_into(session, RolloutLabel).values(**row)
         statement = insert.on_conflict_do_nothing().returning(RolloutLabel.version)
     if session.scalar(statement) is None:
         raise ChangedMeanwhile(request.label, _row(session, rollout_id, request.label))
@@ -103,7 +105,7 @@ def put_label(session: Session, rollout_id: str, request: LabelRequest, role: st
 
 def remove_label(session: Session, rollout_id: str, label: str, version: int) -> list[dict[str, Any]]:
     """Remove a label; those that are left. Raises NotFound and Conflict."""
-    _run_of(session, rollout_id)
+    _group_of(session, rollout_id)
     gone = delete(RolloutLabel).where(*_own(rollout_id, label, version)).returning(RolloutLabel.version)
     if session.scalar(gone) is None:
         raise ChangedMeanwhile(label, _row(session, rollout_id, label))
@@ -142,9 +144,9 @@ def _row(session: Session, rollout_id: str, label: str) -> RolloutLabel | None:
     return session.get(RolloutLabel, (rollout_id, label))
 
 
-def _run_of(session: Session, rollout_id: str) -> str:
-    query = select(RolloutGroup.run_id).join(Rollout, Rollout.group_id == RolloutGroup.id)
-    run_id = session.scalar(query.where(Rollout.id == rollout_id))
-    if run_id is None:
+def _group_of(session: Session, rollout_id: str) -> RolloutGroup:
+    one = completion_named(session, rollout_id)
+    group = session.get(RolloutGroup, one.group_id) if one else None
+    if group is None:
         raise NotFound(f"there is no completion {rollout_id!r}")
-    return run_id
+    return group

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import GroupTally, Rollout, RolloutGroup
+from backend.db.completions import completions_of
+from backend.db.models import GroupTally, RolloutGroup
 from backend.db.rollout_words import words_of
+from backend.rollouts.search_matches import test_of
 from backend.rollouts.search_scope import Scope
 
 PRIOR = 10.0
@@ -63,13 +65,16 @@ def sample(session: Session, scope: Scope) -> Sample:
     groups = list(session.scalars(select(RolloutGroup.id).where(*scope.of_groups(session))))
     groups.sort()
     random.Random(0).shuffle(groups)
+    test = test_of(session, scope, ())
     texts: list[list[str]] = []
     words = 0
     for start in range(0, len(groups), GROUPS_AT_ONCE):
         some = groups[start : start + GROUPS_AT_ONCE]
-        query = select(Rollout.clean_text).where(Rollout.group_id.in_(some), *scope.of_completions())
-        for content in session.scalars(query.order_by(Rollout.group_id, Rollout.position)):
-            own = words_of(content)[: MOST_WORDS - words]
+        found = completions_of(session, some)
+        for one in (each for group in sorted(some) for each in found.get(group, ())):
+            if test is not None and not test(one):
+                continue
+            own = words_of(one.clean_text)[: MOST_WORDS - words]
             texts.append(own)
             words += len(own)
             if len(texts) >= MOST_COMPLETIONS or words >= MOST_WORDS:

@@ -7,7 +7,7 @@ of one group are a single zstd frame:
     header, JSON               {"version": 2 or 3, "lengths": [T per completion],
                                 "strings": [bytes of each token's string],
                                 "arrays": {name: [completions that have it]}, "kinds": {name: kind},
-                                "scales": {name: [of each of them]}}
+                                "scales": {name: [of each of them]}}, 1 where none
     strings                    all token strings, one after another
     ids                        int32, all completions one after another
     arrays                     for each name the completions that have it, encoded by its kind
@@ -84,7 +84,8 @@ def pack_tokens(completions: Sequence[Tokens]) -> bytes:
         scales[name] = [scale for _, scale in encoded]
     version = VERSION if "u3" in kinds.values() else 2  # which earlier programs read
     header = {"version": version, "lengths": lengths, "strings": list(sizes), "arrays": having}
-    head = orjson.dumps(header | {"kinds": kinds, "scales": scales})
+    scaled = {name: own for name, own in scales.items() if any(scale != 1.0 for scale in own)}
+    head = orjson.dumps(header | {"kinds": kinds, "scales": scaled})
     return _compress(b"".join([len(head).to_bytes(4, "little"), head, _encoded(text), ids, *columns]))
 
 

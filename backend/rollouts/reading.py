@@ -1,22 +1,24 @@
 """Rollouts out of SQL: of each step the newest attempt's groups, with their completions."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import Text, case, cast, exists, func, select, tuple_
+from sqlalchemy import exists, func, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from backend.db.completion import Completion
+from backend.db.completion_codec import Want
+from backend.db.completions import completion_named, damage_of, in_pieces
 from backend.db.engine import Sessions, reading
-from backend.db.models import Rollout, RolloutGroup, RolloutTokens
+from backend.db.models import GroupTally, RolloutGroup, RolloutTokens
 from backend.db.numbers import spell
 from backend.errors import FieldError, InvalidRequest, NotFound
 from backend.http.paging import read_cursor
 from backend.metrics.attempts import counts, limits_of
 from backend.rollouts.alternatives import alternatives_of
+from backend.rollouts.marks import BIT, FLAGS
 from backend.rollouts.packing import unpack_text, unpack_tokens
 from backend.rollouts.token_budget import why_removed
 from backend.rollouts.token_values import ALTERNATIVE
@@ -34,8 +36,9 @@ _REWARD = func.coalesce(RolloutGroup.reward_mean, NO_REWARD)
 _PLACE = (RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index, RolloutGroup.id)
 _PLACE_KINDS = (int, str, int, str)
 
-_LENGTH = case((Rollout.tokens > 0, Rollout.tokens), else_=func.length(Rollout.clean_text) / 4)
-"""Tokens of a completion, or an estimate where the trainer that pushed it has not counted them."""
+GROUPS_AT_ONCE = 64
+"""Whose completions are looked through, and four times as many each time that is not enough."""
+MOST_AT_ONCE = 1_024
 
 ORDERS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "step": (_PLACE, _PLACE_KINDS),
@@ -59,6 +62,40 @@ class RolloutFilter:
     q: str = ""
     """Part of the text, in any case of letters."""
 
+    @property
+    def is_of_completions(self) -> bool:
+        """Whether completions are looked at one by one."""
+        values = (self.min_reward, self.max_reward, self.correct)
+        return bool(self.flag or self.q) or any(value is not None for value in values)
+
+    def passes(self, one: Completion) -> bool:
+        """Whether a completion fits."""
+        return (
+            (self.min_reward is None or (one.reward is not None and one.reward >= self.min_reward))
+            and (self.max_reward is None or (one.reward is not None and one.reward <= self.max_reward))
+            and (not self.flag or self.flag in one.flags)
+            and (self.correct is None or one.correct is self.correct)
+            and (not self.q or self.q.lower() in one.clean_text.lower())
+        )
+
+    def of_tallies(self) -> list[ColumnElement[bool]]:
+        """SQL conditions that the tally of every completion which fits fulfils."""
+        marks = 0 if self.correct is None else BIT["right" if self.correct else "wrong"]
+        if self.flag in FLAGS and self.flag != "unscored":  # a mark of its own tells of the reward
+            marks |= BIT[self.flag]
+        return [
+            *([GroupTally.reward >= self.min_reward] if self.min_reward is not None else []),
+            *([GroupTally.reward <= self.max_reward] if self.max_reward is not None else []),
+            *([GroupTally.marks.bitwise_and(marks) == marks] if marks else []),
+        ]
+
+
+def tallied(conditions: Sequence[ColumnElement[bool]]) -> list[ColumnElement[bool]]:
+    """SQL condition: a group has a tally that fulfils these, if there are any."""
+    names = ("run_id", "kind", "step", "prompt_index", "attempt")
+    same = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
+    return [exists().where(*same, *conditions)] if conditions else []
+
 
 def list_groups(
     session: Session, wanted: RolloutFilter, *, sort: str, limit: int, cursor: str
@@ -66,12 +103,28 @@ def list_groups(
     """One page of groups and one more."""
     columns, kinds = _order(sort)
     is_descending = sort.startswith("-")
-    query = select(RolloutGroup).where(*_conditions(session, wanted))
-    if place := read_cursor(cursor, *kinds, order=sort):
-        here = tuple_(*columns)
-        query = query.where(here < tuple(place) if is_descending else here > tuple(place))
+    here = tuple_(*columns)
     ways = [column.desc() if is_descending else column.asc() for column in columns]
-    return session.scalars(query.order_by(*ways).limit(limit + 1)).all()
+    query = select(RolloutGroup).where(*_conditions(session, wanted)).order_by(*ways)
+    place = read_cursor(cursor, *kinds, order=sort)
+    found: list[RolloutGroup] = []
+    size = max(limit + 1, GROUPS_AT_ONCE) if wanted.is_of_completions else limit + 1
+    while True:
+        behind = [] if place is None else [here < tuple(place) if is_descending else here > tuple(place)]
+        groups = session.scalars(query.where(*behind).limit(size)).all()
+        found += _that_fit(session, wanted, groups) if wanted.is_of_completions else groups
+        if len(groups) < size or len(found) > limit:
+            return found[: limit + 1]
+        place, size = list(group_place(groups[-1], sort)), min(4 * size, MOST_AT_ONCE)
+
+
+def _that_fit(
+    session: Session, wanted: RolloutFilter, groups: Sequence[RolloutGroup]
+) -> Sequence[RolloutGroup]:
+    want = Want(texts=bool(wanted.q), part=wanted.q.lower())
+    pieces = in_pieces(session, [group.id for group in groups], want)
+    fitting = {group for group, completions in pieces if any(map(wanted.passes, completions))}
+    return [group for group in groups if group.id in fitting]
 
 
 def group_place(group: RolloutGroup, sort: str) -> tuple[Any, ...]:
@@ -97,25 +150,7 @@ def _conditions(session: Session, wanted: RolloutFilter) -> list[ColumnElement[b
         found.append(RolloutGroup.kind == wanted.kind)
     if wanted.prompt:
         found.append(RolloutGroup.prompt_id == wanted.prompt)
-    if of_completion := completion_conditions(wanted):
-        found.append(exists().where(Rollout.group_id == RolloutGroup.id, *of_completion))
-    return found
-
-
-def completion_conditions(wanted: RolloutFilter) -> list[ColumnElement[bool]]:
-    """SQL conditions on a completion itself."""
-    found: list[ColumnElement[bool]] = []
-    if wanted.min_reward is not None:
-        found.append(Rollout.reward >= wanted.min_reward)
-    if wanted.max_reward is not None:
-        found.append(Rollout.reward <= wanted.max_reward)
-    if wanted.flag:
-        found.append(cast(Rollout.flags, Text).contains(json.dumps(wanted.flag), autoescape=True))
-    if wanted.correct is not None:
-        found.append(Rollout.correct.is_(wanted.correct))
-    if wanted.q:
-        found.append(Rollout.clean_text.icontains(wanted.q, autoescape=True))
-    return found
+    return [*found, *tallied(wanted.of_tallies())]
 
 
 def valid_groups(session: Session, run_id: str) -> list[ColumnElement[bool]]:
@@ -124,18 +159,7 @@ def valid_groups(session: Session, run_id: str) -> list[ColumnElement[bool]]:
     return [RolloutGroup.run_id == run_id, counts(RolloutGroup, limits)]
 
 
-def completions_of(session: Session, group_ids: Sequence[str]) -> dict[str, list[Rollout]]:
-    """The completions of some groups, in order."""
-    query = (
-        select(Rollout).where(Rollout.group_id.in_(group_ids)).order_by(Rollout.group_id, Rollout.position)
-    )
-    found: dict[str, list[Rollout]] = {}
-    for rollout in session.scalars(query):
-        found.setdefault(rollout.group_id, []).append(rollout)
-    return found
-
-
-def shown_group(group: RolloutGroup, completions: Sequence[Rollout]) -> dict[str, Any]:
+def shown_group(group: RolloutGroup, completions: Sequence[Completion]) -> dict[str, Any]:
     """A group as the HTTP interface shows it: schemas.GroupItem."""
     return {
         "id": group.id,
@@ -152,19 +176,19 @@ def shown_group(group: RolloutGroup, completions: Sequence[Rollout]) -> dict[str
         "reward_mean": group.reward_mean,
         "reward_std": group.reward_std,
         "left_out": group.left_out,
+        "damage": damage_of(group.id),
         "completions": [_shown_completion(rollout) for rollout in completions],
     }
 
 
-def _shown_completion(rollout: Rollout) -> dict[str, Any]:
-    text = unpack_text(rollout.text)
+def _shown_completion(rollout: Completion) -> dict[str, Any]:
     return {
         "id": rollout.id,
-        "text": text,
-        "blocks": blocks(text, rollout.turns),
-        "reward": rollout.non_finite.get("reward", rollout.reward),
+        "text": rollout.text,
+        "blocks": blocks(rollout.text, rollout.turns),
+        "reward": rollout.spelled("reward"),
         "rewards": rollout.rewards,
-        "advantage": rollout.non_finite.get("advantage", rollout.advantage),
+        "advantage": rollout.spelled("advantage"),
         "tokens": rollout.tokens,
         "finish_reason": rollout.finish_reason,
         "correct": rollout.correct,
@@ -172,17 +196,21 @@ def _shown_completion(rollout: Rollout) -> dict[str, Any]:
     }
 
 
-def groups_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> Sequence[RolloutGroup]:
-    """The groups that fit into one response, at least one: long texts make short pages."""
-    query = (
-        select(Rollout.group_id, func.sum(_LENGTH))
-        .where(Rollout.group_id.in_([group.id for group in groups]))
-        .group_by(Rollout.group_id)
-    )
-    tokens: dict[str, int] = {row[0]: int(row[1] or 0) for row in session.execute(query)}
-    sums = accumulate(tokens.get(group.id, 0) for group in groups)
-    count = sum(1 for total in sums if total <= PAGE_TOKENS)
-    return groups[: max(1, count)]
+def completions_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> dict[str, list[Completion]]:
+    """The completions of the groups that fit into one response, at least one: long texts make short pages."""
+    found: dict[str, list[Completion]] = {}
+    total = 0
+    for group, completions in in_pieces(session, [group.id for group in groups]):
+        total += sum(map(_length, completions))
+        if found and total > PAGE_TOKENS:
+            break
+        found[group] = completions
+    return found
+
+
+def _length(one: Completion) -> int:
+    """Tokens of a completion, or an estimate where the trainer that pushed it has not counted them."""
+    return one.tokens or len(one.text) // 4
 
 
 def step_counts(sessions: Sessions, run_id: str) -> Iterator[dict[str, Any]]:
@@ -203,13 +231,12 @@ def step_counts(sessions: Sessions, run_id: str) -> Iterator[dict[str, Any]]:
 
 def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
     """The tokens of one completion with their values: schemas.TokensAnswer."""
-    rollout = session.get(Rollout, rollout_id)
+    rollout = completion_named(session, rollout_id)
     if rollout is None:
         raise NotFound(f"there is no completion {rollout_id!r}")
     group = session.get_one(RolloutGroup, rollout.group_id)
     packed = session.get(RolloutTokens, rollout.group_id)
-    advantage = rollout.non_finite.get("advantage", rollout.advantage)
-    shared = {"id": rollout.id, "advantage": advantage}
+    shared = {"id": rollout.id, "advantage": rollout.spelled("advantage")}
     if packed is None:
         if note := why_removed(session, group.run_id, group.step):
             return {

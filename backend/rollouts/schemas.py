@@ -67,6 +67,8 @@ class GroupItem(BaseModel):
     reward_std: float | None
     left_out: str
     """Why it did not train: `equal`, `accuracy`, `surplus` or `waiting`; empty where it did."""
+    damage: str
+    """Why its completions cannot be read; empty where they can."""
     completions: list[CompletionItem]
 
 

@@ -1,4 +1,4 @@
-"""Search in completions: the query of those that match, and the place in their text."""
+"""Search in completions: what the index is asked, and the place in the text of those that match."""
 
 import re
 from collections.abc import Sequence
@@ -12,10 +12,9 @@ from sqlalchemy import (
     Integer,
     Select,
     and_,
-    case,
     cast,
-    exists,
     func,
+    literal,
     literal_column,
     not_,
     or_,
@@ -26,8 +25,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import TSQUERY, array
 from sqlalchemy.orm import Session
 
+from backend.db.completion import Completion
+from backend.db.completions import completions_of
 from backend.db.engine import is_postgres
-from backend.db.models import Rollout, RolloutGroup
+from backend.db.models import RolloutGroup
 from backend.db.rollout_words import LONGEST_WORD, SHIFT, TABLE, is_common_beginning, words_table
 from backend.rollouts.labels import labels_of
 from backend.rollouts.search_query import Term
@@ -36,6 +37,9 @@ from backend.rollouts.search_scope import Scope
 BEFORE, BEHIND = 80, 160
 """Characters of a snippet around the first place that matches."""
 MOST_MARKS = 50
+
+Place = tuple[int, str, int]
+"""Step, group and position of a completion."""
 
 MOST_OF_BEGINNING = 50_000
 """Places of the words with a beginning up to which SQLite's index is asked for them."""
@@ -83,36 +87,12 @@ def waiting(session: Session, scope: Scope) -> int:
     return session.scalar(query) or 0
 
 
-def matching(
-    session: Session, scope: Scope, terms: Sequence[Term], *columns: Any, part: Part = WHOLE
-) -> Select[Any]:
-    """Columns of the completions that match, with their groups; `terms` as `planned`."""
-    conditions = [*scope.of_groups(session), *part.of_groups(), *scope.of_completions()]
-    conditions += [_exact(session, term) for term in terms if term.is_exact]
-    conditions += [_read(term) for term in terms if term.is_read]
-    wanted, unwanted = _of_index(terms)
-    in_group = Rollout.group_id == RolloutGroup.id
-    if wanted:
-        hits = _hits(session, wanted, unwanted, part).cte(nesting=True).prefix_with("MATERIALIZED")
-        query = select(*columns).select_from(hits)
-        query = query.join(RolloutGroup, RolloutGroup.search_number == hits.c.number)
-        query = query.join(Rollout, and_(in_group, Rollout.position == hits.c.position))
-        # Without an index to use, databases begin with the hits instead of reading them all for each group.
-        return query.where(case((and_(*conditions), 1), else_=0) == 1)
-    query = select(*columns).select_from(RolloutGroup).join(Rollout, in_group)
-    for term in unwanted:
-        hits = _hits(session, [term], [], part).cte(nesting=True).prefix_with("MATERIALIZED")
-        place = tuple_(RolloutGroup.search_number, Rollout.position)
-        conditions.append(place.not_in(select(hits.c.number, hits.c.position)))
-    return query.where(*conditions)
-
-
 def is_rare(session: Session, terms: Sequence[Term], most: int) -> bool:
     """Whether the words alone leave at most so many completions of all runs."""
-    wanted, unwanted = _of_index(terms)
+    wanted, unwanted = of_index(terms)
     if not wanted:
         return False
-    some = _hits(session, wanted, unwanted, WHOLE).limit(most + 1).subquery()
+    some = hits_of(session, wanted, unwanted, WHOLE).limit(most + 1).subquery()
     return (session.scalar(select(func.count()).select_from(some)) or 0) <= most
 
 
@@ -126,34 +106,33 @@ def planned(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
     ]
 
 
-def _of_index(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+def of_index(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
     """The terms that the index is asked for: wanted and unwanted ones."""
     wanted = [term for term in terms if term.whole_words and not term.is_not]
     return wanted, [term for term in terms if term.is_not and not term.is_exact and not term.is_read]
 
 
-def _read(term: Term) -> ColumnElement[bool]:
-    is_there = Rollout.clean_text.regexp_match(f"(?i){term.pattern().pattern}")
-    return not_(is_there) if term.is_not else is_there
+def is_phrase(term: Term) -> bool:
+    """Whether it matters where its words stand."""
+    return len(term.words) > 1 and not term.is_exact
 
 
-def _exact(session: Session, term: Term) -> ColumnElement[bool]:
-    find_text = func.strpos if is_postgres(session) else func.instr
-    is_there: ColumnElement[bool] = find_text(Rollout.clean_text, term.text) > 0
-    return not_(is_there) if term.is_not else is_there
+def hits_of(
+    session: Session, wanted: Sequence[Term], unwanted: Sequence[Term], part: "Part" = WHOLE
+) -> Select[Any]:
+    """Number and position of the completions in which every wanted and no unwanted term is.
 
-
-def _hits(session: Session, wanted: Sequence[Term], unwanted: Sequence[Term], part: Part) -> Select[Any]:
-    """Number and position of the completions in which every wanted and no unwanted term is."""
+    Where `is_long`, phrases are not decided: Postgres does not know all positions of a long text.
+    """
     if is_postgres(session):
-        found = select(words_table.c.number, words_table.c.position).where(
-            *map(_on_postgres, wanted), *(not_(_on_postgres(term)) for term in unwanted)
-        )
+        columns = (words_table.c.number, words_table.c.position, words_table.c.is_long)
+        found = select(*columns).where(*map(_may_be, wanted), *(not_(_surely(term)) for term in unwanted))
         return found.where(*part.of_numbers(words_table.c.number))
     rowid: ColumnElement[int] = literal_column(f"{TABLE}.rowid", Integer)
     number = rowid.bitwise_rshift(SHIFT)
     found = (
         select(number.label("number"), rowid.bitwise_and((1 << SHIFT) - 1).label("position"))
+        .add_columns(literal(0).label("is_long"))
         .select_from(words_table)
         .where(literal_column(TABLE).op("MATCH")(_fts5(wanted, unwanted)))
     )
@@ -178,38 +157,53 @@ def _of_fts5(term: Term) -> str:
     return f'"{inner}"{" *" if term.is_prefix else ""}'
 
 
-def _on_postgres(term: Term) -> ColumnElement[bool]:
+def _may_be(term: Term) -> ColumnElement[bool]:
+    """On Postgres: the term is there, or a text is long and has its words."""
+    if not is_phrase(term):
+        return _has(term, " & ")
+    return or_(_has(term, " <-> "), and_(_has(term, " & "), words_table.c.is_long == true()))
+
+
+def _surely(term: Term) -> ColumnElement[bool]:
+    """On Postgres: the term is there, as far as positions are known."""
+    return _has(term, " <-> " if is_phrase(term) else " & ")
+
+
+def _has(term: Term, joined: str) -> ColumnElement[bool]:
     words = [f"'{word[:LONGEST_WORD]}'" for word in term.words]
     if term.is_prefix:
         words[-1] += ":*"
     column: Any = words_table.c.words
-    has_all: ColumnElement[bool] = column.op("@@")(cast(" & ".join(words), TSQUERY))
-    if len(words) == 1 or term.is_exact:
-        return has_all
-    # Positions of a long text are not all known: it is read itself.
-    inner = "[^[:alnum:]]+".join(term.words) + ("" if term.is_prefix else "($|[^[:alnum:]])")
-    in_text = exists().where(
-        RolloutGroup.search_number == words_table.c.number,
-        Rollout.group_id == RolloutGroup.id,
-        Rollout.position == words_table.c.position,
-        Rollout.clean_text.op("~*")(f"(^|[^[:alnum:]]){inner}"),
-    )
-    near = column.op("@@")(cast(" <-> ".join(words), TSQUERY))
-    return or_(near, and_(has_all, words_table.c.is_long == true(), in_text))
+    found: ColumnElement[bool] = column.op("@@")(cast(joined.join(words), TSQUERY))
+    return found
 
 
-def shown(session: Session, rows: Sequence[Any], terms: Sequence[Term]) -> list[dict[str, Any]]:
+def shown(session: Session, rows: Sequence[Place], terms: Sequence[Term]) -> list[dict[str, Any]]:
     """Completions as the HTTP interface shows them: schemas.FoundItem."""
-    ids = [row.rollout_id for row in rows]
-    query = select(Rollout, RolloutGroup).join(RolloutGroup, Rollout.group_id == RolloutGroup.id)
-    found = {row[0].id: row for row in session.execute(query.where(Rollout.id.in_(ids)))}
-    labels = labels_of(session, ids)
+    found = found_at(session, rows)
+    labels = labels_of(session, [one.id for _, one in found])
     patterns = [term.pattern() for term in terms if not term.is_not]
-    return [_shown(*found[each], labels.get(each, []), patterns) for each in ids if each in found]
+    return [_shown(one, group, labels.get(one.id, []), patterns) for group, one in found]
+
+
+def found_at(session: Session, places: Sequence[Place]) -> list[tuple[RolloutGroup, Completion]]:
+    """The completions at some places, with their groups; without what is deleted meanwhile."""
+    ids = list(dict.fromkeys(group for _, group, _ in places))
+    query = select(RolloutGroup).where(RolloutGroup.id.in_(ids))
+    groups = {group.id: group for group in session.scalars(query)}
+    own = {group: {one.position: one for one in them} for group, them in completions_of(session, ids).items()}
+    return [
+        (groups[group], own[group][position])
+        for _, group, position in places
+        if group in groups and position in own.get(group, {})
+    ]
 
 
 def _shown(
-    rollout: Rollout, group: RolloutGroup, labels: list[dict[str, Any]], patterns: Sequence[re.Pattern[str]]
+    rollout: Completion,
+    group: RolloutGroup,
+    labels: list[dict[str, Any]],
+    patterns: Sequence[re.Pattern[str]],
 ) -> dict[str, Any]:
     return {
         "id": rollout.id,
@@ -220,7 +214,7 @@ def _shown(
         "prompt_index": group.prompt_index,
         "prompt_id": group.prompt_id,
         "position": rollout.position,
-        "reward": rollout.non_finite.get("reward", rollout.reward),
+        "reward": rollout.spelled("reward"),
         "correct": rollout.correct,
         "tokens": rollout.tokens,
         "finish_reason": rollout.finish_reason,

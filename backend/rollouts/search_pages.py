@@ -7,16 +7,18 @@ page goes on there. Counts are then those of evenly chosen groups.
 
 import math
 import time
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import and_, func, select, tuple_
 from sqlalchemy.orm import Session
 
-from backend.db.models import GroupTally, Rollout, RolloutGroup
+from backend.db.models import GroupTally, RolloutGroup
 from backend.http.paging import read_cursor
-from backend.rollouts.search import WHOLE, Part, is_rare, matching, planned
+from backend.rollouts.search import WHOLE, Part, Place, is_rare, planned
+from backend.rollouts.search_matches import Page, count_of_index, is_of_index, matches
 from backend.rollouts.search_query import Term
 from backend.rollouts.search_scope import Scope
 
@@ -33,18 +35,14 @@ SECONDS = 0.5
 
 ORDERS = ("step", "-step")
 
-PLACE = (RolloutGroup.step, RolloutGroup.id, Rollout.position)
 PLACE_KINDS = (int, str, int)
 LAST_POSITION = 2**15 - 1
 
-Place = tuple[int, str, int]
-"""Step, group and position of a completion."""
-
 
 class Found(NamedTuple):
-    """A page of (step, RolloutGroup.id, position, rollout_id)."""
+    """A page of places."""
 
-    rows: Sequence[Any]
+    rows: Sequence[Place]
     next: Place | None
     """Behind which the next page begins; None: there is none."""
     searched_to: int | None
@@ -66,14 +64,15 @@ def find(
     """One page of completions, in the order of step, group and position."""
     is_descending = sort.startswith("-")
     place = _place(read_cursor(cursor, *PLACE_KINDS, order=sort))
-    rows: list[Any] = []
+    rows: list[Place] = []
     terms = planned(session, terms)
     if is_rare(session, terms, RARE):
-        rows += _page(session, scope, terms, WHOLE, place, is_descending, limit + 1)
+        rows += matches(session, scope, terms, WHOLE, Page(place, is_descending, limit + 1))
     else:
         until = time.monotonic() + SECONDS
         for part, is_last in _parts(session, scope, place, is_descending, until):
-            rows += _page(session, scope, terms, part, place, is_descending, limit + 1 - len(rows))
+            page = Page(place, is_descending, limit + 1 - len(rows))
+            rows += matches(session, scope, terms, part, page)
             if len(rows) > limit:
                 break
             if not is_last and time.monotonic() > until:
@@ -81,29 +80,11 @@ def find(
                 return Found(rows, (step, group, -1 if is_descending else LAST_POSITION), step)
     if len(rows) <= limit:
         return Found(rows, None, None)
-    last = rows[limit - 1]
-    return Found(rows[:limit], (last.step, last.id, last.position), None)
+    return Found(rows[:limit], rows[limit - 1], None)
 
 
 def _place(cursor: Sequence[Any] | None) -> Place | None:
     return None if cursor is None else (cursor[0], cursor[1], cursor[2])
-
-
-def _page(
-    session: Session,
-    scope: Scope,
-    terms: Sequence[Term],
-    part: Part,
-    place: Place | None,
-    is_descending: bool,  # noqa: FBT001
-    limit: int,
-) -> Sequence[Any]:
-    query = matching(session, scope, terms, *PLACE, Rollout.id.label("rollout_id"), part=part)
-    if place is not None:
-        here = tuple_(*PLACE)
-        query = query.where(here < place if is_descending else here > place)
-    ways = [each.desc() if is_descending else each.asc() for each in PLACE]
-    return session.execute(query.order_by(*ways).limit(limit)).all()
 
 
 def _parts(
@@ -139,27 +120,23 @@ def _parts(
 
 def _next_size(size: int, took: float, left: float) -> int:
     """Four times as many groups, but for what the time that is left allows at the pace of the last ones."""
-    return max(FIRST_PART, min(4 * size, LARGEST_PART, int(size * left / max(took, 1e-6))))
+    return int(max(FIRST_PART, min(4 * size, LARGEST_PART, size * left / max(took, 1e-6))))
 
 
 def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Counts:
     """Counts of completions that match at each step, of all that are stored there."""
-    step, count = RolloutGroup.step, func.sum(GroupTally.completions)
+    count = func.sum(GroupTally.completions)
     query = select(GroupTally.step, count).where(*scope.of_tallies(session)).group_by(GroupTally.step)
     stored: dict[int, int] = {row[0]: int(row[1]) for row in session.execute(query)}
     part = WHOLE
     terms = planned(session, terms)
     if not is_rare(session, terms, RARE):
         part = replace(WHOLE, every=math.ceil(sum(stored.values()) / MOST_COUNTED) or 1)
-        if any(term.is_exact or term.is_read for term in terms):
+        if scope.filter.is_of_completions or any(term.is_exact or term.is_read for term in terms):
             part = _in_time(session, scope, terms, part)
     if part.every > 1:
-        of_groups = (*scope.of_groups(session), *part.of_groups())
-        counted = select(step, func.count()).join(Rollout, Rollout.group_id == RolloutGroup.id)
-        rows = session.execute(counted.where(*of_groups).group_by(step))
-        stored = {row[0]: row[1] for row in rows}
-    found = matching(session, scope, terms, step, func.count(), part=part).group_by(step)
-    matched: dict[int, int] = {row[0]: row[1] for row in session.execute(found)}
+        stored = _sampled(session, scope, part)
+    matched = Counter(place[0] for place in matches(session, scope, terms, part))
     items = [{"step": each, "matched": matched.get(each, 0), "of": stored[each]} for each in sorted(stored)]
     return Counts(items, part.every)
 
@@ -168,14 +145,32 @@ def _in_time(session: Session, scope: Scope, terms: Sequence[Term], part: Part) 
     """The part, or fewer of its groups where reading their texts would take too long at the pace of some."""
     some = replace(part, every=part.every * PROBED)
     began = time.monotonic()
-    session.execute(matching(session, scope, terms, func.count(), part=some)).all()
+    deque(matches(session, scope, terms, some), maxlen=0)
     expected = (time.monotonic() - began) * PROBED
     if expected <= SECONDS:
         return part
     return replace(part, every=math.ceil(part.every * min(PROBED, expected / max(SECONDS, 1e-9))))
 
 
+def _sampled(session: Session, scope: Scope, part: Part) -> dict[int, int]:
+    """The completions of each step in the groups that are counted."""
+    tally, group = GroupTally, RolloutGroup
+    names = ("run_id", "kind", "step", "prompt_index", "attempt")
+    same = and_(*(getattr(tally, name) == getattr(group, name) for name in names))
+    query = select(group.step, func.sum(tally.completions)).join(tally, same)
+    counted = query.where(*scope.of_groups(session), *part.of_groups()).group_by(group.step)
+    return {row[0]: int(row[1]) for row in session.execute(counted)}
+
+
 def is_more_than(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> bool:
     """Whether more completions match than so many."""
-    some = matching(session, scope, planned(session, terms), Rollout.id).limit(most + 1).subquery()
-    return (session.scalar(select(func.count()).select_from(some)) or 0) > most
+    terms = planned(session, terms)
+    if is_of_index(session, scope, terms):
+        return count_of_index(session, scope, terms, most + 1) > most
+    whole = [(WHOLE, True)] if is_rare(session, terms, RARE) else None
+    count = 0
+    for part, _ in whole or _parts(session, scope, None, is_descending=False, until=math.inf):
+        count += sum(1 for _ in matches(session, scope, terms, part))
+        if count > most:
+            return True
+    return False

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, or_, select
+from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Experiment, GroupTally, Rollout, RolloutGroup, RolloutLabel, Run
+from backend.db.models import Experiment, GroupTally, RolloutGroup, RolloutLabel, Run
 from backend.db.run_lookup import must_exist
 from backend.errors import ExperimentNotFound, FieldError, InvalidRequest
 from backend.metrics.attempts import counts, limits_of
-from backend.rollouts.marks import BIT, FLAGS
-from backend.rollouts.reading import RolloutFilter, completion_conditions
+from backend.rollouts.marks import BIT
+from backend.rollouts.reading import RolloutFilter
 
 MOST_RUNS = 500
 """Runs of one search."""
@@ -39,8 +39,7 @@ class Scope:
         """SQL conditions on groups: those that no later attempt hides."""
         found = self._of(RolloutGroup, session)
         if self.label:
-            labelled = select(Rollout.group_id).where(Rollout.id.in_(self._labelled()))
-            found.append(RolloutGroup.id.in_(labelled))
+            found.append(RolloutGroup.id.in_(select(RolloutLabel.group_id).where(*self._of_label())))
         return found
 
     def of_tallies(self, session: Session) -> list[ColumnElement[bool]]:
@@ -50,17 +49,16 @@ class Scope:
 
     def narrowed(self, session: Session) -> "Scope":
         """The same without the steps whose tallies show that no completion passes the filter."""
-        conditions = _of_tally(self.filter)
+        conditions = self.filter.of_tallies()
         if not conditions or self.steps is not None:
             return self
         query = select(GroupTally.step).where(*self.of_tallies(session), *conditions).distinct()
         steps = session.scalars(query.limit(MOST_STEPS + 1)).all()
         return self if len(steps) > MOST_STEPS else replace(self, steps=sorted(steps))
 
-    def of_completions(self) -> list[ColumnElement[bool]]:
-        """SQL conditions on completions; none where every one is wanted."""
-        found = completion_conditions(self.filter)
-        return [*found, Rollout.id.in_(self._labelled())] if self.label else found
+    def labelled(self, session: Session) -> set[str]:
+        """The completions that have the label."""
+        return set(session.scalars(select(RolloutLabel.rollout_id).where(*self._of_label())))
 
     def _of(self, table: Any, session: Session) -> list[ColumnElement[bool]]:
         found = [valid_of_runs(session, self.runs, table)]
@@ -74,9 +72,8 @@ class Scope:
             found.append(table.step.in_(self.steps))
         return found
 
-    def _labelled(self) -> Select[str]:
-        own = RolloutLabel.run_id.in_(self.runs), RolloutLabel.label == self.label
-        return select(RolloutLabel.rollout_id).where(*own)
+    def _of_label(self) -> list[ColumnElement[bool]]:
+        return [RolloutLabel.run_id.in_(self.runs), RolloutLabel.label == self.label]
 
     def of_run(self, run: str) -> "Scope":
         """The part of one run."""
@@ -90,18 +87,6 @@ class Scope:
         return replace(
             self, first_step=max(steps, default=None), last_step=min(ends, default=None), filter=changed
         )
-
-
-def _of_tally(wanted: RolloutFilter) -> list[ColumnElement[bool]]:
-    """SQL conditions on tallies that every completion which passes a filter fulfils."""
-    marks = 0 if wanted.correct is None else BIT["right" if wanted.correct else "wrong"]
-    if wanted.flag in FLAGS and wanted.flag != "unscored":  # a mark of its own tells of the reward
-        marks |= BIT[wanted.flag]
-    return [
-        *([GroupTally.reward >= wanted.min_reward] if wanted.min_reward is not None else []),
-        *([GroupTally.reward <= wanted.max_reward] if wanted.max_reward is not None else []),
-        *([GroupTally.marks.bitwise_and(marks) == marks] if marks else []),
-    ]
 
 
 def valid_of_runs(session: Session, runs: Sequence[str], table: Any = RolloutGroup) -> ColumnElement[bool]:

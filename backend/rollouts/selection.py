@@ -4,15 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import orjson
-from sqlalchemy import select
 
+from backend.db.completion import Completion
 from backend.db.engine import Sessions, reading
-from backend.db.models import Rollout, RolloutGroup
+from backend.db.models import RolloutGroup
 from backend.db.text import clean_text
 from backend.errors import FieldError, InvalidRequest
 from backend.http.paging import write_cursor
 from backend.rollouts.labels import labels_of
 from backend.rollouts.packing import unpack_text
+from backend.rollouts.search import found_at
 from backend.rollouts.search_pages import find, is_more_than
 from backend.rollouts.search_query import Term
 from backend.rollouts.search_scope import Scope
@@ -45,19 +46,17 @@ def _pages(sessions: Sessions, scope: Scope, terms: Sequence[Term]) -> Iterator[
     while count < MOST_EXPORTED:
         with reading(sessions) as session:
             page = find(session, scope, terms, sort="step", limit=ROWS_AT_ONCE, cursor=cursor)
-            ids = [row.rollout_id for row in page.rows]
-            query = select(Rollout, RolloutGroup).join(RolloutGroup, Rollout.group_id == RolloutGroup.id)
-            found = {row[0].id: row for row in session.execute(query.where(Rollout.id.in_(ids)))}
-            labels = labels_of(session, ids)
-            rows = [_row(*found[each], labels.get(each, [])) for each in ids if each in found]
+            found = found_at(session, page.rows)
+            labels = labels_of(session, [one.id for _, one in found])
+            rows = [_row(one, group, labels.get(one.id, [])) for group, one in found]
         yield rows
-        count += len(ids)
+        count += len(page.rows)
         if page.next is None:
             return
         cursor = write_cursor(page.next, order="step")
 
 
-def _row(rollout: Rollout, group: RolloutGroup, labels: list[dict[str, Any]]) -> Row:
+def _row(rollout: Completion, group: RolloutGroup, labels: list[dict[str, Any]]) -> Row:
     of_group = {
         name: getattr(group, name) for name in ("step", "kind", "prompt_index", "prompt_id", "problem")
     }
@@ -70,8 +69,8 @@ def _row(rollout: Rollout, group: RolloutGroup, labels: list[dict[str, Any]]) ->
         "prompt": clean_text(unpack_text(group.prompt)),
         "answer": clean_text(unpack_text(group.answer)),
         "text": rollout.clean_text,
-        "reward": rollout.non_finite.get("reward", rollout.reward),
-        "advantage": rollout.non_finite.get("advantage", rollout.advantage),
+        "reward": rollout.spelled("reward"),
+        "advantage": rollout.spelled("advantage"),
         "rewards": rollout.rewards,
         "flags": rollout.flags,
         "labels": [{"label": each["label"], "note": each["note"], "by": each["role"]} for each in labels],

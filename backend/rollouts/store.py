@@ -10,8 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 from sqlalchemy.orm import Session
 
-from backend.db.engine import CROCKFORD, insert_into
-from backend.db.models import GroupTally, Rollout, RolloutGroup, RolloutTokens, RunPrompt
+from backend.db.completion import DIGITS, Completion, base32
+from backend.db.completion_codec import encode
+from backend.db.engine import insert_into
+from backend.db.models import GroupTally, RolloutGroup, RolloutTokens, RunPrompt
 from backend.db.numbers import FINITE, spell, spell_all, to_stored
 from backend.db.text import clean_text
 from backend.rollouts.packing import Tokens, pack_text, pack_tokens
@@ -76,7 +78,8 @@ class PackedGroups:
     """Rows that are ready to be inserted."""
 
     groups: list[dict[str, Any]] = field(default_factory=list)
-    rollouts: list[dict[str, Any]] = field(default_factory=list)
+    rollouts: list[tuple[str, str]] = field(default_factory=list)
+    """Ids of the completions, which are part of their groups' rows, and of their groups."""
     tokens: list[dict[str, Any]] = field(default_factory=list)
     tallies: list[dict[str, Any]] = field(default_factory=list)
     prompts: list[dict[str, Any]] = field(default_factory=list)
@@ -108,14 +111,12 @@ def pack_groups(
     for group in groups:
         number = _number(run_id, attempt, group.kind, group.prompt_index)
         group_id = _id(run_id, step, number)
-        packed.groups.append(_group_row(group, id=group_id, **place))
+        completions = [_completion(each, group_id, at) for at, each in enumerate(group.completions)]
+        row = _group_row(group, id=group_id, completions=encode(completions), **place)
+        packed.groups.append(row)
+        packed.rollouts.extend((each.id, group_id) for each in completions)
         packed.tallies.extend(tally_rows(group, is_stored=True, **place))
         packed.prompts.append(prompt_row(group, run_id))
-        for position, completion in enumerate(group.completions):
-            rollout_id = _id(run_id, step, number + position)
-            packed.rollouts.append(
-                _rollout_row(completion, id=rollout_id, group_id=group_id, position=position)
-            )
         if with_tokens and any(len(completion.token_strings) for completion in group.completions):
             packed.tokens.append({"group_id": group_id, "data": pack_tokens(_tokens(group))})
     return packed
@@ -126,7 +127,6 @@ def write_groups(session: Session, packed: PackedGroups) -> None:
     connection = session.connection()  # not the session: rows of values need no objects
     for table, rows in (
         (RolloutGroup, packed.groups),
-        (Rollout, packed.rollouts),
         (RolloutTokens, packed.tokens),
         (GroupTally, packed.tallies),
         (RunPrompt, packed.prompts),
@@ -163,23 +163,24 @@ def _spread(rewards: Sequence[float]) -> tuple[float | None, float | None]:
     return mean, math.sqrt(math.fsum((reward - mean) ** 2 for reward in finite) / len(finite))
 
 
-def _rollout_row(completion: RecordedCompletion, **place: Any) -> dict[str, Any]:
+def _completion(completion: RecordedCompletion, group_id: str, position: int) -> Completion:
     numbers = {"reward": completion.reward, "advantage": completion.advantage}
     given = {name: float(value) for name, value in numbers.items() if value is not None}
     stored = {name: to_stored(value) for name, value in given.items()}
-    return {
-        **place,
-        "text": pack_text(completion.text),
-        "clean_text": clean_text(completion.text),
-        "rewards": spell_all({name: _plain(value) for name, value in completion.rewards.items()}),
-        "tokens": len(completion.token_ids),
-        "finish_reason": completion.finish_reason,
-        "correct": completion.correct,
-        "flags": list(completion.flags),
-        "turns": list(completion.turns),
-        "non_finite": {name: spell(given[name]) for name, (kind, _) in stored.items() if kind != FINITE},
-        **{name: stored[name].value if name in stored else None for name in numbers},
-    }
+    return Completion(
+        group_id,
+        position,
+        completion.text,
+        reward=stored["reward"].value if "reward" in stored else None,
+        advantage=stored["advantage"].value if "advantage" in stored else None,
+        tokens=len(completion.token_ids),
+        finish_reason=completion.finish_reason,
+        correct=completion.correct,
+        rewards=spell_all({name: _plain(value) for name, value in completion.rewards.items()}),
+        flags=list(completion.flags),
+        turns=list(completion.turns),
+        non_finite={name: spell(given[name]) for name, (kind, _) in stored.items() if kind != FINITE},
+    )
 
 
 def _plain(value: float | None) -> float | None:
@@ -204,12 +205,4 @@ def _number(*place: Any) -> int:
 
 def _id(run_id: str, step: int, number: int) -> str:
     """26 characters: the run's time, the step, and a number within it; rows of a step lie together."""
-    return run_id[:10] + _base32(step, 3) + _base32(number, 5)
-
-
-PAIRS = [first + second for first in CROCKFORD for second in CROCKFORD]
-"""Ten bits as two characters."""
-
-
-def _base32(number: int, pairs: int) -> str:
-    return "".join([PAIRS[number >> shift & 1023] for shift in range(10 * (pairs - 1), -1, -10)])
+    return run_id[:10] + base32(step, 3) + base32(number, DIGITS // 2)

@@ -16,12 +16,16 @@ from sqlalchemy.orm import Session
 from backend.config.filters import NoRefill
 from backend.config.merge import resolve
 from backend.config.run import RunConfig
-from backend.db.models import Rollout, RolloutGroup, RolloutTokens, Run
+from backend.db.completion import Completion
+from backend.db.completions import completions_of
+from backend.db.models import GroupTally, RolloutGroup, RolloutTokens, Run
 from backend.errors import Conflict, NotFound, Unavailable
 from backend.formula.loss import formula
 from backend.rollouts.contributions import UNSTORED, logged_loss
+from backend.rollouts.counting import marked, valid_tallies
+from backend.rollouts.marks import BIT
 from backend.rollouts.packing import unpack_arrays
-from backend.rollouts.reading import completions_of, valid_groups
+from backend.rollouts.reading import valid_groups
 from backend.rollouts.schemas import WhatIfChange, WhatIfOrder
 from backend.rollouts.token_budget import why_removed
 from backend.rollouts.token_values import ALTERNATIVE
@@ -61,7 +65,7 @@ def what_if(session: Session, order: WhatIfOrder) -> dict[str, Any]:
     arrays = [each for _, _, values in whole for each in values]
     longest = max(len(each["policy_logprob"]) for each in arrays)
     if len(rows) * longest > MOST_VALUES:
-        raise _too_large(len(rows), longest)
+        raise _too_large(f"{len(rows):,} completions of up to {longest:,} tokens")
     request = {
         "own": config.objective.model_dump(mode="json"),
         "objectives": [
@@ -111,7 +115,7 @@ def _changed(run: Run, change: WhatIfChange) -> RunConfig:
 
 def _groups(
     session: Session, run_id: str, step: int
-) -> tuple[list[tuple[str, list[Rollout], list[Arrays]]], int]:
+) -> tuple[list[tuple[str, list[Completion], list[Arrays]]], int]:
     """The groups that trained, with all of their values, and how many groups of the step are stored."""
     query = (
         select(RolloutGroup.id, RolloutTokens.data)
@@ -132,20 +136,19 @@ def _groups(
 def _check_size(session: Session, run_id: str, step: int) -> None:
     """Raise Conflict for a step that is too large before any of its values is read."""
     query = (
-        select(func.count(), func.sum(Rollout.tokens), func.max(Rollout.tokens))
-        .join(RolloutGroup, Rollout.group_id == RolloutGroup.id)
-        .where(*valid_groups(session, run_id), RolloutGroup.step == step, RolloutGroup.kind == "train")
-        .where(RolloutGroup.left_out == "")
+        select(func.sum(GroupTally.completions), func.sum(GroupTally.tokens))
+        .where(*valid_tallies(session, run_id, "train"), GroupTally.step == step, marked(BIT["stored"]))
+        .where(GroupTally.marks.bitwise_and(BIT["left_out"]) == 0)
     )
-    count, tokens, longest = session.execute(query).one()
+    count, tokens = session.execute(query).one()
     if (tokens or 0) > MOST_VALUES:
-        raise _too_large(count, longest)
+        raise _too_large(f"{count:,} completions of {tokens:,} tokens together")
 
 
-def _too_large(completions: int, longest: int) -> Conflict:
+def _too_large(what: str) -> Conflict:
     return Conflict(
-        f"{completions:,} completions of up to {longest:,} tokens are too many to compute again here: at "
-        f"most {MOST_VALUES:,} tokens, each completion counted as the longest one"
+        f"{what} are too many to compute again here: at most {MOST_VALUES:,} tokens, each completion counted "
+        "as the longest one"
     )
 
 

@@ -1,1 +1,1 @@
-"""Bytes a metric point takes, beside other stores of curves."""
+"""Bytes a metric point and a rollout take, beside other stores."""

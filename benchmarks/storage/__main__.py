@@ -1,10 +1,11 @@
 """Bytes of a metric point in a sealed run, beside TensorBoard, Trackio and Parquet with the same curves.
 
-    python -m benchmarks.storage            20 runs x 10,000 steps, a minute
-    python -m benchmarks.storage --quick    a small size, whose results are not kept
+    python -m benchmarks.storage                     20 runs x 10,000 steps and 9,600 rollouts, some minutes
+    python -m benchmarks.storage --parts rollouts    rollouts alone, beside Parquet
+    python -m benchmarks.storage --quick             a small size, whose results are not kept
 
 The peers are installed into environments of their own, `.venv-tensorboard` and `.venv-trackio`. Writes
-results.md beside this file; `make docs` brings it into docs/.
+results.md and results-rollouts.md beside this file; `make docs` brings it into docs/.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from backend.metrics.store import write_series
 from benchmarks.curves.data import METRIC, names_of, values_of
 from benchmarks.peers import python_of, run
 from benchmarks.scale.__main__ import installation
+from benchmarks.storage import rollouts
 
 HERE = Path(__file__).parent
 SIDES = HERE.parent / "curves" / "sides.py"
@@ -36,9 +38,26 @@ Curves = dict[str, NDArray[np.float64]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="bytes of a metric point beside other stores")
+    parser = argparse.ArgumentParser(description="bytes of a point and of a rollout beside other stores")
     parser.add_argument("--quick", action="store_true", help="a small size, whose results are not kept")
-    quick = parser.parse_args().quick
+    parser.add_argument("--parts", nargs="+", choices=("points", "rollouts"), default=["points", "rollouts"])
+    arguments = parser.parse_args()
+    if "points" in arguments.parts:
+        of_points(quick=arguments.quick)
+    if "rollouts" in arguments.parts:
+        steps = 20 if arguments.quick else 300
+        lines = rollouts.table(rollouts.measured(steps), steps)
+        _publish(lines, "results-rollouts.md", quick=arguments.quick)
+
+
+def _publish(lines: list[str], name: str, *, quick: bool) -> None:
+    print("\n".join(lines))
+    if not quick:
+        (HERE / name).write_text("\n".join(lines) + "\n")
+
+
+def of_points(*, quick: bool) -> None:
+    """The table of points."""
     runs, steps = (3, 2_000) if quick else (20, 10_000)
     whole = {name: np.array(values_of(number, steps)) for number, name in enumerate(names_of(runs))}
     halves = {name: values.astype(np.float32).astype(np.float64) for name, values in whole.items()}
@@ -54,9 +73,7 @@ def main() -> None:
         "|---|---|---|",
         *(f"| {name} | {columns[0][name]:.1f} | {columns[1][name]:.1f} |" for name in columns[0]),
     ]
-    print("\n".join(lines))
-    if not quick:
-        (HERE / "results.md").write_text("\n".join(lines) + "\n")
+    _publish(lines, "results.md", quick=quick)
 
 
 def measured(curves: Curves) -> dict[str, float]:

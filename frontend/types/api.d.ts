@@ -364,6 +364,7 @@ declare namespace Api {
     reward_mean: number | null;
     reward_std: number | null;
     left_out: string;
+    damage: string;
     completions: CompletionItem[];
   }
   interface GroupLoss {

@@ -39,10 +39,10 @@ def stage(tmp_path_factory):
                 ]
                 packed = pack_groups(run.id, step, 1, groups)
                 write_groups(session, packed)
-            for row, text in zip(packed.rollouts, PAYLOADS, strict=True):
+            for (completion, _), text in zip(packed.rollouts, PAYLOADS, strict=True):
                 label = clean_text(text)[:40].strip() or "blank"
                 put_label(
-                    session, row["id"], LabelRequest(label=label, note=clean_text(text)[:2000]), "operator"
+                    session, completion, LabelRequest(label=label, note=clean_text(text)[:2000]), "operator"
                 )
         for _ in index_groups(service.sessions):
             pass

@@ -5,13 +5,13 @@ import math
 import pytest
 from sqlalchemy import select, text
 
-from backend.db.models import Rollout, RolloutGroup, RolloutLabel
+from backend.db.models import RolloutLabel
 from backend.db.rollout_words import LAST_POSITION, index_groups, reset, tsvector_of
 from backend.rollouts import search, search_pages
 from backend.rollouts.lift import scored_phrase
 from backend.rollouts.search_query import SearchError, parse
 from backend.rollouts.store import pack_groups, write_groups
-from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_run
+from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_run, stored_completions
 
 TEXTS = (
     "Wait, let me check: 1+1=2, so \\boxed{2}.",
@@ -384,7 +384,7 @@ def test_a_log_odds_is_that_of_the_formula():
 
 def rollout_of(database):
     with database.sessions() as session:
-        return session.scalars(select(Rollout.id).join(RolloutGroup).order_by(RolloutGroup.step)).first()
+        return stored_completions(session)[0].id
 
 
 def test_a_label_is_given_changed_and_removed_by_its_version(client, database, run):

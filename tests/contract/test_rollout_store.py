@@ -4,13 +4,13 @@ import math
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import select
 
-from backend.db.models import Rollout, RolloutGroup
+from backend.db.models import RolloutGroup
 from backend.rollouts.packing import unpack_text
 from backend.rollouts.reading import tokens_of
 from backend.rollouts.store import pack_groups, write_groups
-from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_group, make_run
+from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_group, make_run, stored_completions
 
 HOSTILE = "a\0b\ud800c\u202e</script>é"
 
@@ -35,8 +35,8 @@ def store(database, run, *groups, step=1, attempt=1):
 def test_the_exact_text_is_kept_and_a_clean_copy_serves_search(session):
     run = make_run(session)
     make_group(session, run, prompt=HOSTILE, completions=(MadeCompletion(text=HOSTILE),))
-    rollout = session.scalars(select(Rollout)).one()
-    assert unpack_text(rollout.text) == HOSTILE
+    [rollout] = stored_completions(session)
+    assert rollout.text == HOSTILE
     assert rollout.clean_text == "a\\x00b\\ud800c\u202e</script>é"
     assert unpack_text(session.scalars(select(RolloutGroup.prompt)).one()) == HOSTILE
 
@@ -44,7 +44,7 @@ def test_the_exact_text_is_kept_and_a_clean_copy_serves_search(session):
 def test_tokens_make_up_the_text_and_have_their_values(session):
     run = make_run(session)
     make_group(session, run, completions=(MadeCompletion(text="x"), MadeCompletion(text=HOSTILE)))
-    rollout = session.scalars(select(Rollout).where(Rollout.position == 1)).one()
+    rollout = stored_completions(session)[1]
     shown = tokens_of(session, rollout.id)
     assert "".join(shown["tokens"]) == HOSTILE
     assert shown["arrays"]["logprob"][:3] == [0.0, -1.0, -2.0]
@@ -54,7 +54,7 @@ def test_tokens_make_up_the_text_and_have_their_values(session):
 def test_writing_a_step_again_changes_nothing(session):
     run = make_run(session)
     assert make_group(session, run) == make_group(session, run)
-    assert session.scalar(select(func.count()).select_from(Rollout)) == 2
+    assert len(stored_completions(session)) == 2
 
 
 def test_rewards_that_are_not_finite_are_spelled(client, database, run):
@@ -137,7 +137,7 @@ def test_the_steps_of_a_run_say_what_is_kept(client, database, run):
 def test_tokens_that_were_not_recorded_are_said_to_be_missing(client, database, run):
     with database.sessions.begin() as session:
         make_group(session, run, tokens=False)
-        rollout_id = session.scalars(select(Rollout.id)).first()
+        rollout_id = stored_completions(session)[0].id
     answer = client.get(f"/api/v1/rollouts/{rollout_id}/tokens")
     assert answer.status_code == 404
     assert "recording.tokens" in answer.json()["detail"]

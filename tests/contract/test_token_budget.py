@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from sqlalchemy import select, update
 
-from backend.db.models import Event, Rollout, RolloutGroup, RolloutTokens, Run
+from backend.db.models import Event, GroupTally, RolloutGroup, RolloutTokens, Run
 from backend.rollouts.packing import pack_tokens, unpack_arrays, unpack_tokens
 from backend.rollouts.reading import tokens_of
 from backend.rollouts.token_budget import TokenBudget, token_bytes
 from backend.settings import Settings
-from tests.factories import MadeCompletion, make_group, make_run
+from tests.factories import MadeCompletion, make_group, make_run, stored_completions
 
 STEPS = 6
 
@@ -140,15 +140,15 @@ def test_a_sweep_that_was_cut_off_goes_on_and_says_it_once(database, run, monkey
 
 def test_a_step_that_is_too_large_to_compute_again_is_refused_before_it_is_read(client, database, run):
     with database.sessions.begin() as session:
-        session.execute(update(Rollout).values(tokens=100_000))
+        session.execute(update(GroupTally).values(tokens=GroupTally.completions * 100_000))
         session.execute(update(RolloutTokens).values(data=b"never read"))
     order = {"run": run.id, "step": 3, "variants": []}
     with database.sessions.begin() as session:
         make_group(session, run, step=3, prompt_index=1, completions=(MadeCompletion(),) * 1_024)
-        session.execute(update(Rollout).values(tokens=100_000))
+        session.execute(update(GroupTally).values(tokens=GroupTally.completions * 100_000))
     answer = client.post("/api/v1/rollouts/what-if", json=order)
     assert answer.status_code == 409
-    assert "1,026 completions of up to 100,000 tokens are too many" in answer.json()["detail"]
+    assert "1,026 completions of 102,600,000 tokens together are too many" in answer.json()["detail"]
 
 
 def test_alternatives_give_way_before_anything_else(database, monkeypatch):
@@ -165,10 +165,7 @@ def test_alternatives_give_way_before_anything_else(database, monkeypatch):
     [message] = messages(database, run)
     assert message.startswith("removed alternatives up to step 1 to keep")
     with database.sessions() as session:
-        first, last = (
-            session.scalars(select(Rollout.id).join(RolloutGroup).where(RolloutGroup.step == step)).one()
-            for step in (1, 3)
-        )
+        first, last = (stored_completions(session, RolloutGroup.step == step)[0].id for step in (1, 3))
         gone, there = tokens_of(session, first), tokens_of(session, last)
     assert (gone["alternatives"], gone["note"]) == (None, message)
     assert there["alternatives"]["ids"][49] == [ord("x") % 1000]

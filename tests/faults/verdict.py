@@ -8,7 +8,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.config.metrics import OF_THE_MACHINE
-from backend.db.models import Attempt, Rollout, RolloutGroup, Run
+from backend.db.completions import in_pieces
+from backend.db.models import Attempt, RolloutGroup, Run
 from backend.db.numbers import to_stored
 from backend.metrics.attempts import counts, limits_of
 from backend.metrics.lineage import Stretch
@@ -25,17 +26,19 @@ def record_of(session: Session, run_id: str) -> Record:
     """All that a run recorded and that counts: metrics but for the clocks, completions with their rewards."""
     limits = limits_of(session, [run_id]).get(run_id, ())
     (part,) = parts_of(session, [Stretch(run_id)])
-    texts = (
-        select(RolloutGroup, Rollout)
-        .join(Rollout, Rollout.group_id == RolloutGroup.id)
-        .where(RolloutGroup.run_id == run_id, counts(RolloutGroup, limits))
-    )
+    groups = {
+        group.id: group
+        for group in session.scalars(
+            select(RolloutGroup).where(RolloutGroup.run_id == run_id, counts(RolloutGroup, limits))
+        )
+    }
     record: Record = {
         (point.name, point.step): to_stored(point.value)
         for point in all_points(session, part)
         if not point.name.startswith(OF_THE_MACHINE)
     }
-    for group, one in session.execute(texts):
+    for one in (each for _, them in in_pieces(session, list(groups)) for each in them):
+        group = groups[one.group_id]
         place = ("completion", group.step, group.kind, group.prompt_index, one.position)
         record[place] = (one.text, one.reward, one.advantage, one.tokens, one.finish_reason)
     return record

@@ -1,5 +1,6 @@
 """The schema grows by migrations alone, on both databases."""
 
+import json
 import sqlite3
 import threading
 from contextlib import closing
@@ -17,6 +18,8 @@ from backend.db.migrate import MIGRATIONS, NewerDatabase, downgrade, newest_sche
 from backend.db.models import ALL_PACKED, Attempt, Base, Metric, MetricBlock
 from backend.db.rollout_words import is_index
 from backend.metrics.packing import pack, packable
+from backend.rollouts.conversion import convert
+from backend.rollouts.packing import pack_text
 from tests.factories import make_attempt, make_run, write_metric
 
 SCRIPTS = ScriptDirectory(str(MIGRATIONS))
@@ -164,3 +167,56 @@ def test_an_upgrade_that_fails_in_the_middle_leaves_no_table_behind(empty_url, m
     monkeypatch.undo()
     upgrade(empty_url)
     assert tables(empty_url) == set(Base.metadata.tables)
+
+
+ROWS_OF_BEFORE = """
+INSERT INTO rollout_group
+(id, run_id, step, attempt, kind, prompt_index, prompt_id, problem, domain, prompt, answer)
+VALUES ('{group}', :run, 1, 1, 'train', 0, 'p', '', '', :text, :text);
+INSERT INTO rollout
+(id, group_id, position, text, clean_text, reward, rewards, tokens, finish_reason, non_finite, flags)
+VALUES ('{group}', '{group}', 0, :text, 'hello', 1, '{{}}', 3, 'stop', '{{}}', '["odd"]');
+INSERT INTO rollout
+(id, group_id, position, text, clean_text, rewards, tokens, finish_reason, non_finite, flags)
+VALUES
+('of-the-first-version', '{group}', 1, :text, 'hello', '{{"a": 0.5}}', 3, '', '{{"reward": "NaN"}}', '[]');
+INSERT INTO rollout_label (rollout_id, label, run_id, note, role, version, changed_at)
+VALUES ('of-the-first-version', 'weird', :run, 'why', 'operator', 2, 5.5)
+"""
+
+
+def test_completions_and_labels_of_before_are_packed_and_written_back(empty_url):
+    upgrade(empty_url)
+    engine = open_engine(empty_url, pool_size=1)
+    sessions = open_sessions(engine)
+    with sessions.begin() as session:
+        run = make_run(session).id
+    downgrade(empty_url, "0026")
+    with engine.begin() as connection:
+        for statement in ROWS_OF_BEFORE.format(group="01hzzzzzzz0000010000000000").split(";"):
+            names = {"run": run, "text": pack_text("hello")}
+            given = {name: value for name, value in names.items() if f":{name}" in statement}
+            connection.execute(text(statement), given)
+        before = {name: rows_of(connection, name) for name in ("rollout", "rollout_label")}
+    upgrade(empty_url)
+    assert len(list(convert(sessions))) == 1
+    with engine.connect() as connection:
+        assert rows_of(connection, "rollout") == []
+        assert rows_of(connection, "rollout_alias") == [
+            ("of-the-first-version", "01hzzzzzzz0000010000000000")
+        ]
+        assert connection.scalar(text("SELECT group_id FROM rollout_label")) == "01hzzzzzzz0000010000000000"
+    downgrade(empty_url, "0026")
+    with engine.connect() as connection:
+        assert {name: rows_of(connection, name) for name in before} == before
+    engine.dispose()
+
+
+def rows_of(connection, table):
+    found = connection.execute(text(f"SELECT * FROM {table}"))  # noqa: S608
+    return sorted((tuple(map(plain, row)) for row in found), key=str)
+
+
+def plain(value):
+    """JSON as a document, whatever the driver makes of it."""
+    return json.loads(value) if isinstance(value, str) and value[:1] in "[{" else value

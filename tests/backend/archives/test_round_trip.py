@@ -18,7 +18,7 @@ from backend.archives.contents import LABELS, MANIFEST, PROMPTS, SINCE_2, TABLES
 from backend.cli import main
 from backend.config.run import RunConfig
 from backend.db.engine import reading
-from backend.db.models import Checkpoint, Event, Metric, MetricBlock, Rollout, Run
+from backend.db.models import Checkpoint, Event, Metric, MetricBlock, Run
 from backend.imports import run_archive_rollouts
 from backend.metrics.packing import pack, packable
 from backend.rollouts.labels import LabelRequest, put_label
@@ -32,6 +32,7 @@ from tests.factories import (
     make_experiment,
     make_group,
     make_run,
+    stored_completions,
     write_metric,
 )
 
@@ -80,7 +81,7 @@ def make_full_run(client, settings, **fields):
         probe = MadeGroup(prompt="probe", kind="eval", prompt_index=1)
         write_groups(session, pack_groups(run.id, 9, 2, [], counted=[probe]))
         write_groups(session, pack_groups(run.id, 8, 1, [], counted=[MadeGroup(prompt_index=3)]))  # hidden
-        marked = session.scalar(select(Rollout.id).where(Rollout.reward.is_(None)).limit(1))
+        marked = next(one.id for one in stored_completions(session) if one.reward is None)
         put_label(session, marked, LabelRequest(label="weird", note="答え\n<b>"), "operator")
         add_event(session, "checkpoint", "continued", run_id=run.id, step=3, attempt=2, data={"n": 0.5})
         make_checkpoint(session, run, settings.state, step=9, attempt=2, content=b"\0\1weights")

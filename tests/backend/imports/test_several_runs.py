@@ -7,8 +7,9 @@ import pytest
 from sqlalchemy import func, select
 
 from backend.cli import main
-from backend.db.models import Event, Experiment, Rollout, Run
+from backend.db.models import Event, Experiment, Run
 from backend.runs.events import add_event
+from tests.factories import stored_completions
 
 KIND = {"Content-Type": "application/octet-stream"}
 TWO = "run,step,reward\na,1,0.25\nb,1,0.5\na,2,0.75\nb,2,1\n"
@@ -27,6 +28,11 @@ def send(client, content, *, headers=None, **params):
 def count(client, table):
     with client.app.state.lab.sessions() as session:
         return session.scalar(select(func.count()).select_from(table))
+
+
+def completions(client):
+    with client.app.state.lab.sessions() as session:
+        return len(stored_completions(session))
 
 
 def test_each_run_of_a_file_becomes_a_run_of_one_experiment(client):
@@ -110,7 +116,7 @@ def test_completions_are_added_to_an_imported_run_and_replaced(client):
     for _ in range(2):
         answer = send(client, DUMP, file="3.jsonl", into=run)
         assert (answer.status_code, answer.json()["run"]) == (201, run)
-    assert count(client, Rollout) == 2
+    assert completions(client) == 2
     shown = client.get(f"/api/v1/runs/{run}").json()
     last = shown["summary"]["last"]
     assert (shown["last_step"], last["reward/mean"], last["text/structure_answerless"]) == (3, 0.5, 1.0)
@@ -178,7 +184,7 @@ def test_completions_are_added_to_no_other_run(client):
     answer = send(client, DUMP, into=launched)
     assert answer.status_code == 409
     assert "completions are added to runs that were imported" in answer.json()["detail"]
-    assert count(client, Rollout) == 0
+    assert completions(client) == 0
 
 
 @pytest.mark.parametrize("database", ["sqlite_url", "postgres_url"])

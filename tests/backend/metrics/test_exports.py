@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import func, select, text
 
 from backend.auth.tokens import cookie_name
-from backend.db.models import Metric, Rollout
+from backend.db.models import Metric
 from backend.http import read_budget as budget
 from backend.http.read_budget import ReadBudget
 from backend.metrics import windows
@@ -22,7 +22,7 @@ from backend.metrics.store import key_ids
 from backend.rollouts import reading as rollouts
 from backend.rollouts.reading import step_counts
 from tests.api_client import log_in, serving
-from tests.factories import MadeCompletion, make_group, make_run, write_metric
+from tests.factories import MadeCompletion, make_group, make_run, stored_completions, write_metric
 
 POINTS = int(os.environ.get("GRPOLAB_POINTS", "60000"))
 NAMES = 20
@@ -122,7 +122,7 @@ def test_long_texts_make_short_pages_and_lose_none(database, settings, monkeypat
         run = make_run(session)
         for step, length in enumerate([100, 100, 100, 600, 10, 10], start=1):
             make_group(session, run, step=step, completions=(MadeCompletion(text="x" * length),))
-        assert session.scalar(select(func.sum(Rollout.tokens))) == 920
+        assert sum(one.tokens for one in stored_completions(session)) == 920
     with serving(settings, database.url) as client:
         pages: list[list[int]] = []
         cursor: str | None = ""

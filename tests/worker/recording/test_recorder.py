@@ -8,11 +8,13 @@ from sqlalchemy import event, func, select, update
 from sqlalchemy.exc import OperationalError
 
 from backend.config.run import RunConfig
+from backend.db.completion import Completion
 from backend.db.engine import db_now
-from backend.db.models import Event, Metric, MetricKey, Rollout, RolloutGroup, RolloutTokens, Run
+from backend.db.models import Event, Metric, MetricKey, RolloutGroup, RolloutTokens, Run
 from backend.errors import Fenced
 from backend.metrics.history import valid_steps
 from backend.runs import lifecycle
+from tests.factories import stored_completions
 from worker.recording import recorder as recorder_module
 from worker.recording import write_queue as outbox
 from worker.recording.recorder import Recorder
@@ -72,6 +74,8 @@ def read(database, run_id):
 
 def count(database, table):
     with database.sessions() as session:
+        if table is Completion:
+            return len(stored_completions(session))
         return session.scalar(select(func.count()).select_from(table))
 
 
@@ -148,7 +152,7 @@ def test_the_summary_of_the_runs_table_grows_with_the_steps(database, run_id, re
 def test_groups_completions_and_tokens_are_stored(database, record):
     with record() as recorder:
         recorder.record_step(StepRecord(1, {}, [group(0), group(1)]))
-    assert [count(database, table) for table in (RolloutGroup, Rollout, RolloutTokens)] == [2, 4, 2]
+    assert [count(database, table) for table in (RolloutGroup, Completion, RolloutTokens)] == [2, 4, 2]
     with database.sessions() as session:
         stored = session.scalars(select(RolloutGroup).order_by(RolloutGroup.prompt_index)).first()
         assert (stored.reward_mean, stored.reward_std) == (0.5, 0.5)
@@ -157,7 +161,7 @@ def test_groups_completions_and_tokens_are_stored(database, record):
 def test_tokens_are_left_out_when_the_config_says_so(database, record):
     with record(recording={"tokens": False}) as recorder:
         recorder.record_step(StepRecord(1, {}, [group()]))
-    assert [count(database, table) for table in (Rollout, RolloutTokens)] == [2, 0]
+    assert [count(database, table) for table in (Completion, RolloutTokens)] == [2, 0]
 
 
 def test_a_big_run_stores_a_selection(database, record):
@@ -170,7 +174,7 @@ def test_a_step_that_is_written_again_changes_nothing(database, run_id, record):
     for _ in range(2):
         with record() as recorder:
             recorder.record_step(StepRecord(1, {"reward/mean": 0.5}, [group()]))
-    assert [count(database, table) for table in (Metric, RolloutGroup, Rollout, RolloutTokens)] == [
+    assert [count(database, table) for table in (Metric, RolloutGroup, Completion, RolloutTokens)] == [
         1,
         1,
         2,
@@ -276,7 +280,7 @@ def test_a_commit_of_uncertain_fate_is_repeated_without_harm(database, run_id, r
         recorder.record_step(StepRecord(2, {"reward/mean": 0.6}, [group()]))
         recorder.flush()
     assert failed
-    assert [count(database, table) for table in (Metric, RolloutGroup, Rollout)] == [2, 2, 4]
+    assert [count(database, table) for table in (Metric, RolloutGroup, Completion)] == [2, 2, 4]
 
 
 def test_commit_writes_what_waits_before_its_own_transaction(database, run_id, record):

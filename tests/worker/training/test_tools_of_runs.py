@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from backend.config.merge import resolve
-from backend.db.models import Rollout
+from tests.factories import stored_completions
 from tests.worker.training.test_launch_check import check  # noqa: F401 - a fixture
 from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
@@ -34,7 +33,7 @@ def test_an_interrupted_run_with_tools_continues_bit_by_bit(sessions, queued, tr
     assert series(sessions, broken) == found
     assert found["tools/calls"][1] > 0
     with sessions() as session:
-        stored = [row.turns for row in session.scalars(select(Rollout)) if row.turns]
+        stored = [one.turns for one in stored_completions(session) if one.turns]
     assert {turn["tool"] for turns in stored for turn in turns} == {"calculator"}
 
 

@@ -18,10 +18,11 @@ from backend.config.metrics import METRICS, OF_THE_MACHINE, find_metric
 from backend.config.presets import PRESETS
 from backend.config.presets.book import BOOK
 from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Checkpoint, Event, Metric, MetricKey, Rollout, RolloutGroup, Run
+from backend.db.models import Checkpoint, Event, Metric, MetricKey, RolloutGroup, Run
 from backend.metrics.reading import read_points
 from backend.rollouts.reading import tokens_of
 from backend.runs import lifecycle
+from tests.factories import stored_completions
 from worker.checkpoints.files import BadCheckpoint
 from worker.checkpoints.fork import origin_of
 from worker.checkpoints.store import Checkpoints
@@ -166,7 +167,7 @@ def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queu
     with sessions() as session:
         names = list(session.scalars(select(MetricKey.name)))
         groups = list(session.scalars(select(RolloutGroup).where(RolloutGroup.kind == "train")))
-        rollouts = list(session.scalars(select(Rollout)))
+        rollouts = stored_completions(session)
         run = session.get(Run, run_id)
     assert [name for name in names if find_metric(name) is None] == []
     assert len(groups) == 4 * 4
@@ -197,8 +198,8 @@ def test_group_advantages_sum_to_zero_in_what_is_stored(sessions, queued, train)
     with sessions() as session:
         groups = session.scalars(select(RolloutGroup.id).where(RolloutGroup.kind == "train"))
         for group_id in groups:
-            advantages = session.scalars(select(Rollout.advantage).where(Rollout.group_id == group_id))
-            assert sum(advantages) == pytest.approx(0, abs=1e-6)
+            own = stored_completions(session, RolloutGroup.id == group_id)
+            assert sum(one.advantage or 0.0 for one in own) == pytest.approx(0, abs=1e-6)
 
 
 def test_magistral_whitens_each_minibatch_by_itself(sessions, queued, train):
@@ -388,9 +389,7 @@ def test_one_completion_per_prompt_is_enough_for_a_critic(sessions, settings, qu
     run_id = queued(config)
     train(run_id, config)
     with sessions() as session:
-        rollout = session.scalars(
-            select(Rollout).join(RolloutGroup).where(RolloutGroup.kind == "train")
-        ).first()
+        rollout = stored_completions(session, RolloutGroup.kind == "train")[0]
         found = tokens_of(session, rollout.id)
     assert {"advantage", "value", "ratio"} <= found["arrays"].keys()
     assert len(found["arrays"]["advantage"]) == len(found["tokens"])

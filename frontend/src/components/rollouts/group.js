@@ -142,6 +142,10 @@ export function GroupView({ group, filter, order, by, place, onPlace }) {
       </dl>
     </header>
     ${
+      group.damage &&
+      html`<p class="is-warning">Its completions cannot be read: ${group.damage}. A backup may have them.</p>`
+    }
+    ${
       isFiltering(filter) &&
       html`<p class="quiet group-shown">
         ${shown.length} of ${plural(facts.size, 'completion')} shown

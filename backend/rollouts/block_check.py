@@ -1,0 +1,33 @@
+"""The check of all blocks of completions, for `make doctor` and backups."""
+
+import math
+import time
+from collections.abc import Iterator
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.db.completion_codec import CompletionsDamaged, decode
+from backend.db.models import RolloutGroup
+
+GROUPS_AT_ONCE = 500
+
+
+def damaged_groups(session: Session, *, until: float = math.inf) -> Iterator[str]:
+    """A sentence on each group whose bytes are not what was written.
+
+    Ends at the time `until` of the monotonic clock.
+    """
+    columns = (RolloutGroup.id, RolloutGroup.run_id, RolloutGroup.step, RolloutGroup.kind)
+    query = select(*columns, RolloutGroup.prompt_index, RolloutGroup.completions)
+    blocks = query.where(RolloutGroup.completions.is_not(None))
+    for row in session.execute(blocks, execution_options={"yield_per": GROUPS_AT_ONCE}):
+        if time.monotonic() > until:
+            return
+        try:
+            decode(row.id, row.completions)
+        except CompletionsDamaged as error:
+            yield (
+                f"run {row.run_id}, step {row.step}, {row.kind}, prompt {row.prompt_index}: the block that "
+                f"holds its completions is damaged ({error}); a backup may have them"
+            )

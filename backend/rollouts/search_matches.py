@@ -1,0 +1,202 @@
+"""The completions that match a search, in order: named by the index, then read where more is asked.
+
+Without filters and exact strings the index alone decides, and nothing is read.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, and_, case, func, select, tuple_
+from sqlalchemy.orm import Session
+
+from backend.db.completion import Completion
+from backend.db.completion_codec import Want
+from backend.db.completions import completions_of
+from backend.db.engine import is_postgres
+from backend.db.models import RolloutGroup
+from backend.db.rollout_words import SHIFT
+from backend.rollouts.reading import tallied
+from backend.rollouts.search import WHOLE, Part, Place, hits_of, is_phrase, of_index
+from backend.rollouts.search_query import Term
+from backend.rollouts.search_scope import Scope
+
+FEWEST, MOST = 16, 256
+"""Groups that are read at a time: few at first, as the first ones may fill the page."""
+
+Test = Callable[[Completion], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The part of the matches that is wanted: behind a place, one way, and so many at most."""
+
+    behind: Place | None = None
+    is_descending: bool = False
+    most: int | None = None
+
+    def is_in(self, place: Place) -> bool:
+        """Whether a place lies behind."""
+        return self.behind is None or (place < self.behind if self.is_descending else place > self.behind)
+
+
+ALL = Page()
+
+
+def matches(
+    session: Session, scope: Scope, terms: Sequence[Term], part: Part = WHOLE, page: Page = ALL
+) -> Iterator[Place]:
+    """The places of the completions that match, in the order of the page; `terms` as `planned`."""
+    wanted, _ = of_index(terms)
+    found = (_of_words if wanted else _of_groups)(session, scope, terms, part, page)
+    for count, place in enumerate(found):
+        if count == page.most:
+            return
+        yield place
+
+
+def is_of_index(session: Session, scope: Scope, terms: Sequence[Term]) -> bool:
+    """Whether the index alone decides."""
+    return bool(of_index(terms)[0]) and not (test_of(session, scope, terms) or _long_test(session, terms))
+
+
+def count_of_index(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> int:
+    """The number of completions that match, up to `most`, where the index alone decides."""
+    some = _named(session, scope, terms, WHOLE, ALL).limit(most).subquery()
+    return session.scalar(select(func.count()).select_from(some)) or 0
+
+
+def _named(session: Session, scope: Scope, terms: Sequence[Term], part: Part, page: Page) -> Select[Any]:
+    """Step, group, position and `is_long` of the completions that the index names."""
+    hits = hits_of(session, *of_index(terms), part).cte(nesting=True).prefix_with("MATERIALIZED")
+    query = select(RolloutGroup.step, RolloutGroup.id, hits.c.position, hits.c.is_long).select_from(hits)
+    query = query.join(RolloutGroup, RolloutGroup.search_number == hits.c.number)
+    conditions = [*scope.of_groups(session), *part.of_groups()]
+    if page.behind is not None:
+        here = tuple_(RolloutGroup.step, RolloutGroup.id, hits.c.position)
+        conditions.append(here < page.behind if page.is_descending else here > page.behind)
+    # Without an index to use, databases begin with the hits instead of reading them all for each group.
+    return query.where(case((and_(*conditions), 1), else_=0) == 1)
+
+
+def _of_words(
+    session: Session, scope: Scope, terms: Sequence[Term], part: Part, page: Page
+) -> Iterator[Place]:
+    test, of_long = test_of(session, scope, terms), _long_test(session, terms)
+    want = _want(terms, reads=of_long is not None)
+    query = _named(session, scope, terms, part, page)
+    if page is not ALL or test is not None or of_long is not None:
+        columns = list(query.selected_columns)[:3]
+        query = query.order_by(*(each.desc() if page.is_descending else each.asc() for each in columns))
+    if test is None and of_long is None:
+        query = query.limit(page.most) if page.most is not None else query
+        yield from ((row[0], row[1], row[2]) for row in session.execute(query))
+        return
+    for rows in _pieces(session.execute(query).all()):
+        read = {row.id for row in rows if test is not None or row.is_long}
+        found = completions_of(session, list(read), want)
+        for step, group, position, is_long in rows:
+            if group not in read:
+                yield step, group, position
+                continue
+            one = _at(found.get(group, ()), position)
+            if one is None or (test is not None and not test(one)):
+                continue
+            if not is_long or of_long is None or of_long(one):
+                yield step, group, position
+
+
+def _at(completions: Sequence[Completion], position: int) -> Completion | None:
+    if position < len(completions) and completions[position].position == position:
+        return completions[position]
+    return next((one for one in completions if one.position == position), None)
+
+
+def _pieces(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    start, size = 0, FEWEST
+    while start < len(rows):
+        yield rows[start : start + size]
+        start, size = start + size, min(2 * size, MOST)
+
+
+def _of_groups(
+    session: Session, scope: Scope, terms: Sequence[Term], part: Part, page: Page
+) -> Iterator[Place]:
+    """Without words that the index is asked for: all completions are read but those with an unwanted word."""
+    test = test_of(session, scope, terms)
+    without = [(term.pattern(), _keys(session, term, part)) for term in of_index(terms)[1]]
+    want = _want(terms, reads=bool(without))
+    for rows in _pieces(_groups(session, scope, part, page)):
+        found = completions_of(session, [row.id for row in rows], want)
+        for step, group, number in rows:
+            if without and number is None:
+                continue
+            ones = found.get(group, [])
+            for one in reversed(ones) if page.is_descending else ones:
+                place = (step, group, one.position)
+                key = (number or 0) << SHIFT | one.position
+                if not page.is_in(place) or (test is not None and not test(one)):
+                    continue
+                if not any(_has(one, pattern, keys.get(key)) for pattern, keys in without):
+                    yield place
+
+
+def _has(one: Completion, pattern: Any, is_long: bool | None) -> bool:  # noqa: FBT001 - of the index
+    """Whether an unwanted term is in a completion: None says that the index does not name it."""
+    return is_long is not None and (not is_long or bool(pattern.search(one.clean_text)))
+
+
+def _keys(session: Session, term: Term, part: Part) -> dict[int, bool]:
+    """The completions with a term, by number and position, and whether their text decides."""
+    rows = session.execute(hits_of(session, [term], [], part))
+    reads = is_phrase(term)
+    return {number << SHIFT | position: reads and bool(is_long) for number, position, is_long in rows}
+
+
+def _want(terms: Sequence[Term], *, reads: bool) -> Want:
+    strings = tuple(term.text for term in terms if term.is_exact and not term.is_not)
+    return Want(reads or any(term.is_exact or term.is_read for term in terms), strings)
+
+
+def _groups(session: Session, scope: Scope, part: Part, page: Page) -> Sequence[Any]:
+    """Step, id and number of the groups in which a completion may match."""
+    columns = (RolloutGroup.step, RolloutGroup.id)
+    conditions = [*scope.of_groups(session), *part.of_groups(), *tallied(scope.filter.of_tallies())]
+    if page.behind is not None:
+        here = tuple_(*columns)
+        conditions.append(here <= page.behind[:2] if page.is_descending else here >= page.behind[:2])
+    query = select(*columns, RolloutGroup.search_number).where(*conditions)
+    ways = [each.desc() if page.is_descending else each.asc() for each in columns]
+    return session.execute(query.order_by(*ways)).all()
+
+
+def test_of(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | None:
+    """The test of a completion itself; None where nothing is asked of it."""
+    labelled = scope.labelled(session) if scope.label else None
+    exact = [term for term in terms if term.is_exact]
+    read = [(term.pattern(), term.is_not) for term in terms if term.is_read]
+    if labelled is None and not exact and not read and not scope.filter.is_of_completions:
+        return None
+
+    def test(one: Completion) -> bool:
+        if not scope.filter.passes(one) or (labelled is not None and one.id not in labelled):
+            return False
+        text = one.clean_text if exact or read else ""
+        return all((term.text in text) != term.is_not for term in exact) and all(
+            (pattern.search(text) is not None) != is_not for pattern, is_not in read
+        )
+
+    return test
+
+
+def _long_test(session: Session, terms: Sequence[Term]) -> Test | None:
+    """The test of a text where the index does not know all positions of its words."""
+    wanted, unwanted = of_index(terms)
+    phrases = [(term.pattern(), term.is_not) for term in (*wanted, *unwanted) if is_phrase(term)]
+    if not phrases or not is_postgres(session):
+        return None
+
+    def test(one: Completion) -> bool:
+        return all((pattern.search(one.clean_text) is not None) != is_not for pattern, is_not in phrases)
+
+    return test
