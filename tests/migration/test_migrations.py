@@ -191,7 +191,7 @@ def test_completions_and_labels_of_before_are_packed_and_written_back(empty_url)
     sessions = open_sessions(engine)
     with sessions.begin() as session:
         run = make_run(session).id
-    downgrade(empty_url, "0026")
+    downgrade(empty_url, "0028")
     with engine.begin() as connection:
         for statement in ROWS_OF_BEFORE.format(group="01hzzzzzzz0000010000000000").split(";"):
             names = {"run": run, "text": pack_text("hello")}
@@ -206,7 +206,7 @@ def test_completions_and_labels_of_before_are_packed_and_written_back(empty_url)
             ("of-the-first-version", "01hzzzzzzz0000010000000000")
         ]
         assert connection.scalar(text("SELECT group_id FROM rollout_label")) == "01hzzzzzzz0000010000000000"
-    downgrade(empty_url, "0026")
+    downgrade(empty_url, "0028")
     with engine.connect() as connection:
         assert {name: rows_of(connection, name) for name in before} == before
     engine.dispose()
@@ -219,4 +219,4 @@ def rows_of(connection, table):
 
 def plain(value):
     """JSON as a document, whatever the driver makes of it."""
-    return json.loads(value) if isinstance(value, str) and value[:1] in "[{" else value
+    return json.loads(value) if isinstance(value, str) and value.startswith(("[", "{")) else value
