@@ -105,26 +105,32 @@ def list_groups(
     is_descending = sort.startswith("-")
     here = tuple_(*columns)
     ways = [column.desc() if is_descending else column.asc() for column in columns]
-    query = select(RolloutGroup).where(*_conditions(session, wanted)).order_by(*ways)
-    place = read_cursor(cursor, *kinds, order=sort)
-    found: list[RolloutGroup] = []
-    size = max(limit + 1, GROUPS_AT_ONCE) if wanted.is_of_completions else limit + 1
+    conditions, place = _conditions(session, wanted), read_cursor(cursor, *kinds, order=sort)
+
+    def behind(place: Sequence[Any] | None) -> list[ColumnElement[bool]]:
+        return [] if place is None else [here < tuple(place) if is_descending else here > tuple(place)]
+
+    if not wanted.is_of_completions:
+        query = select(RolloutGroup).where(*conditions, *behind(place)).order_by(*ways)
+        return session.scalars(query.limit(limit + 1)).all()
+    ids: list[str] = []
+    size = max(limit + 1, GROUPS_AT_ONCE)
     while True:
-        behind = [] if place is None else [here < tuple(place) if is_descending else here > tuple(place)]
-        groups = session.scalars(query.where(*behind).limit(size)).all()
-        found += _that_fit(session, wanted, groups) if wanted.is_of_completions else groups
-        if len(groups) < size or len(found) > limit:
-            return found[: limit + 1]
-        place, size = list(group_place(groups[-1], sort)), min(4 * size, MOST_AT_ONCE)
+        query = select(RolloutGroup.id.label("group"), *columns).where(*conditions, *behind(place))
+        rows = session.execute(query.order_by(*ways).limit(size)).all()
+        ids += _that_fit(session, wanted, [row.group for row in rows])
+        if len(rows) < size or len(ids) > limit:
+            break
+        place, size = list(rows[-1])[1:], min(4 * size, MOST_AT_ONCE)
+    fitting = select(RolloutGroup).where(RolloutGroup.id.in_(ids[: limit + 1])).order_by(*ways)
+    return session.scalars(fitting).all()
 
 
-def _that_fit(
-    session: Session, wanted: RolloutFilter, groups: Sequence[RolloutGroup]
-) -> Sequence[RolloutGroup]:
+def _that_fit(session: Session, wanted: RolloutFilter, ids: Sequence[str]) -> Iterator[str]:
     want = Want(texts=bool(wanted.q), part=wanted.q.lower())
-    pieces = in_pieces(session, [group.id for group in groups], want)
-    fitting = {group for group, completions in pieces if any(map(wanted.passes, completions))}
-    return [group for group in groups if group.id in fitting]
+    for group, completions in in_pieces(session, ids, want):
+        if any(map(wanted.passes, completions)):
+            yield group
 
 
 def group_place(group: RolloutGroup, sort: str) -> tuple[Any, ...]:
