@@ -69,13 +69,13 @@ class Part:
 
     def of_numbers(self, number: ColumnElement[int]) -> list[ColumnElement[bool]]:
         """SQL conditions on numbers in Postgres's index."""
-        found: list[ColumnElement[bool]] = []
         if self.numbers is not None:  # by name: groups of neighbouring steps may be far apart
-            found.append(number == func.any(array(self.numbers, type_=BigInteger)))
+            own = [each for each in self.numbers if each % self.every == 0]
+            return [number == func.any(array(own, type_=BigInteger))]
         if self.every > 1:  # by name: else each row of the table is looked at
-            own = select(RolloutGroup.search_number).where(RolloutGroup.search_number % self.every == 0)
-            found.append(number == func.any(func.array(own.scalar_subquery())))
-        return found
+            some = select(RolloutGroup.search_number).where(RolloutGroup.search_number % self.every == 0)
+            return [number == func.any(func.array(some.scalar_subquery()))]
+        return []
 
 
 WHOLE = Part()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, func, select, tuple_
+from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
 from backend.db.models import GroupTally, RolloutGroup
@@ -132,6 +132,7 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
     terms = planned(session, terms)
     if not is_rare(session, terms, RARE):
         part = replace(WHOLE, every=math.ceil(sum(stored.values()) / MOST_COUNTED) or 1)
+        part = replace(part, numbers=_numbers(session, scope, part))
         if scope.filter.is_of_completions or any(term.is_exact or term.is_read for term in terms):
             part = _in_time(session, scope, terms, part)
     if part.every > 1:
@@ -139,6 +140,13 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
     matched = Counter(place[0] for place in matches(session, scope, terms, part))
     items = [{"step": each, "matched": matched.get(each, 0), "of": stored[each]} for each in sorted(stored)]
     return Counts(items, part.every)
+
+
+def _numbers(session: Session, scope: Scope, part: Part) -> Sequence[int]:
+    """The numbers in the index of the groups that are counted, in order."""
+    own = (*scope.of_groups(session), *part.of_groups(), RolloutGroup.search_number.is_not(None))
+    query = select(RolloutGroup.search_number).where(*own)
+    return sorted(session.scalars(query)) or [0]
 
 
 def _in_time(session: Session, scope: Scope, terms: Sequence[Term], part: Part) -> Part:
@@ -154,12 +162,13 @@ def _in_time(session: Session, scope: Scope, terms: Sequence[Term], part: Part) 
 
 def _sampled(session: Session, scope: Scope, part: Part) -> dict[int, int]:
     """The completions of each step in the groups that are counted."""
-    tally, group = GroupTally, RolloutGroup
     names = ("run_id", "kind", "step", "prompt_index", "attempt")
-    same = and_(*(getattr(tally, name) == getattr(group, name) for name in names))
-    query = select(group.step, func.sum(tally.completions)).join(tally, same)
-    counted = query.where(*scope.of_groups(session), *part.of_groups()).group_by(group.step)
-    return {row[0]: int(row[1]) for row in session.execute(counted)}
+    same = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
+    # Not joined: SQLite would then look for the tallies of a group by the bounds of the scope's steps.
+    own = select(func.sum(GroupTally.completions)).where(*same).correlate(RolloutGroup).scalar_subquery()
+    counted = select(RolloutGroup.step, func.sum(own)).group_by(RolloutGroup.step)
+    counted = counted.where(*scope.of_groups(session), *part.of_groups())
+    return {row[0]: int(row[1] or 0) for row in session.execute(counted)}
 
 
 def is_more_than(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> bool:
