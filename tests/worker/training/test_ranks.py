@@ -94,6 +94,8 @@ def test_what_several_devices_cannot_do_is_refused_at_its_field(changes, field):
 class Files:
     """Checkpoints in one directory, without a database."""
 
+    run_id, attempt = "", 0
+
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.restored: Restored | None = None
