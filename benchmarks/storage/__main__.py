@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import insert, text
+from sqlalchemy import insert
 
 from backend.db.engine import Sessions, new_id, open_engine, open_sessions, reading
 from backend.db.migrate import upgrade
@@ -29,10 +29,12 @@ from benchmarks.curves.data import METRIC, names_of, values_of
 from benchmarks.peers import python_of, run
 from benchmarks.scale.__main__ import installation
 from benchmarks.storage import rollouts
+from benchmarks.storage.used import used
 
 HERE = Path(__file__).parent
 SIDES = HERE.parent / "curves" / "sides.py"
 PEERS = ("tensorboard", "trackio")
+TABLES = ("metric", "metric_block")
 
 Curves = dict[str, NDArray[np.float64]]
 
@@ -96,16 +98,16 @@ def ours(database: str, curves: Curves) -> tuple[int, int]:
         upgrade(url)
         engine = open_engine(url, pool_size=2)
         sessions = open_sessions(engine)
-        empty = used(sessions)
+        empty = used(sessions, TABLES)
         for number, (name, values) in enumerate(curves.items()):
             with sessions.begin() as session:
                 row = run_row(number, name, len(values))
                 session.execute(insert(Run), [row])
                 session.execute(insert(Attempt), [attempt_row(row["id"])])
                 write_series(session, row["id"], 1, {METRIC: (np.arange(1, len(values) + 1), values)})
-        live = used(sessions)
+        live = used(sessions, TABLES)
         seal(sessions)
-        sealed = used(sessions)
+        sealed = used(sessions, TABLES)
         engine.dispose()
     return live - empty, sealed - empty
 
@@ -138,21 +140,6 @@ def seal(sessions: Sessions) -> None:
             return
         for _ in pack(sessions, tasks):
             pass
-
-
-def used(sessions: Sessions) -> int:
-    """Bytes of a database that hold something: pages that are free will be used again."""
-    engine = sessions.kw["bind"]
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        if engine.dialect.name == "sqlite":
-            names = ("page_size", "page_count", "freelist_count")
-            size, pages, free = (connection.scalar(text(f"PRAGMA {name}")) for name in names)
-            return int(size * (pages - free))
-        total = 0
-        for table in ("metric", "metric_block"):
-            connection.execute(text(f"VACUUM FULL {table}"))
-            total += connection.scalar(text(f"SELECT pg_total_relation_size('{table}')"))
-        return total
 
 
 def parquet(curves: Curves) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import insert, text
+from sqlalchemy import insert
 
 from backend.db.engine import Sessions, new_id, open_engine, open_sessions
 from backend.db.migrate import upgrade
@@ -19,6 +19,7 @@ from backend.db.rollout_words import index_groups
 from backend.rollouts.store import pack_groups, write_groups
 from benchmarks.scale.__main__ import installation
 from benchmarks.scale.fill import attempt_row, run_row
+from benchmarks.storage.used import used
 from worker.recording.records import CompletionRecord, GroupRecord
 
 GROUPS, COMPLETIONS = 4, 8
@@ -107,12 +108,12 @@ def ours(database: str, steps: int) -> dict[str, float]:
             upgrade(url)
             engine = open_engine(url, pool_size=2)
             sessions = open_sessions(engine)
-            empty = used(sessions)
+            empty = used(sessions, TABLES)
             fill(sessions, steps, with_tokens=name == "tokens")
-            sizes[name] = used(sessions) - empty
+            sizes[name] = used(sessions, TABLES) - empty
             if name == "plain":
                 list(index_groups(sessions))
-                sizes["words"] = used(sessions) - empty
+                sizes["words"] = used(sessions, TABLES) - empty
             engine.dispose()
     return shown(sizes["plain"], sizes["words"], sizes["tokens"], steps)
 
@@ -144,19 +145,6 @@ def fill(sessions: Sessions, steps: int, *, with_tokens: bool) -> None:
         packed = pack_groups(row["id"], step, 1, list(groups_of(step, chance)), with_tokens=with_tokens)
         with sessions.begin() as session:
             write_groups(session, packed)
-
-
-def used(sessions: Sessions) -> int:
-    """Bytes of the pages that hold rollouts, with their indexes."""
-    engine = sessions.kw["bind"]
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        if engine.dialect.name == "sqlite":
-            names = ("page_size", "page_count", "freelist_count")
-            size, pages, free = (connection.scalar(text(f"PRAGMA {name}")) for name in names)
-            return int(size * (pages - free))
-        connection.execute(text("VACUUM FULL"))
-        sizes = (connection.scalar(text(f"SELECT pg_total_relation_size('{name}')")) for name in TABLES)
-        return sum(map(int, sizes))
 
 
 def parquet(steps: int) -> dict[str, float]:
