@@ -17,7 +17,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _ms(answered: Answered | None) -> str:
-    return "not measured" if answered is None else f"{answered.middle * 1e3:,.1f} / {answered.p95 * 1e3:,.1f}"
+    if answered is None:
+        return "not measured"
+    failed = f"; {answered.errors} of {len(answered.seconds)} were errors" if answered.errors else ""
+    return f"{answered.middle * 1e3:,.1f} / {answered.p95 * 1e3:,.1f}{failed}"
 
 
 def beside_table(beside: Beside, sizes: Sequence[int]) -> str:
