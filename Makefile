@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-manifests test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-environments bench-storage bench-growth evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-vllm test-manifests test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-environments bench-storage bench-growth evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -78,6 +78,11 @@ test-slurm: .venv/dev.stamp ## train by pilots of a real Slurm whose jobs are ca
 	@command -v slurmctld slurmd munged >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
 	  apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge; }
 	@.venv/bin/python -m pytest -m long -q -s tests/slurm $(ARGS)
+
+test-vllm: .venv/dev.stamp ## sample and train with a real vLLM server; on a CPU in an environment of its own
+	@.venv/bin/python -c "from benchmarks.peers import python_of as of; print(of('vllm'))" | tail -1 | { \
+	  read -r python; $$python -m pip uninstall -qqy torchvision torchaudio torchcodec; }  # for images and sound
+	@.venv/bin/python -m pytest -m long -q tests/vllm $(ARGS)
 
 test-manifests: .venv/dev.stamp ## validate the manifests of pilots against the schemas of Kubernetes and SkyPilot
 	@.venv/bin/python -m tests.manifests
@@ -194,7 +199,7 @@ evidence: .venv/runtime.stamp ## train the missing runs of the evidence (hours);
 	@.venv/bin/python -m benchmarks.evidence $(if $(CLAIM),--claims $(CLAIM)) $(ARGS)
 
 clean: ## remove the virtual environment and caches; runs in ./state stay
-	@rm -rf .venv .venv-trl .venv-verl .venv-mlflow .venv-aim .venv-trackio .venv-tensorboard .venv-manifests .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .venv-trl .venv-verl .venv-mlflow .venv-aim .venv-trackio .venv-tensorboard .venv-manifests .venv-vllm .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # ---------------------------------------------------------------- the virtual environment
 # A stamp is newer than its lock file exactly when that lock is installed. Of two that install at once the second

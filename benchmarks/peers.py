@@ -12,6 +12,7 @@ REQUIREMENTS = {
     "trl": Path(__file__).parent / "step" / "requirements.txt",
     "verl": Path(__file__).parent / "parity_verl" / "requirements.txt",
     "manifests": ROOT / "tests" / "manifests" / "requirements.txt",
+    "vllm": ROOT / "tests" / "vllm" / "requirements.txt",
     "rlwatch": Path(__file__).parent / "diagnosis" / "requirements.txt",
     **{
         peer: Path(__file__).parent / "curves" / f"requirements-{peer}.txt"

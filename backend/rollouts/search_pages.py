@@ -132,21 +132,37 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
     terms = planned(session, terms)
     if not is_rare(session, terms, RARE):
         part = replace(WHOLE, every=math.ceil(sum(stored.values()) / MOST_COUNTED) or 1)
-        part = replace(part, numbers=_numbers(session, scope, part))
+        groups = _counted(session, scope, part)
+        part = replace(part, numbers=sorted(group.number for group in groups) or [0])
         if scope.filter.is_of_completions or any(term.is_exact or term.is_read for term in terms):
             part = _in_time(session, scope, terms, part)
-    if part.every > 1:
-        stored = _sampled(session, scope, part)
+        if part.every > 1:
+            stored = Counter()
+            for group in (each for each in groups if each.number % part.every == 0):
+                stored[group.step] += group.completions
     matched = Counter(place[0] for place in matches(session, scope, terms, part))
     items = [{"step": each, "matched": matched.get(each, 0), "of": stored[each]} for each in sorted(stored)]
     return Counts(items, part.every)
 
 
-def _numbers(session: Session, scope: Scope, part: Part) -> Sequence[int]:
-    """The numbers in the index of the groups that are counted, in order."""
-    own = (*scope.of_groups(session), *part.of_groups(), RolloutGroup.search_number.is_not(None))
-    query = select(RolloutGroup.search_number).where(*own)
-    return sorted(session.scalars(query)) or [0]
+class _Counted(NamedTuple):
+    """A group that is counted."""
+
+    number: int
+    """In the index."""
+    step: int
+    completions: int
+
+
+def _counted(session: Session, scope: Scope, part: Part) -> Sequence[_Counted]:
+    """The groups of the part that are in the index."""
+    names = ("run_id", "kind", "step", "prompt_index", "attempt")
+    same = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
+    # Not joined: SQLite would then look for the tallies of a group by the bounds of the scope's steps.
+    own = select(func.sum(GroupTally.completions)).where(*same).correlate(RolloutGroup).scalar_subquery()
+    query = select(RolloutGroup.search_number, RolloutGroup.step, own)
+    query = query.where(*scope.of_groups(session), *part.of_groups(), RolloutGroup.search_number.is_not(None))
+    return [_Counted(number, step, int(count or 0)) for number, step, count in session.execute(query)]
 
 
 def _in_time(session: Session, scope: Scope, terms: Sequence[Term], part: Part) -> Part:
@@ -157,18 +173,7 @@ def _in_time(session: Session, scope: Scope, terms: Sequence[Term], part: Part) 
     expected = (time.monotonic() - began) * PROBED
     if expected <= SECONDS:
         return part
-    return replace(part, every=math.ceil(part.every * min(PROBED, expected / max(SECONDS, 1e-9))))
-
-
-def _sampled(session: Session, scope: Scope, part: Part) -> dict[int, int]:
-    """The completions of each step in the groups that are counted."""
-    names = ("run_id", "kind", "step", "prompt_index", "attempt")
-    same = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
-    # Not joined: SQLite would then look for the tallies of a group by the bounds of the scope's steps.
-    own = select(func.sum(GroupTally.completions)).where(*same).correlate(RolloutGroup).scalar_subquery()
-    counted = select(RolloutGroup.step, func.sum(own)).group_by(RolloutGroup.step)
-    counted = counted.where(*scope.of_groups(session), *part.of_groups())
-    return {row[0]: int(row[1] or 0) for row in session.execute(counted)}
+    return replace(part, every=part.every * math.ceil(min(PROBED, expected / max(SECONDS, 1e-9))))
 
 
 def is_more_than(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> bool:

@@ -1,6 +1,8 @@
 """Search in completions, lift and labels, on both databases."""
 
+import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import select, text
@@ -209,6 +211,16 @@ def test_counts_of_common_words_are_those_of_evenly_chosen_groups(client, many, 
     assert counted(client, many[0], '"common 7" x7')[1] == 5
     monkeypatch.setattr(search_pages, "RARE", 100)
     assert counted(client, many[0], "third") == (exact, 1)
+
+
+def test_fewer_groups_are_counted_where_reading_them_takes_a_little_too_long(client, many, monkeypatch):
+    monkeypatch.setattr(search_pages, "MOST_COUNTED", 4)
+    monkeypatch.setattr(search_pages, "SECONDS", 0.625 * search_pages.PROBED)
+    seconds = itertools.count()  # the probe takes one: all groups would take 1.6 times as long as they may
+    monkeypatch.setattr(search_pages, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    both = [counted(client, run, "`common`") for run in many]
+    assert [every for _, every in both] == [10, 10]
+    assert [(matched, of) for steps, _ in both for _, matched, of in steps] == [(2, 2)]
 
 
 def test_a_label_narrows_common_words_to_the_groups_that_have_it(client, many):

@@ -92,9 +92,10 @@ def build(name: str, *, vocabulary: int = 128, dtype: torch.dtype = torch.float3
     return model.to(dtype).eval()
 
 
-def _scaled(name: str, opener: Any, vocabulary: int) -> Any:
+def _scaled(name: str, opener: Any, vocabulary: int, **changes: Any) -> Any:
     """A model of the architecture as one of transformers' openers makes it of a config."""
     kind, fields = ARCHITECTURES[name]
+    fields = fields | changes
     text = {"vocab_size": vocabulary, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
     if "text_config" in fields:
         fields = fields | {"text_config": fields["text_config"] | text}
@@ -108,10 +109,11 @@ def _scaled(name: str, opener: Any, vocabulary: int) -> Any:
     return model
 
 
-def published(name: str, *, vocabulary: int) -> Any:
+def published(name: str, *, vocabulary: int, **changes: Any) -> Any:
     """A model of the architecture as it is published: whole, with the part that reads images."""
     has_images = "vision_config" in ARCHITECTURES[name][1]
-    return _scaled(name, AutoModelForImageTextToText if has_images else AutoModelForCausalLM, vocabulary)
+    opener = AutoModelForImageTextToText if has_images else AutoModelForCausalLM
+    return _scaled(name, opener, vocabulary, **changes)
 
 
 def tokenizer() -> PreTrainedTokenizerBase:
@@ -121,12 +123,13 @@ def tokenizer() -> PreTrainedTokenizerBase:
     return found
 
 
-def save(name: str, directory: Path, *, vocabulary: int) -> None:
+def save(name: str, directory: Path, *, vocabulary: int, **changes: Any) -> None:
     """Write a model of the architecture with its tokenizer, as `from_pretrained` expects it.
 
-    Every eighth token ends a text, so that random texts have different lengths.
+    Every eighth token ends a text, so that random texts have different lengths. `changes` are fields of its
+    config.
     """
-    model = published(name, vocabulary=vocabulary)
+    model = published(name, vocabulary=vocabulary, **changes)
     model.generation_config.eos_token_id = list(range(2, vocabulary, 8))
     model.save_pretrained(directory)
     tokenizer().save_pretrained(directory)

@@ -125,7 +125,7 @@ class EngineClient:
                 async with asyncio.timeout(self.timeout_seconds):
                     status, headers, content = await self._send(client, place, request)
                 if status == 200:
-                    return None if request.read is None else request.read(_json(content))
+                    return None if request.read is None else request.read(_json(content) if content else None)
                 error = f"answered with status {status}{self._words(content)}"
                 if status < 500 and status not in RETRIED_STATUSES:
                     raise Rejected(status, self._said(place, request, error))

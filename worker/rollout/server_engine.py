@@ -169,16 +169,16 @@ class ServerEngine:
         else:
             path = {"weights_path": str(self._path(version))}
             refused = self._post("/collective_rpc", {"method": "reload_weights", "kwargs": path})
-            refused += self._post("/reset_prefix_cache", None)  # keys and values of the old weights
+            refused += self._post("/reset_prefix_cache", None, _emptied)
             named = self._post("/update_weight_version", {"new_version": self._named(version)})
             self.tells_version = not any(error and error.status in MISSING for error in named)
             refused += [error for error in named if error and self.tells_version]
         if error := next(filter(None, refused), None):
             raise EngineFailed(f"{error}: new weights cannot be sent, see docs/engines.md")
 
-    def _post(self, path: str, body: Any) -> list[Rejected | None]:
+    def _post(self, path: str, body: Any, read: Callable[[Any], Any] | None = None) -> list[Rejected | None]:
         """For each server whether it refused a request."""
-        found = self.client.ask_each(Request("POST", path, body, None))
+        found = self.client.ask_each(Request("POST", path, body, read))
         return [each if isinstance(each, Rejected) else None for each in found]
 
     def _forget(self, *, before: int) -> None:
@@ -238,10 +238,11 @@ class ServerEngine:
 
     def _request(self, ids: list[int], group_size: int, sampling: SamplingLike, seed: int) -> Request:
         model = self._named(self.version) if self.is_adapter else self.base
+        drawn = group_size if sampling.temperature else 1  # vLLM refuses to repeat what is always the same
         body = {
             "model": model,
             "prompt": ids,
-            "n": group_size,
+            "n": drawn,
             "max_tokens": sampling.max_new_tokens,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -259,15 +260,16 @@ class ServerEngine:
 
         def read(answer: Any) -> list[Completion]:
             try:
-                return completions_in(
+                found = completions_in(
                     answer,
                     self.policy,
                     ids,
                     model=model,
-                    count=group_size,
+                    count=drawn,
                     sampling=sampling,
                     version=self.version,
                 )
+                return found * (group_size // drawn)
             except (AttributeError, KeyError, TypeError) as error:
                 raise BadAnswer(f"it has another form than vLLM's ({type(error).__name__})") from None
 
@@ -336,6 +338,12 @@ def _tokens(answer: Any) -> list[Any]:
         return list(answer["tokens"])
     except (KeyError, TypeError):
         raise BadAnswer("it has no tokens") from None
+
+
+def _emptied(answer: Any) -> None:
+    """Check that the keys and values of the old weights are gone; older versions answer without a word."""
+    if isinstance(answer, dict) and answer.get("success") is False:
+        raise BadAnswer("it still holds keys and values of old weights: does somebody else use it?")
 
 
 def _has(models: Iterable[dict[str, Any]], name: str) -> bool:

@@ -134,6 +134,8 @@ def app_of(engine: Engine) -> FastAPI:  # noqa: C901 - one route after the other
         if body["model"] != "served-tiny" and body["model"] not in engine.adapters:
             return JSONResponse({"error": {"message": "The model does not exist."}}, 404)
         engine.names.append(body["model"])
+        if not body["temperature"] and body["n"] > 1:
+            return JSONResponse({"error": {"message": "n must be 1 when using greedy sampling"}}, 400)
         if engine.fails("500"):
             return JSONResponse({"error": {"message": "CUDA error"}}, 500)
         if engine.fails("slow"):
@@ -164,8 +166,8 @@ def app_of(engine: Engine) -> FastAPI:  # noqa: C901 - one route after the other
         return {"results": [None]}
 
     @app.post("/reset_prefix_cache")
-    def reset_prefix_cache() -> Response:
-        return Response()
+    def reset_prefix_cache() -> Any:
+        return {"success": not engine.fails("holds")}
 
     @app.post("/update_weight_version")
     def update_weight_version(body: dict[str, Any]) -> Any:

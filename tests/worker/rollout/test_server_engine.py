@@ -165,6 +165,22 @@ def test_what_may_pass_is_tried_again_and_what_does_not_fails_with_its_reason(
     assert failure.value.detail.endswith("asked for /v1/completions in 3 tries")
 
 
+def test_keys_and_values_of_old_weights_are_gone_before_new_ones_sample(engine, told):
+    sampling = engine()
+    told("holds", times=1)
+    sampling.sync(1, sampling.policy)
+    assert sampling.take_metrics()["sampling/engine_retries"] == 1
+    told("holds")
+    with pytest.raises(EngineFailed, match="still holds keys and values of old weights"):
+        sampling.sync(2, sampling.policy)
+
+
+def test_greedy_completions_are_asked_for_once(engine):
+    groups = drawn(engine(), sampling=Decoding(8, temperature=0.0))
+    assert [len(group) for group in groups] == [2, 2, 2]
+    assert all(np.array_equal(group[0].ids, group[1].ids) for group in groups)
+
+
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_server_that_lost_its_weights_gets_them_once_more(engine, settings, told, rank):
     adapter = {"adapter": LoraAdapter(rank=rank)} if rank else {}

@@ -1,0 +1,196 @@
+"""The server engine against a real vLLM, on a GPU or a CPU: `make test-vllm`."""
+
+import threading
+
+import pytest
+import torch
+
+from backend.config.adapters import LoraAdapter, NoAdapter
+from backend.config.engines import ServerEngine as ServerConfig
+from backend.config.run import PolicyConfig
+from backend.db.engine import reading
+from backend.errors import EngineFailed
+from tests.faults.plant import Kind, Plant
+from tests.faults.verdict import record_of
+from tests.vllm.vllm_server import KEY, VllmServer, interpreter
+from worker.policy.model import load_policy
+from worker.prompt import Prompt
+from worker.rewards import endpoint
+from worker.rollout.engine import encoded_prompts
+from worker.rollout.sampler import Decoding
+from worker.rollout.server_engine import ServerEngine
+from worker.rollout.spot_check import mismatch
+
+pytestmark = [
+    pytest.mark.gpu,  # `make test-gpu` runs it, too
+    pytest.mark.long,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(interpreter() is None, reason="vLLM is not installed: `make test-vllm` does it"),
+]
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+MOST_K3 = 0.01 if DEVICE == "cuda" else 1e-6
+"""Nats per token. On a CPU both compute in float32."""
+
+PROMPTS = [Prompt(str(n), f"{n}+{n}=", str(2 * n), "sums") for n in range(8)]
+ADAPTERS = pytest.mark.parametrize(
+    "adapter", [NoAdapter(), LoraAdapter(rank=32)], ids=["all weights", "adapter"]
+)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """The server of all tests: its start takes 20 seconds."""
+    made = VllmServer(tmp_path_factory.mktemp("vllm"))
+    made.start()
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def server(shared):
+    """A vLLM server with its own weights."""
+    shared.begin_again()
+    return shared
+
+
+@pytest.fixture
+def engine_of(server, settings, monkeypatch, request):
+    """Makes the engine of a run and its policy."""
+    monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
+    made = []
+
+    def engine_of(adapter, *, key=KEY, model="", retries=2):
+        changed = {"engine_url": server.url, "engine_api_key": key, "engine_logprobs": "processed"}
+        own = settings.model_copy(
+            update=changed | {"engine_model": model or "small", "models_dir": server.models}
+        )
+        policy = load_policy(PolicyConfig(name="small", adapter=adapter), own, device=DEVICE)
+        config = ServerConfig(largest_mismatch=MOST_K3, retries=retries, timeout_seconds=60)
+        run = f"run-{abs(hash(request.node.name))}-{len(made)}"
+        made.append(ServerEngine(config, policy, own, run_id=run, attempt=1, most_tokens=1024))
+        return made[-1], policy
+
+    yield engine_of
+    for engine in made:
+        engine.close()
+
+
+def learn(policy, seed):
+    """Change every weight that trains."""
+    noise = torch.Generator(DEVICE).manual_seed(seed)
+    with torch.no_grad():
+        for weight in policy.model.parameters():
+            if weight.requires_grad:
+                weight.add_(0.05 * torch.randn(weight.shape, generator=noise, device=DEVICE))
+
+
+@ADAPTERS
+def test_vllm_samples_with_the_weights_that_it_is_sent(engine_of, adapter):
+    engine, policy = engine_of(adapter)
+    engine.check()
+    seen = set()
+    for version in range(3):
+        learn(policy, version)
+        engine.sync(version, policy)
+        for decoding in (
+            Decoding(32),
+            Decoding(32, temperature=0.7, top_p=0.9),
+            Decoding(32, temperature=1.3, top_k=5),
+        ):
+            encoded = encoded_prompts(policy, PROMPTS, decoding, ())
+            groups = engine.generate(encoded, 4, decoding, torch.Generator().manual_seed(version))
+            assert [len(group) for group in groups] == [4] * len(PROMPTS)
+            assert {one.version for group in groups for one in group} == {version}
+            assert mismatch(policy, encoded, groups, decoding) < MOST_K3
+            seen |= {tuple(one.ids.tolist()) for group in groups for one in group}
+    assert len(seen) > 100  # completions of one prompt, and of several versions, differ
+    assert engine.take_metrics()["sampling/engine_retries"] == 0
+
+
+@ADAPTERS
+def test_greedy_completions_are_asked_for_once(engine_of, adapter):
+    engine, policy = engine_of(adapter)
+    engine.check()
+    engine.sync(0, policy)
+    decoding = Decoding(16, temperature=0.0)
+    groups = engine.sample(PROMPTS, 3, decoding, torch.Generator())
+    assert [len(group) for group in groups] == [3] * len(PROMPTS)
+    assert all((one.ids == group[0].ids).all() for group in groups for one in group)
+
+
+@ADAPTERS
+def test_the_same_seed_draws_the_same_tokens(engine_of, adapter):
+    engine, policy = engine_of(adapter)
+    engine.check()
+    engine.sync(0, policy)
+    drawn = [engine.sample(PROMPTS, 2, Decoding(24), torch.Generator().manual_seed(3)) for _ in range(2)]
+    first, second = ([one.ids.tolist() for group in groups for one in group] for groups in drawn)
+    assert first == second
+
+
+@ADAPTERS
+def test_weights_that_a_restart_has_lost_are_sent_again(server, engine_of, adapter):
+    engine, policy = engine_of(adapter)
+    engine.check()
+    learn(policy, 0)
+    engine.sync(0, policy)
+    server.kill()
+    server.start()
+    groups = engine.sample(PROMPTS, 4, Decoding(24), torch.Generator().manual_seed(0))
+    assert {one.version for group in groups for one in group} == {0}
+
+
+def test_a_server_that_is_killed_while_it_samples_fails_the_run_with_its_reason(server, engine_of):
+    engine, policy = engine_of(NoAdapter(), retries=1)
+    engine.check()
+    engine.sync(0, policy)
+    killer = threading.Timer(0.2, server.kill)
+    killer.start()
+    with pytest.raises(EngineFailed, match="in 2 tries"):
+        engine.sample(PROMPTS * 100, 8, Decoding(64), torch.Generator())
+    killer.join()
+    server.start()
+
+
+def test_a_wrong_key_and_a_wrong_name_are_refused_before_the_first_step(engine_of):
+    engine, _ = engine_of(NoAdapter(), key="another-key")
+    with pytest.raises(EngineFailed, match="answered with status 401") as refused:
+        engine.check()
+    assert "another-key" not in str(refused.value)
+    engine, _ = engine_of(NoAdapter(), model="other")
+    with pytest.raises(EngineFailed, match="does not serve the model 'other'"):
+        engine.check()
+
+
+@ADAPTERS
+def test_a_run_trains_on_what_vllm_samples(server, capsys, adapter):
+    config = {
+        "preset": "grpo",
+        "steps": 20,
+        "policy": {"name": "small", "dtype": "float32", "adapter": adapter.model_dump()},
+        "problems": [{"name": "sums", "operands": 2, "low": 1, "high": 60}],
+        "rewards": [{"name": "correctness"}, {"name": "length", "weight": 0.1}],
+        "sampling": {
+            "prompts_per_step": 4,
+            "group_size": 4,
+            "max_new_tokens": 32,
+            "engine": {"type": "server", "largest_mismatch": MOST_K3},
+        },
+        "optimizer": {"lr": 1e-3},
+        "evaluation": {"every": 10, "prompts": 4},
+    }
+    engine = {"ENGINE_URL": server.url, "ENGINE_API_KEY": KEY, "ENGINE_LOGPROBS": "processed"}
+    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as plant:
+        plant.start_worker(MODELS_DIR=str(server.models), **engine)
+        (run,) = plant.queue([config])
+        plant.wait_until_ended([run])
+        assert plant.read(run).reason == ""
+        assert plant.read(run).status == "finished"
+        with reading(plant.sessions) as session:
+            record = record_of(session, run)
+    k3 = [record["mismatch/k3", step].value for step in range(1, 21)]
+    with capsys.disabled():
+        print(f"mismatch/k3 of 20 steps: {min(k3):.1e} to {max(k3):.1e}")
+    assert max(map(abs, k3)) < MOST_K3
+    assert {record["sampling/engine_retries", step].value for step in range(1, 21)} == {0.0}
