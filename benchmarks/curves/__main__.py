@@ -6,7 +6,8 @@
 
 The peers are installed into environments of their own, `.venv-mlflow` and so on, and asked as their pages
 ask.
-Writes results.md beside this file; `make docs` brings it into docs/.
+Each part is printed and written into results-PART.md beside this file once it is measured; `make docs` brings
+them into docs/.
 """
 
 import argparse
@@ -68,17 +69,20 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", choices=NAMES, default=list(NAMES))
     arguments = parser.parse_args()
     size = QUICK if arguments.quick else Size()
-    parts = []
     if "peers" in arguments.parts:
-        parts.append(beside_table(beside(size, arguments.databases, arguments.peers), size.tables))
+        publish("peers", beside_table(beside(size, arguments.databases, arguments.peers), size.tables), size)
     if "clients" in arguments.parts:
-        parts.append(crowd_table({each: crowd(size, each) for each in arguments.databases}))
+        publish("clients", crowd_table({each: crowd(size, each) for each in arguments.databases}), size)
     if "pages" in arguments.parts:
-        parts.append(pages_table({each: pages(size, each) for each in arguments.databases}))
-    text = "\n\n".join([setting(size), *parts])
-    print(text)
-    if not arguments.quick and set(arguments.parts) == set(PARTS):
-        (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
+        publish("pages", pages_table({each: pages(size, each) for each in arguments.databases}), size)
+
+
+def publish(part: str, table: str, size: Size) -> None:
+    """Print what a part has measured, and keep it."""
+    text = f"{setting(size)}\n\n{table}"
+    print(text, flush=True)
+    if size != QUICK:
+        (HERE / f"results-{part}.md").write_text(text + "\n", encoding="utf-8")
 
 
 def setting(size: Size) -> str:

@@ -44,6 +44,16 @@ def test_many_lines_are_painted_between_the_axes_of_plotly(panel):
     assert panel.locator(".ytick").count() > 1
 
 
+def test_curves_stay_where_plotly_makes_its_elements_anew(panel, page):
+    # As after a panel without a height: its context is another one then.
+    panel.locator(".js-plotly-plot").evaluate("(plot) => { plot._context._hasZeroHeight = true; }")
+    page.get_by_label("smoothing").first.select_option("0.9")
+    expect(panel.locator(".panel-foot")).to_contain_text("smoothed 0.9")
+    curves = panel.locator(".gl-container .painted-curves:not(.is-lit-curve)")
+    expect(curves).to_be_attached()
+    assert curves.evaluate(PIXELS) > 50
+
+
 def test_a_point_has_a_label_and_opens_its_completions(panel, page, service):
     spot = panel.locator(".js-plotly-plot").evaluate(SPOT)
     page.mouse.move(spot[0] - 3, spot[1])

@@ -146,18 +146,12 @@ async function drawNow(Plotly, panel) {
   const layout = { ...figure.layout, width: element.clientWidth, height: element.clientHeight };
   if (panel.isPainted) Object.assign(layout, { hovermode: false });
   await Plotly.react(element, panel.isPainted ? plottedOf(figure.data) : figure.data, layout, CONFIG);
-  if (panel.drawn) return;
+  if (panel.drawn) return keepCanvases(panel);
   panel.drawn = true;
   element.prepend(panel.shade);
-  element.querySelector('.gl-container')?.append(panel.curves, panel.lit);
   element.append(panel.line, panel.label);
-  const placeAll = () => {
-    paintCurves(panel);
-    placeShade(panel);
-    place(panel);
-  };
-  placeAll();
-  element.on('plotly_afterplot', placeAll);
+  keepCanvases(panel);
+  element.on('plotly_afterplot', () => placeAll(panel));
   element.on('plotly_relayouting', () => paintCurves(panel));
   element.on('plotly_hover', ({ points, event }) => {
     panel.hovered = points?.[0] ?? null;
@@ -168,6 +162,21 @@ async function drawNow(Plotly, panel) {
   });
   element.on('plotly_relayout', (change) => relaid(panel, change));
   element.on('plotly_doubleclick', () => reset(Plotly, panel));
+}
+
+/** Puts the canvases where Plotly shows them: it may have made its own elements anew. @param {Drawn} panel */
+function keepCanvases(panel) {
+  const plot = panel.element.querySelector('.gl-container');
+  if (panel.curves.parentElement === plot) return;
+  plot?.append(panel.curves, panel.lit);
+  placeAll(panel);
+}
+
+/** Everything that is drawn over and under Plotly's own, e.g. after its axes have changed. @param {Drawn} panel */
+function placeAll(panel) {
+  paintCurves(panel);
+  placeShade(panel);
+  place(panel);
 }
 
 function purge(/** @type {Mounted} */ panel) {
