@@ -39,6 +39,7 @@ HOW = {
     "other_tokenizer": "counts other tokens",
     "other_model": "has weights of its own",
     "nonsense": "answers with tokens that no vocabulary has",
+    "holds": "does not empty its prefix cache",
 }
 
 
@@ -53,6 +54,8 @@ class Engine:
         self.how, self.times = "", 0
         self.seen: Counter[str] = Counter()
         self.names: list[str] = []
+        self.answering = 0
+        """Requests for completions that are at work, also those that their client has given up."""
         self.lock = threading.Lock()
 
     def _fresh(self) -> Policy:
@@ -67,7 +70,9 @@ class Engine:
             return True
 
     def misbehave(self, how: str, times: int) -> None:
-        """Begin to, or with "" stop and be as new."""
+        """Begin to, or with "" stop and be as new, once no earlier request is left to take a turn."""
+        while self.answering:
+            time.sleep(0.01)
         self.how, self.times = how, times
         if how in ("", "lost"):
             self.base, self.adapters, self.version = self._fresh(), {}, "default"
@@ -116,7 +121,12 @@ def app_of(engine: Engine) -> FastAPI:  # noqa: C901 - one route after the other
         said = request.headers.get("authorization")
         if request.url.path.startswith("/v1") and engine.key and said != f"Bearer {engine.key}":
             return JSONResponse({"error": {"message": f"no such key: {said}"}}, 401)
-        answer: Response = await call_next(request)
+        is_counted = request.url.path == "/v1/completions"
+        engine.answering += is_counted
+        try:
+            answer: Response = await call_next(request)
+        finally:
+            engine.answering -= is_counted
         return answer
 
     @app.get("/v1/models")
