@@ -83,9 +83,7 @@ def measure_beside(ours: Mapping[str, Ours], peers: Sequence[str], root: Path, p
             else:
                 found.systems.append(system)
         for system, clients, request in _turns(found.systems, plan, lambda system: system.chart):
-            answered = system.charts.setdefault(clients, Answered())
-            may_fail = bool(system.peer)
-            ask(answered, system.port, request, clients=clients, seconds=plan.seconds, may_fail=may_fail)
+            _ask(system, system.charts.setdefault(clients, Answered()), request, clients, plan)
         tabled = dict(servers)
         for size in plan.tables:
             for each in ours.values():
@@ -96,14 +94,18 @@ def measure_beside(ours: Mapping[str, Ours], peers: Sequence[str], root: Path, p
                     del tabled[peer]
             shown = [each for each in found.systems if not each.peer or each.peer in tabled]
             for system, clients, request in _turns(shown, plan, lambda system: system.table):
-                answered = system.tables.setdefault((size, clients), Answered())
-                may_fail = bool(system.peer)
-                ask(answered, system.port, request, clients=clients, seconds=plan.seconds, may_fail=may_fail)
+                _ask(system, system.tables.setdefault((size, clients), Answered()), request, clients, plan)
     finally:
         for server in servers.values():
             server.stop()
     found.load = os.getloadavg()[0]
     return found
+
+
+def _ask(system: System, into: Answered, request: str, clients: int, plan: Plan) -> None:
+    """Errors of a peer are counted, those of this service end the benchmark."""
+    may_fail = bool(system.peer)
+    ask(into, system.port, request, clients=clients, seconds=plan.seconds, may_fail=may_fail)
 
 
 def _turns(

@@ -8,7 +8,7 @@ import torch
 from backend.config.adapters import LoraAdapter, NoAdapter
 from backend.config.engines import ServerEngine as ServerConfig
 from backend.config.run import PolicyConfig
-from backend.db.engine import reading
+from backend.db.engine import new_id, reading
 from backend.errors import EngineFailed
 from tests.faults.plant import Kind, Plant
 from tests.faults.verdict import record_of
@@ -55,7 +55,7 @@ def server(shared):
 
 
 @pytest.fixture
-def engine_of(server, settings, monkeypatch, request):
+def engine_of(server, settings, monkeypatch):
     """Makes the engine of a run and its policy."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
     made = []
@@ -67,8 +67,7 @@ def engine_of(server, settings, monkeypatch, request):
         )
         policy = load_policy(PolicyConfig(name="small", adapter=adapter), own, device=DEVICE)
         config = ServerConfig(largest_mismatch=MOST_K3, retries=retries, timeout_seconds=60)
-        run = f"run-{abs(hash(request.node.name))}-{len(made)}"
-        made.append(ServerEngine(config, policy, own, run_id=run, attempt=1, most_tokens=1024))
+        made.append(ServerEngine(config, policy, own, run_id=new_id(), attempt=1, most_tokens=1024))
         return made[-1], policy
 
     yield engine_of
