@@ -24,7 +24,7 @@ from benchmarks.curves.ours import Ours
 from benchmarks.curves.pages import METRICS, Drawn, visit_pages
 from benchmarks.curves.peers import NAMES
 from benchmarks.curves.results import beside_table, crowd_table, pages_table
-from benchmarks.scale.__main__ import installation
+from benchmarks.installation import installation
 
 HERE = Path(__file__).parent
 PARTS = ("peers", "clients", "pages")
@@ -98,7 +98,7 @@ def beside(size: Size, databases: list[str], peers: list[str]) -> Beside:
     with ExitStack() as stack:
         ours = {}
         for database in databases:
-            ours[database] = Ours(*stack.enter_context(installation(database)))
+            ours[database] = Ours(stack.enter_context(installation(database)))
             stack.callback(ours[database].stop)
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="grpolab-curves-")))
         plan = Plan(size.runs, size.steps, size.tables, size.rounds, size.seconds, size.within)
@@ -107,8 +107,8 @@ def beside(size: Size, databases: list[str], peers: list[str]) -> Beside:
 
 def crowd(size: Size, database: str) -> Crowd:
     """One client and twenty, by turns."""
-    with installation(database) as (state, url):
-        ours = Ours(state, url)
+    with installation(database) as place:
+        ours = Ours(place)
         try:
             runs = ours.add_runs(size.runs, size.steps)
             ours.add_curves(runs, size.steps)
@@ -119,8 +119,8 @@ def crowd(size: Size, database: str) -> Crowd:
 
 def pages(size: Size, database: str) -> dict[str, Drawn]:
     """Thirty panels of all runs."""
-    with installation(database) as (state, url):
-        ours = Ours(state, url)
+    with installation(database) as place:
+        ours = Ours(place)
         try:
             runs = ours.add_runs(size.runs, size.panel_steps, METRICS)
             ours.add_curves(runs, size.panel_steps, METRICS)

@@ -3,7 +3,6 @@
 import random
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import psutil
 from sqlalchemy import insert
@@ -14,6 +13,7 @@ from backend.db.models import Attempt, Experiment, Run
 from backend.metrics.packing import pack, packable
 from backend.metrics.store import write_points
 from benchmarks.curves.data import METRIC, values_of
+from benchmarks.installation import Installation
 from benchmarks.scale.fill import attempt_row, run_row
 from benchmarks.service import Service
 
@@ -23,10 +23,10 @@ PER_TRANSACTION = 20_000
 class Ours:
     """An installation that is filled directly, as trainers do it, and served by its own process."""
 
-    def __init__(self, state: Path, url: str) -> None:
-        self._state, self._url = state, url
-        upgrade(url)
-        self._engine = open_engine(url)
+    def __init__(self, place: Installation) -> None:
+        self._place = place
+        upgrade(place.url)
+        self._engine = open_engine(place.url)
         self.sessions: Sessions = open_sessions(self._engine)
         self.count = 0
         self.service: Service | None = None
@@ -80,7 +80,7 @@ class Ours:
 
     def serve(self) -> Service:
         """Start the service, without a worker."""
-        self.service = Service(str(self._state), command="serve", DATABASE_URL=self._url)
+        self.service = Service(str(self._place.state), command="serve", DATABASE_URL=self._place.url)
         self.service.wait_until_it_answers()
         return self.service
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-import numpy as np
 from sqlalchemy import event, select
 
 from backend.config.run import RunConfig
@@ -28,13 +27,12 @@ from backend.experiments.schemas import ExperimentRequest
 from backend.http.dependencies import Lab
 from backend.runs import lifecycle
 from backend.settings import Settings
+from benchmarks.recorded_step import COMPLETIONS, PROMPTS, recorded_step
 from benchmarks.service import machine
 from worker.recording.recorder import Recorder
-from worker.recording.records import CompletionRecord, GroupRecord, StepRecord
 
 HERE = Path(__file__).parent
 LEVELS = ("NORMAL", "FULL")
-PROMPTS, COMPLETIONS, TOKENS = 16, 8, 40
 REQUEST = ExperimentRequest(name="e", base={}, variants=[{"name": "GRPO", "preset": "grpo"}], seeds=[0])
 
 
@@ -99,38 +97,10 @@ def _recorder(lab: Lab) -> Callable[[], object]:
     numbers = count(1)
 
     def store() -> None:
-        recorder.record_step(_step(next(numbers)))
+        recorder.record_step(recorded_step(next(numbers)))
         recorder.flush()
 
     return store
-
-
-def _step(number: int) -> StepRecord:
-    chance = np.random.default_rng(number)
-    metrics = {f"reward/metric{key}": float(chance.random()) for key in range(60)}
-    return StepRecord(number, metrics, [_group(place, chance) for place in range(PROMPTS)])
-
-
-def _group(place: int, chance: np.random.Generator) -> GroupRecord:
-    texts = [" ".join(map(str, chance.integers(0, 99, TOKENS))) for _ in range(COMPLETIONS)]
-    completions = [
-        CompletionRecord(
-            text=text,
-            token_strings=text.split(" "),
-            token_ids=np.arange(TOKENS),
-            reward=1.0,
-            rewards={"correctness": 1.0},
-            advantage=0.5,
-            finish_reason="stop",
-            correct=True,
-            arrays={
-                "logprob": chance.random(TOKENS, np.float32),
-                "entropy": chance.random(TOKENS, np.float32),
-            },
-        )
-        for text in texts
-    ]
-    return GroupRecord("train", place, f"sums/{place}", "sums", "", "1+1=?", "2", completions)
 
 
 def table(found: dict[str, dict[str, list[float]]], sync: float) -> str:

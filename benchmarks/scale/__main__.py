@@ -1,6 +1,6 @@
 """Waiting times at scale: 10,000 runs with 100 million points, and a run of a million completions.
 
-    python -m benchmarks.scale                     both databases, about half an hour and 20 GB of disk
+    python -m benchmarks.scale                     both databases, about an hour and 20 GB of disk
     python -m benchmarks.scale --parts rollouts    the run of a million completions alone
     python -m benchmarks.scale --databases sqlite  one of them; --share 0.01 tries the benchmark itself
     python -m benchmarks.scale --cache DIRECTORY   keeps databases of completions there for the next time
@@ -12,22 +12,32 @@ import argparse
 import json
 import os
 import platform
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from backend.db.engine import open_engine, open_sessions
 from backend.db.migrate import upgrade
+from benchmarks.installation import Installation, installation
+from benchmarks.recorded_step import COMPLETIONS, PROMPTS
+from benchmarks.scale.at_work import READERS, STEPS_PER_SECOND, TRAINERS, AtWork, measure_at_work
+from benchmarks.scale.cold import measure_cold
 from benchmarks.scale.fill import Filled, Size, fill
 from benchmarks.scale.inspect import measure_rollouts
-from benchmarks.scale.measure import Figures, measure, percentile
+from benchmarks.scale.measure import Figures, measure, percentile, requests
 from benchmarks.scale.texts import FilledRollouts, Rollouts, fill_rollouts
 from benchmarks.service import Service
-from tests import servers
 
 HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was measured on one database."""
+
+    filled: Filled
+    warm: Figures
+    at_work: AtWork
+    cold: dict[str, list[float]]
 
 
 def main() -> None:
@@ -39,21 +49,22 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="directory in which filled databases of completions stay")
     parser.add_argument("--share", type=float, default=1.0, help="of everything, to try the benchmark itself")
     parser.add_argument("--rounds", type=int, default=40, help="requests of each kind")
+    parser.add_argument("--minutes", type=float, default=2.0, help="of readers and trainers at work")
     arguments = parser.parse_args()
     share, rounds = arguments.share, arguments.rounds
     if "runs" in arguments.parts:
         size = Size() if share == 1 else Size().scaled(share)
         found = {}
         for database in arguments.databases:
-            with installation(database) as (state, url):
-                found[database] = one(state, url, size, rounds=rounds)
+            with installation(database) as place:
+                found[database] = one(place, size, rounds=rounds, minutes=arguments.minutes)
         _publish(table(found, size, rounds), "results.md", share)
     if "rollouts" in arguments.parts:
         of_rollouts = Rollouts().scaled(share)
         texts = {}
         for database in arguments.databases:
-            with installation(database, arguments.cache, f"-{of_rollouts.completions}") as (state, url):
-                texts[database] = inspected(state, url, of_rollouts, rounds=rounds)
+            with installation(database, arguments.cache, f"-{of_rollouts.completions}") as place:
+                texts[database] = inspected(place, of_rollouts, rounds=rounds)
         _publish(rollouts_table(texts, of_rollouts, rounds), "results-rollouts.md", share)
 
 
@@ -63,41 +74,20 @@ def _publish(text: str, name: str, share: float) -> None:
         (HERE / name).write_text(text + "\n", encoding="utf-8")
 
 
-@contextmanager
-def installation(database: str, cache: Path | None = None, name: str = "") -> Iterator[tuple[Path, str]]:
-    """A state directory and the address of its database, new or, in a cache, as it was left."""
-    with tempfile.TemporaryDirectory(prefix="grpolab-scale-") as directory:
-        root = Path(directory) if cache is None else cache.resolve() / f"{database}{name}"
-        state = root / "state"
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for each in (root, root.parent):
-            each.chmod(0o711)  # Postgres may run as nobody
-        if database == "sqlite":
-            yield state, f"sqlite:///{state}/grpolab.db"
-            return
-        is_there = (root / "pg" / "data").is_dir()
-        start = servers.serve_postgres if is_there else servers.start_postgres
-        server = start(root / "pg", durable=True)
-        try:
-            yield state, server.url
-        finally:
-            servers.stop(server.pid)
-
-
 def inspected(
-    state: Path, url: str, size: Rollouts, *, rounds: int
+    place: Installation, size: Rollouts, *, rounds: int
 ) -> tuple[FilledRollouts, dict[str, list[float]]]:
     """Fill a database with completions unless it was filled before, start the service on it, measure."""
-    note = state / "filled.json"
+    note = place.state / "filled.json"
     if note.exists():
         filled = FilledRollouts(**json.loads(note.read_text()))
     else:
-        upgrade(url)
-        engine = open_engine(url)
+        upgrade(place.url)
+        engine = open_engine(place.url)
         filled = fill_rollouts(open_sessions(engine), size)
         engine.dispose()
         note.write_text(json.dumps(asdict(filled)))
-    service = Service(str(state), DATABASE_URL=url)
+    service = Service(str(place.state), DATABASE_URL=place.url)
     try:
         service.wait()
         return filled, measure_rollouts(service, filled, size, rounds=rounds)
@@ -127,57 +117,82 @@ def rollouts_table(
     return "\n".join(lines)
 
 
-def one(state: Path, url: str, size: Size, *, rounds: int) -> tuple[Filled, Figures]:
-    """Fill a database, start the service on it, measure."""
-    upgrade(url)
-    engine = open_engine(url)
+def one(place: Installation, size: Size, *, rounds: int, minutes: float) -> Found:
+    """Fill a database and start the service on it; measure warm, at work, and cold."""
+    upgrade(place.url)
+    engine = open_engine(place.url)
     sessions = open_sessions(engine)
     filled = fill(sessions, size)
     print(f"{filled.points:,} points at {filled.points_per_second:,.0f}/s", flush=True)
     print(f"{filled.rollouts:,} rollouts at {filled.rollouts_per_second:,.0f}/s", flush=True)
-    service = Service(str(state), DATABASE_URL=url)
+    kinds = requests(size, filled)
+    service = Service(str(place.state), DATABASE_URL=place.url)
     try:
         service.wait()
-        return filled, measure(service, sessions, size, filled, rounds=rounds)
+        warm = measure(service, sessions, size, filled, rounds=rounds)
+        at_work = measure_at_work(service, place.url, kinds, seconds=60 * minutes)
     finally:
         service.stop()
         engine.dispose()
+    return Found(filled, warm, at_work, measure_cold(place, kinds, rounds=max(2, rounds // 4)))
 
 
-def table(found: dict[str, tuple[Filled, Figures]], size: Size, rounds: int) -> str:
+def table(found: dict[str, Found], size: Size, rounds: int) -> str:
     """The figures in Markdown."""
-    filled, figures = next(iter(found.values()))
+    first = next(iter(found.values()))
+    cold = len(next(iter(first.cold.values())))
+    load = os.getloadavg()[2]
     setting = (
-        f"{size.runs:,} runs, {filled.points:,} metric points, {filled.rollouts:,} rollouts; each request "
-        f"{rounds} times over HTTP, each page five times in Chromium with an empty cache; "
-        f"{os.cpu_count()} cores, "
-        f"{platform.machine()}, Python {platform.python_version()}, load average {os.getloadavg()[2]:.1f}."
+        f"{size.runs:,} runs, {first.filled.points:,} metric points, {first.filled.rollouts:,} rollouts; "
+        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, load average "
+        f"{load:.1f}. *Warm*: each request {rounds} times over HTTP, one after the other. *At work*: "
+        f"{READERS} readers who each ask for one of them once a second, beside {TRAINERS} trainers that "
+        f"each record {STEPS_PER_SECOND:g} steps a second of 60 metrics and {PROMPTS} x {COMPLETIONS} "
+        f"completions, for {first.at_work.lasted:.0f} s. *Cold*: each request {cold} times, each after a "
+        "new start of the service, and of Postgres, with no file of theirs in the system's cache. Pages "
+        "five times in Chromium with an empty cache."
     )
-    lines = [setting, "", f"| median / p95 | {' | '.join(found)} |", f"|---|{'---|' * len(found)}"]
-    for name in figures.seconds:
-        cells = (f"{_pair(each.seconds[name])} ms" for _, each in found.values())
+    states = ("warm", "at work", "cold")
+    heads = [f"{database}, {state}" for database in found for state in states]
+    lines = [setting, "", f"| median / p95, ms | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
+    for name in first.warm.seconds:
+        cells = [
+            _pair(seconds[name])
+            for each in found.values()
+            for seconds in (each.warm.seconds, each.at_work.seconds, each.cold)
+        ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    for name in figures.pages:
-        cells = ("{:.2f} s, {:.2f} s".format(*each.pages[name]) for _, each in found.values())
-        lines.append(f"| page {name}: first paint, data drawn | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *_rates(found)])
+
+
+def _rates(found: dict[str, Found]) -> list[str]:
+    lines = [f"| | {' | '.join(found)} |", f"|---|{'---|' * len(found)}"]
+    for name in next(iter(found.values())).warm.pages:
+        shown = ("{:.2f} s, {:.2f} s".format(*each.warm.pages[name]) for each in found.values())
+        lines.append(f"| page {name}: first paint, data drawn | {' | '.join(shown)} |")
     for what, cells in {
-        "points stored a second": (f"{each.points_per_second:,.0f}" for each, _ in found.values()),
+        "points stored a second": (f"{each.filled.points_per_second:,.0f}" for each in found.values()),
         "points packed for reading a second": (
-            f"{each.packed_per_second:,.0f}" for each, _ in found.values()
+            f"{each.filled.packed_per_second:,.0f}" for each in found.values()
         ),
         "rollouts packed and stored a second": (
-            f"{each.rollouts_per_second:,.0f}" for each, _ in found.values()
+            f"{each.filled.rollouts_per_second:,.0f}" for each in found.values()
         ),
         "paging through the whole list while runs are added: runs seen, added, missed, seen twice": (
-            f"{each.walked:,}, {each.added}, {each.missed}, {each.walked_twice}" for _, each in found.values()
+            f"{each.warm.walked:,}, {each.warm.added}, {each.warm.missed}, {each.warm.walked_twice}"
+            for each in found.values()
+        ),
+        "steps a second that the trainers stored at work, and the longest that one took to store its last": (
+            f"{each.at_work.steps / each.at_work.lasted:.1f}, {each.at_work.catching_up:.2f} s"
+            for each in found.values()
         ),
     }.items():
         lines.append(f"| {what} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return lines
 
 
 def _pair(seconds: list[float]) -> str:
-    return f"{percentile(seconds, 0.5) * 1e3:.0f} / {percentile(seconds, 0.95) * 1e3:.0f}"
+    return f"{percentile(seconds, 0.5) * 1e3:.0f} / {percentile(seconds, 0.95) * 1e3:.0f}" if seconds else ""
 
 
 if __name__ == "__main__":

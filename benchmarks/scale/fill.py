@@ -26,6 +26,9 @@ METRICS = [f"reward/term_{number}/mean" for number in range(7)] + [
 ]
 """Ten curves of each run that has any."""
 
+WIDE = [f"layer_{number}/gradient_norm" for number in range(200)]
+"""Metrics that a run records at irregular steps: number n once in n % 10 + 1 steps on average."""
+
 STATUSES = ("finished", "finished", "finished", "stopped", "failed")
 COMPLETIONS = 8
 RARE = "quaternion"
@@ -45,6 +48,8 @@ class Size:
     """Runs with ten curves of 1,000 steps."""
     copies: int = 9_400
     """Further runs whose curves are copies of those."""
+    wide_steps: int = 20_000
+    """Steps of a run with 200 metrics, each at steps of its own."""
     rollouts: int = 1_000_000
     """Half of them of one run."""
 
@@ -57,6 +62,7 @@ class Size:
             long_steps=max(1_000, int(self.long_steps * share)),
             short_runs=max(2, int(self.short_runs * share)),
             copies=int(self.copies * share),
+            wide_steps=max(200, int(self.wide_steps * share)),
             rollouts=max(1_600, int(self.rollouts * share)),
         )
 
@@ -66,6 +72,7 @@ class Filled:
     """What was written, and how fast."""
 
     long_run: str
+    wide_run: str
     chart_runs: list[str]
     rollout_run: str
     """The run with half of all rollouts."""
@@ -82,11 +89,12 @@ def fill(sessions: Sessions, size: Size) -> Filled:
     """Write everything into an empty database."""
     ids = _runs(sessions, size.runs)
     chart_runs, rest = ids[: size.chart_runs], ids[size.chart_runs :]
-    long_run, rollout_run, *others = rest
+    long_run, wide_run, rollout_run, *others = rest
     started = time.perf_counter()
     points = sum(_curves(sessions, run, METRICS, size.chart_steps) for run in chart_runs)
     points += sum(_curves(sessions, run, METRICS, 1_000) for run in others[: size.short_runs])
     points += _curves(sessions, long_run, ["reward/mean"], size.long_steps)
+    points += _wide(sessions, wide_run, size.wide_steps)
     seconds = time.perf_counter() - started
     packing = _pack(sessions)
     sources, targets = others[: size.short_runs], others[size.short_runs :][: size.copies]
@@ -100,6 +108,7 @@ def fill(sessions: Sessions, size: Size) -> Filled:
         pass
     return Filled(
         long_run=long_run,
+        wide_run=wide_run,
         chart_runs=chart_runs,
         rollout_run=rollout_run,
         points=points + copied,
@@ -177,6 +186,27 @@ def _curves(sessions: Sessions, run: str, metrics: list[str], steps: int) -> int
         with sessions.begin() as session:
             write_points(session, run, 1, batch)
     return steps * len(metrics)
+
+
+def _wide(sessions: Sessions, run: str, steps: int) -> int:
+    """Points of a run at irregular steps, one in a hundred of them NaN; the last metric is NaN throughout."""
+    with sessions.begin() as session:
+        session.execute(update(Run).where(Run.id == run).values(steps=steps, last_step=steps))
+    chance = np.random.default_rng(0)
+    share = 1 / (np.arange(len(WIDE)) % 10 + 1)
+    points = 0
+    for first in range(1, steps + 1, 500):
+        batch = []
+        for step in range(first, min(first + 500, steps + 1)):
+            values = chance.normal(1, 0.1, len(WIDE))
+            values[chance.random(len(WIDE)) < 0.01] = math.nan
+            values[-1] = math.nan
+            at = np.flatnonzero(chance.random(len(WIDE)) < share)
+            batch.append((step, {WIDE[place]: float(values[place]) for place in at}))
+        with sessions.begin() as session:
+            write_points(session, run, 1, batch)
+        points += sum(len(values) for _, values in batch)
+    return points
 
 
 def _pack(sessions: Sessions) -> float:

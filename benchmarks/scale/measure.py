@@ -13,7 +13,7 @@ from sqlalchemy import insert, select
 from backend.db.engine import Sessions
 from backend.db.models import Experiment, Run
 from benchmarks.browser import chromium, fresh_page
-from benchmarks.scale.fill import METRICS, RARE, Filled, Size, run_row
+from benchmarks.scale.fill import METRICS, RARE, WIDE, Filled, Size, run_row
 from benchmarks.service import Service
 
 PAINTED = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
@@ -40,7 +40,7 @@ class Figures:
 def measure(service: Service, sessions: Sessions, size: Size, filled: Filled, *, rounds: int) -> Figures:
     """Everything, the requests of each kind in random places."""
     figures = Figures()
-    for name, request in _requests(size, filled).items():
+    for name, request in requests(size, filled).items():
         figures.seconds[name] = [timed(service, *request()) for _ in range(rounds)]
     _walk(service, sessions, figures)
     _pages(service, filled, figures)
@@ -53,7 +53,8 @@ def percentile(seconds: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def _requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
+def requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
+    """What people ask for, each time in a random place."""
     chance = random.Random(1)
     chart = ",".join(filled.chart_runs)
 
@@ -81,6 +82,12 @@ def _requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
         "a quarter of it": lambda: series(runs=filled.long_run, **zoomed()),
         f"a chart of {size.chart_runs} runs x {size.chart_steps:,} steps": lambda: series(
             runs=chart, metrics=chance.choice(METRICS[:9]), max_points=500
+        ),
+        f"one of {len(WIDE)} metrics at irregular steps, with NaN": lambda: series(
+            runs=filled.wide_run, metrics=chance.choice(WIDE)
+        ),
+        "twelve of them": lambda: series(
+            runs=filled.wide_run, metrics=",".join(chance.sample(WIDE, 12)), max_points=500
         ),
         "rollouts of a step": lambda: rollouts(step=chance.randint(1, size.rollouts // 256)),
         "rollouts, lowest reward first": lambda: rollouts(sort="reward"),

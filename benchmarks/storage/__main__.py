@@ -26,8 +26,8 @@ from backend.db.models import Attempt, Run
 from backend.metrics.packing import pack, packable
 from backend.metrics.store import write_series
 from benchmarks.curves.data import METRIC, names_of, values_of
+from benchmarks.installation import installation
 from benchmarks.peers import python_of, run
-from benchmarks.scale.__main__ import installation
 from benchmarks.storage import rollouts
 from benchmarks.storage.used import used
 
@@ -94,9 +94,9 @@ def measured(curves: Curves) -> dict[str, float]:
 
 def ours(database: str, curves: Curves) -> tuple[int, int]:
     """Bytes of the points as rows, and in blocks."""
-    with installation(database) as (_, url):
-        upgrade(url)
-        engine = open_engine(url, pool_size=2)
+    with installation(database) as place:
+        upgrade(place.url)
+        engine = open_engine(place.url, pool_size=2)
         sessions = open_sessions(engine)
         empty = used(sessions, TABLES)
         for number, (name, values) in enumerate(curves.items()):

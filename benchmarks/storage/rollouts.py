@@ -17,7 +17,7 @@ from backend.db.migrate import upgrade
 from backend.db.models import Attempt, Experiment, Run
 from backend.db.rollout_words import index_groups
 from backend.rollouts.store import pack_groups, write_groups
-from benchmarks.scale.__main__ import installation
+from benchmarks.installation import installation
 from benchmarks.scale.fill import attempt_row, run_row
 from benchmarks.storage.used import used
 from worker.recording.records import CompletionRecord, GroupRecord
@@ -104,9 +104,9 @@ def ours(database: str, steps: int) -> dict[str, float]:
     """A run without tokens, the same with its index, and one with tokens."""
     sizes = {}
     for name in ("plain", "tokens"):
-        with installation(database) as (_, url):
-            upgrade(url)
-            engine = open_engine(url, pool_size=2)
+        with installation(database) as place:
+            upgrade(place.url)
+            engine = open_engine(place.url, pool_size=2)
             sessions = open_sessions(engine)
             empty = used(sessions, TABLES)
             fill(sessions, steps, with_tokens=name == "tokens")
