@@ -55,7 +55,7 @@ def _check(row: Any, reader: zstandard.ZstdDecompressor) -> None:
     whole = content(data, reader)
     if count_of(whole) != points:
         raise BlockDamaged(f"it holds {count_of(whole)} points, {points} were written")
-    steps = decode_all([whole]).steps
+    steps = decode_all([whole], points).steps
     first = number * blocks.BLOCK
     if (
         steps[0] < first

@@ -18,7 +18,7 @@ of NaN and -0.0. Outlines are PLAIN, as they are read by the thousand.
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -37,9 +37,14 @@ GAPS, DENSE, LISTED = range(3)
 HEADER = struct.Struct("<BBIi")
 HEADERS = np.dtype([("layout", "u1"), ("steps", "u1"), ("count", "<u4"), ("first", "<i4")])
 """The same, to read many at once."""
+NUMBERS = np.dtype([(name, np.int64) for name in HEADERS.names or ()])
+"""The same, to calculate with."""
 
 MOST_POINTS = 2**16
 """No block has more: a limit for bytes that somebody else made."""
+
+AT_ONCE = 2**19
+"""Bytes of content that are decoded together; their memory is used again for the next."""
 
 LEAST_GAIN = 1 / 3
 """Values are taken apart where it saves this share of their bytes: it takes time to put them together."""
@@ -125,7 +130,8 @@ def _frame(parts: Sequence[bytes], level: int) -> bytes:
 
 def decode(data: bytes) -> Columns:
     """The points of one block; raises BlockDamaged."""
-    return decode_all([content(data)])
+    found = content(data)
+    return decode_all([found], count_of(found))
 
 
 def content(data: bytes, reader: zstandard.ZstdDecompressor | None = None) -> bytes:
@@ -172,42 +178,78 @@ def count_of(content: bytes) -> int:
     return count
 
 
-def decode_all(contents: Sequence[bytes]) -> Columns:
-    """The points of several blocks in one, of their `content`."""
-    headers = np.frombuffer(b"".join([each[: HEADER.size] for each in contents]), HEADERS)
-    counts, firsts = headers["count"].astype(np.int64), headers["first"].astype(np.int64)
+def decode_all(contents: Iterable[bytes], most: int) -> Columns:
+    """The points of several blocks in one, of their `content`; there are at most `most` of them.
+
+    Contents are asked for a few at a time: memory for all of a long curve costs more time than reading it.
+    """
+    values, steps = np.empty(most, VALUE), np.empty(most, np.int64)
+    counts: list[NDArray[np.int64]] = []
+    first, end, is_gapless = 0, 0, True
+    for some in _batches(contents):
+        headers = np.frombuffer(b"".join([each[: HEADER.size] for each in some]), HEADERS).astype(NUMBERS)
+        counts.append(headers["count"])
+        begin, end = end, end + int(headers["count"].sum())
+        first = first if begin else int(headers["first"][0])
+        if is_gapless and not _goes_on(headers, first + begin):
+            is_gapless = False
+            steps[:begin] = np.arange(first, first + begin)
+        _decode(some, headers, values[begin:end], None if is_gapless else steps[begin:end])
+    found = np.arange(first, first + end) if is_gapless else steps[:end]
+    return Columns(found, values[:end], np.concatenate([np.empty(0, np.int64), *counts]))
+
+
+def _batches(contents: Iterable[bytes]) -> Iterator[list[bytes]]:
+    some, size = list[bytes](), 0
+    for each in contents:
+        some.append(each)
+        size += len(each)
+        if size >= AT_ONCE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _goes_on(headers: NDArray[Any], step: int) -> bool:
+    """Whether the blocks have every step from this one on."""
+    follows = headers["first"] == step + np.cumsum(headers["count"]) - headers["count"]
+    return bool(((headers["steps"] == DENSE) & follows).all())
+
+
+def _decode(contents: Sequence[bytes], headers: NDArray[Any], values: Floats, steps: Ints | None) -> None:
+    """Write the points of blocks to where they belong; `steps` is None where each follows the one before."""
+    counts, firsts = headers["count"], headers["first"]
     ends = np.cumsum(counts)
-    is_gapless = bool((headers["steps"] == DENSE).all() and (np.diff(firsts) == counts[:-1]).all())
-    steps = np.arange(firsts[0], firsts[0] + ends[-1]) if is_gapless else np.empty(ends[-1], np.int64)
     if ((headers["steps"] == DENSE) & (headers["layout"] == DOUBLES)).all():  # the usual, and its quick way
-        if not is_gapless:
-            steps = np.arange(ends[-1]) + np.repeat(firsts - ends + counts, counts)
-        numbers = b"".join([each[HEADER.size :] for each in contents])
-        return Columns(steps, np.frombuffer(numbers, VALUE), counts)
-    values = np.empty(ends[-1], VALUE)
+        if steps is not None:
+            np.add(np.arange(ends[-1]), np.repeat(firsts - ends + counts, counts), out=steps)
+        values[:] = np.frombuffer(b"".join([memoryview(each)[HEADER.size :] for each in contents]), VALUE)
+        return
     for begin, end in _alike(headers):
         layout, kind, count, _ = headers[begin].tolist()
         place = slice(ends[begin] - count, ends[end - 1])
         some = contents[begin:end]
         if kind == LISTED:
-            steps[place], values[place] = _listed(some, counts[begin:end].tolist())
+            listed, values[place] = _listed(some, counts[begin:end].tolist())
+            if steps is not None:
+                steps[place] = listed
             continue
         rows = np.frombuffer(b"".join(some), np.uint8).reshape(end - begin, -1)
         first_value = rows.shape[1] - count * WIDTHS[layout]
         _read_values(layout, rows[:, first_value:], values[place].reshape(end - begin, count))
-        if not is_gapless:
+        if steps is not None:
             to = steps[place].reshape(end - begin, count)
             np.add(firsts[begin:end, None], 0 if kind == GAPS else np.arange(count), out=to)
             if kind == GAPS:
                 to[:, 1:] += np.cumsum(
                     _joined(rows[:, HEADER.size : first_value], DISTANCE), axis=1, dtype=np.int64
                 )
-    return Columns(steps, values, counts)
 
 
 def _alike(headers: NDArray[Any]) -> list[tuple[int, int]]:
     """Neighbours that are read at once: of one shape, as a long curve has a thousand of them, or listed."""
-    shapes = headers["layout"].astype(np.int64) << 40 | headers["steps"].astype(np.int64) << 36
+    shapes = headers["layout"] << 40 | headers["steps"] << 36
     shapes |= np.where(headers["steps"] == LISTED, 0, headers["count"])
     changes = np.flatnonzero(shapes[1:] != shapes[:-1]) + 1
     return list(pairwise([0, *changes.tolist(), len(headers)]))
@@ -215,8 +257,9 @@ def _alike(headers: NDArray[Any]) -> list[tuple[int, int]]:
 
 def _listed(contents: Sequence[bytes], counts: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
     ends = [HEADER.size + STEP.itemsize * count for count in counts]
-    steps = b"".join([each[HEADER.size : end] for each, end in zip(contents, ends, strict=True)])
-    values = b"".join([each[end:] for each, end in zip(contents, ends, strict=True)])
+    views = [memoryview(each) for each in contents]
+    steps = b"".join([each[HEADER.size : end] for each, end in zip(views, ends, strict=True)])
+    values = b"".join([each[end:] for each, end in zip(views, ends, strict=True)])
     return np.frombuffer(steps, STEP), np.frombuffer(values, VALUE)
 
 

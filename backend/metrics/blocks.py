@@ -7,7 +7,7 @@ changes its block. So a point is in a row or in a block, never in both. A block 
 points: for a curve that is thinned to its peaks anyway, a tenth of the bytes. `block_codec` describes them.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock
 from backend.db.numbers import from_stored
-from backend.metrics.block_codec import BlockDamaged, content, decode_all
+from backend.metrics.block_codec import MOST_POINTS, BlockDamaged, content, count_of, decode_all
 from backend.metrics.block_damage import Place, notice
 
 BLOCK = 1_024
@@ -186,27 +186,10 @@ def read_blocks(
 
 def _points_of(session: Session, found: Mapping[tuple[str, int], list[Any]]) -> dict[tuple[str, int], Stored]:
     """The points of all blocks that are not damaged; of those that are, a note is left."""
-    reader = zstandard.ZstdDecompressor()
-    contents: list[bytes] = []
+    stored = [row for blocks in found.values() for row in _in_order(blocks)]
     rows: list[Any] = []
-    for blocks in found.values():
-        blocks.sort(key=lambda row: (row[2], row[3]))  # a database would sort their bytes, too
-        for row in blocks:
-            try:
-                contents.append(content(row[7], reader))
-            except BlockDamaged as error:
-                run, key, attempt, number, _, last, *_ = row
-                points_of_it = _whole(session, row, reader)
-                is_outline = points_of_it is not None
-                place = Place(run, key, attempt, number, number * BLOCK, last, is_outline)
-                notice(place, str(error))
-                if points_of_it is None:
-                    continue
-                contents.append(points_of_it)
-            rows.append(row)
-    if not contents:
-        return {}
-    whole = decode_all(contents)  # of all at once: many short curves are as quick as a long one
+    most = sum(min(row[6], MOST_POINTS) for row in stored)
+    whole = decode_all(_contents(session, stored, rows), most)  # many short curves are as quick as a long one
     ends = np.cumsum(whole.counts).tolist()
     points, begin = {}, 0
     while begin < len(rows):
@@ -219,6 +202,37 @@ def _points_of(session: Session, found: Mapping[tuple[str, int], list[Any]]) -> 
     return points
 
 
+def _in_order(blocks: list[Any]) -> list[Any]:
+    return sorted(blocks, key=lambda row: (row[2], row[3]))  # a database would sort their bytes, too
+
+
+def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Iterator[bytes]:
+    """The content of each block that is not damaged, whose row is added to `rows`."""
+    reader = zstandard.ZstdDecompressor()
+    for row in stored:
+        try:
+            found = _content(row[7], row[6], reader)
+        except BlockDamaged as error:
+            run, key, attempt, number, _, last, *_ = row
+            points_of_it = _whole(session, row, reader)
+            notice(
+                Place(run, key, attempt, number, number * BLOCK, last, points_of_it is not None), str(error)
+            )
+            if points_of_it is None:
+                continue
+            found = points_of_it
+        rows.append(row)
+        yield found
+
+
+def _content(data: bytes, points: int, reader: zstandard.ZstdDecompressor) -> bytes:
+    """Of a block of so many points, or of its outline."""
+    found = content(data, reader)
+    if count_of(found) > min(points, MOST_POINTS):
+        raise BlockDamaged(f"it holds {count_of(found)} points, {points} were written")
+    return found
+
+
 def _whole(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:
     """All points of a block whose outline is damaged; None where it is the block itself."""
     run, key, attempt, number, *_ = row
@@ -226,7 +240,7 @@ def _whole(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> by
     query = select(MetricBlock.data).where(*own, MetricBlock.number == number)
     data = session.execute(query, execution_options={"binary": True}).scalar()
     try:
-        return None if data is None or data == row[7] else content(data, reader)
+        return None if data is None or data == row[7] else _content(data, row[6], reader)
     except BlockDamaged:
         return None
 

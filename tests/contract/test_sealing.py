@@ -12,6 +12,7 @@ from backend.errors import Unavailable
 from backend.maintenance.damaged_blocks import tell_block, tell_damage
 from backend.metrics import block_damage, blocks, packing
 from backend.metrics.block_check import damaged, sentence
+from backend.metrics.block_codec import encode
 from backend.metrics.csv import csv_lines
 from backend.metrics.reading import read_points, valid_rows
 from backend.metrics.windows import names_of_metrics
@@ -156,14 +157,19 @@ def test_a_full_disk_while_sealing_is_waited_for(database, run, caplog):
     assert everything(database, run) == before
 
 
-def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monkeypatch):
+@pytest.mark.parametrize(
+    "harm",
+    [lambda data: data[:-2] + b"??", lambda _: encode(np.arange(10, 30), np.ones(20))],
+    ids=["other bytes", "more points than were written"],
+)
+def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monkeypatch, harm):
     monkeypatch.setattr(block_damage, "_noticed", {})
     monkeypatch.setattr(block_damage, "_told", set())
     seal(database)
     with database.sessions.begin() as session:
         hit = (MetricBlock.attempt == 1, MetricBlock.number == 1, MetricBlock.points > 2)
         block = session.scalars(select(MetricBlock).where(*hit)).one()
-        session.execute(update(MetricBlock).where(*hit).values(data=block.data[:-2] + b"??"))
+        session.execute(update(MetricBlock).where(*hit).values(data=harm(block.data)))
     with database.sessions() as session:
         curve = read_points(session, [run.id], ["loss"])[run.id, "loss"]
         assert curve.steps.tolist() == [*range(1, 10), 20, *range(21, 41)]

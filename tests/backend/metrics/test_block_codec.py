@@ -9,6 +9,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend.metrics import block_codec
 from backend.metrics.block_codec import (
     HEADER,
     BlockDamaged,
@@ -53,10 +54,27 @@ def test_every_bit_of_every_value_comes_back(first, points):
 def test_several_blocks_and_outlines_are_read_as_one(several):
     pairs = [block(1_000 * number, points) for number, (points, _) in enumerate(several)]
     ways = [encode_outline if is_outline else encode for _, is_outline in several]
-    found = decode_all([content(way(*pair)) for way, pair in zip(ways, pairs, strict=True)])
+    most = sum(len(steps) for steps, _ in pairs)
+    found = decode_all([content(way(*pair)) for way, pair in zip(ways, pairs, strict=True)], most)
     assert found.steps.tolist() == np.concatenate([steps for steps, _ in pairs]).tolist()
     assert found.values.tobytes() == np.concatenate([values for _, values in pairs]).tobytes()
     assert found.counts.tolist() == [len(steps) for steps, _ in pairs]
+
+
+@pytest.mark.parametrize("irregular", [set(), {0}, {70}, {149}, {3, 64, 128}])
+@pytest.mark.parametrize("missing", [set(), {0}, {64}, {100}, {63, 149}])
+def test_a_long_curve_is_read_in_parts(irregular, missing, monkeypatch):
+    """Some blocks are missing, and some have a value at every second step."""
+    monkeypatch.setattr(block_codec, "AT_ONCE", 64 * 90)
+    pairs = []
+    for number in set(range(150)) - missing:
+        steps = np.arange(10 * number, 10 * number + 10)[:: 2 if number in irregular else 1]
+        pairs.append((steps, np.sqrt(steps)))
+    steps, values = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    found = decode_all((content(encode(*pair)) for pair in pairs), 1_500)
+    assert found.steps.tolist() == steps.tolist()
+    assert found.values.tolist() == values.tolist()
+    assert found.counts.tolist() == [len(pair[0]) for pair in pairs]
 
 
 def test_values_take_the_bytes_that_they_need():
