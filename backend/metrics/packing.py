@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice, pairwise
 from typing import Any, cast
 
 import numpy as np
-from sqlalchemy import CursorResult, and_, bindparam, delete, func, select, update
+from sqlalchemy import CursorResult, and_, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -21,6 +21,9 @@ from backend.metrics.thinning import OUTLINE_SHIFT, peaks
 
 TASKS = 1_000
 """So many attempts are sealed in one go."""
+
+BLOCKS_AT_ONCE = 500
+"""So many are inserted by one statement."""
 
 NO_STEP = -(2**31)
 """Before the first step of any run."""
@@ -214,10 +217,23 @@ def put_into_blocks(
     session.execute(query.on_conflict_do_update(index_elements=KEY, set_=changed), rows)
 
 
+def seal_curves(session: Session, run: str, attempt: int, curves: Mapping[int, Stored]) -> None:
+    """Store all points of an attempt that has none yet as blocks, by metric and in order of their steps."""
+    session.execute(update(Attempt).where(_own(run, attempt)).values(packed_step=ALL_PACKED))
+    rows = (
+        {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block(part)}
+        for key, points in sorted(curves.items())
+        for number, part in _by_block(points)
+    )
+    while some := list(islice(rows, BLOCKS_AT_ONCE)):
+        session.execute(insert(MetricBlock), some)
+
+
 def _by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
     numbers = points.steps // blocks.BLOCK
-    for number in np.unique(numbers).tolist():
-        yield number, points.at(numbers == number)
+    changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+    for begin, end in pairwise([0, *changes.tolist(), len(numbers)]):
+        yield int(numbers[begin]), points.at(slice(begin, end))
 
 
 def _old_blocks(

@@ -13,12 +13,12 @@ from sqlalchemy.orm import Session
 
 from backend.db.engine import insert_into, is_postgres
 from backend.db.models import MetricKey
-from backend.db.numbers import FINITE, MINUS_ZERO, kinds_of, to_stored
+from backend.db.numbers import kinds_of, to_stored
 from backend.errors import Unavailable
 from backend.metrics.block_codec import BlockDamaged
 from backend.metrics.blocks import Stored
 from backend.metrics.copying import FEWEST, copy_points
-from backend.metrics.packing import put_into_blocks, reopen
+from backend.metrics.packing import put_into_blocks, reopen, seal_curves
 
 Row = tuple[str, int, int, int, int, float | None]
 """run_id, key_id, step, attempt, kind, value."""
@@ -26,8 +26,6 @@ Row = tuple[str, int, int, int, int, float | None]
 NAME = re.compile(r"[\w./@-]{1,128}")
 
 Floats = NDArray[np.float64]
-
-ROWS_AT_ONCE = 50_000
 
 _known: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
 """Ids of metric names that are committed; they never change."""
@@ -108,24 +106,20 @@ def _write_postgres(session: Session, run_id: str, attempt: int, rows: Sequence[
 def write_series(
     session: Session, run_id: str, attempt: int, series: Mapping[str, tuple[NDArray[np.int64], Floats]]
 ) -> None:
-    """Store whole curves, (steps, values) of each metric, of an attempt that has no points yet."""
+    """Store whole curves, (steps, values) of each metric in order of the steps, of an attempt that has ended
+    and has no points yet.
+    """
     keys = key_ids(session, series)
-    for name, (steps, values) in sorted(series.items(), key=lambda item: keys[item[0]]):
-        kinds = kinds_of(values)
-        if is_postgres(session):
-            copy_points(session, run_id, attempt, (np.full(len(steps), keys[name]), steps, kinds, values))
-            continue
-        stored = np.where(kinds == MINUS_ZERO, 0.0, values).tolist()
-        for odd in np.flatnonzero((kinds != FINITE) & (kinds != MINUS_ZERO)):
-            stored[odd] = None
-        columns = (steps.tolist(), kinds.tolist(), stored)
-        for start in range(0, len(steps), ROWS_AT_ONCE):
-            some = (column[start : start + ROWS_AT_ONCE] for column in columns)
-            rows = [
-                (run_id, keys[name], step, attempt, kind, value)
-                for step, kind, value in zip(*some, strict=True)
-            ]
-            session.connection().exec_driver_sql(_UPSERT_SQLITE, rows)
+    seal_curves(
+        session,
+        run_id,
+        attempt,
+        {
+            keys[name]: Stored(steps, np.broadcast_to(attempt, len(steps)), values)
+            for name, (steps, values) in series.items()
+            if len(steps)
+        },
+    )
 
 
 def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:

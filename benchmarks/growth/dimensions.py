@@ -24,7 +24,7 @@ from backend.rollouts.store import pack_groups, write_groups
 from backend.settings import Settings
 from benchmarks.nothing import Nothing
 from benchmarks.step.workload import TINY
-from benchmarks.storage.__main__ import attempt_row, run_row
+from benchmarks.storage.rows import attempt_row, run_row
 from worker.recording.records import CompletionRecord, GroupRecord, StepRecord
 from worker.training.trainer import Trainer
 

@@ -1,11 +1,11 @@
 """Bytes of a metric point in a sealed run, beside TensorBoard, Trackio and Parquet with the same curves.
 
     python -m benchmarks.storage                     20 runs x 10,000 steps and 9,600 rollouts, some minutes
-    python -m benchmarks.storage --parts rollouts    rollouts alone, beside Parquet
+    python -m benchmarks.storage --parts rollouts    some of it: points, rates, rollouts
     python -m benchmarks.storage --quick             a small size, whose results are not kept
 
 The peers are installed into environments of their own, `.venv-tensorboard` and `.venv-trackio`. Writes
-results.md and results-rollouts.md beside this file; `make docs` brings it into docs/.
+results.md, results-rates.md and results-rollouts.md beside this file; `make docs` brings them into docs/.
 """
 
 import argparse
@@ -14,21 +14,21 @@ import platform
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import insert
 
-from backend.db.engine import Sessions, new_id, open_engine, open_sessions, reading
+from backend.db.engine import Sessions, open_engine, open_sessions, reading
 from backend.db.migrate import upgrade
 from backend.db.models import Attempt, Run
 from backend.metrics.packing import pack, packable
-from backend.metrics.store import write_series
+from backend.metrics.store import write_points
 from benchmarks.curves.data import METRIC, names_of, values_of
 from benchmarks.installation import installation
 from benchmarks.peers import python_of, run
-from benchmarks.storage import rollouts
+from benchmarks.storage import rates, rollouts
+from benchmarks.storage.rows import attempt_row, run_row
 from benchmarks.storage.used import used
 
 HERE = Path(__file__).parent
@@ -36,16 +36,21 @@ SIDES = HERE.parent / "curves" / "sides.py"
 PEERS = ("tensorboard", "trackio")
 TABLES = ("metric", "metric_block")
 
+PARTS = ("points", "rates", "rollouts")
+
 Curves = dict[str, NDArray[np.float64]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="bytes of a point and of a rollout beside other stores")
     parser.add_argument("--quick", action="store_true", help="a small size, whose results are not kept")
-    parser.add_argument("--parts", nargs="+", choices=("points", "rollouts"), default=["points", "rollouts"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     arguments = parser.parse_args()
     if "points" in arguments.parts:
         of_points(quick=arguments.quick)
+    if "rates" in arguments.parts:
+        lines = rates.table(1_000 if arguments.quick else 100_000)
+        _publish(lines, "results-rates.md", quick=arguments.quick)
     if "rollouts" in arguments.parts:
         steps = 20 if arguments.quick else 300
         lines = rollouts.table(rollouts.measured(steps), steps)
@@ -104,31 +109,13 @@ def ours(database: str, curves: Curves) -> tuple[int, int]:
                 row = run_row(number, name, len(values))
                 session.execute(insert(Run), [row])
                 session.execute(insert(Attempt), [attempt_row(row["id"])])
-                write_series(session, row["id"], 1, {METRIC: (np.arange(1, len(values) + 1), values)})
+                points = ((step, {METRIC: value}) for step, value in enumerate(values.tolist(), 1))
+                write_points(session, row["id"], 1, points)
         live = used(sessions, TABLES)
         seal(sessions)
         sealed = used(sessions, TABLES)
         engine.dispose()
     return live - empty, sealed - empty
-
-
-def run_row(number: int, name: str, steps: int) -> dict[str, Any]:
-    """A run that has ended."""
-    same: dict[str, Any] = {"variant": "", "config": {}, "config_hash": "", "summary": {}, "tags": []}
-    return same | {
-        "id": new_id(),
-        "name": name,
-        "seed": number,
-        "steps": steps,
-        "last_step": steps,
-        "status": "finished",
-        "attempt": 1,
-    }
-
-
-def attempt_row(run_id: str) -> dict[str, Any]:
-    """Its only attempt."""
-    return {"run_id": run_id, "number": 1, "from_step": -1, "worker_id": "w", "host": "h"}
 
 
 def seal(sessions: Sessions) -> None:

@@ -60,24 +60,33 @@ def test_many_points_at_once_are_the_same_as_one_by_one(session):
     values = {1_000 + step: step / 7 for step in range(2_000)} | STRANGE
     for factor in (2.0, 1.0):
         write_points(session, run.id, 1, [(step, {"a": value * factor}) for step, value in values.items()])
-    write_series(session, run.id, 2, {"b": (np.array(list(STRANGE)), np.array(list(STRANGE.values())))})
-    for step, value in STRANGE.items():
-        write_points(session, run.id, 2, [(step, {"c": value})])
-    points = read_points(session, [run.id], ["a", "b", "c"])
+    points = read_points(session, [run.id], ["a"])
     assert points[run.id, "a"].steps.tolist() == sorted(values)
     assert (
         points[run.id, "a"].values.tobytes() == np.array([values[step] for step in sorted(values)]).tobytes()
     )
-    names = {name: key for key, name in session.execute(select(MetricKey.id, MetricKey.name)).all()}
-    rows = {
-        name: session.execute(
-            select(Metric.step, Metric.kind, Metric.value)
-            .where(Metric.key_id == names[name])
-            .order_by(Metric.step)
-        ).all()
-        for name in ("b", "c")
-    }
-    assert repr(rows["b"]) == repr(rows["c"])
+
+
+def test_whole_curves_are_the_same_as_points_one_by_one(session):
+    run = make_run(session)
+    make_attempt(session, run, 1, from_step=-1)
+    values = STRANGE | {step: step / 7 for step in range(1_020, 9_000, 3)}
+    write_series(
+        session,
+        run.id,
+        1,
+        {
+            "a": (np.array(list(values)), np.array(list(values.values()))),
+            "none": (np.empty(0, np.int64), np.empty(0)),
+        },
+    )
+    assert session.scalar(select(func.count()).select_from(Metric)) == 0
+    write_points(session, run.id, 1, [(step, {"b": value}) for step, value in values.items()])
+    points = read_points(session, [run.id], ["a", "b", "none"])
+    assert {name for _, name in points} == {"a", "b"}
+    one, other = points[run.id, "a"], points[run.id, "b"]
+    assert one.steps.tolist() == other.steps.tolist() == list(values)
+    assert one.values.tobytes() == other.values.tobytes() == np.array(list(values.values())).tobytes()
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)

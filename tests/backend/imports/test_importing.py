@@ -1,17 +1,20 @@
 """Imports through HTTP: an imported run is one like any other, except that it never trains."""
 
 import json
+import math
 from pathlib import Path
 from urllib.parse import urlencode
 
+import numpy as np
 import pytest
 from sqlalchemy import func, select
 
 from backend.cli import main
 from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Experiment, Metric, Run
+from backend.db.models import Experiment, Metric, MetricBlock, Run
 from backend.maintenance.reconciler import Reconciler
-from backend.metrics.packing import pack, packable
+from backend.metrics.packing import packable
+from backend.metrics.reading import read_points
 from backend.sandbox.errors import Unusable
 
 LOGS = Path(__file__).parent / "logs"
@@ -46,7 +49,7 @@ def test_a_dry_run_reports_and_stores_nothing(client):
     assert (document["run"], document["name"], document["experiment"]) == (None, "log", "log.csv")
     assert (report["format"], report["step"], report["points"], report["metrics"]) == ("csv", "step", 6, 2)
     assert [column["state"] for column in report["columns"]] == ["renamed", "renamed", "dropped"]
-    assert count(client, Run) == count(client, Experiment) == count(client, Metric) == 0
+    assert count(client, Run) == count(client, Experiment) == count(client, MetricBlock) == 0
 
 
 def test_an_imported_run_has_curves_a_summary_and_an_origin(client):
@@ -102,18 +105,16 @@ def test_an_imported_run_is_tagged_archived_trashed_and_deleted_like_any_other(c
     assert client.get(path).status_code == 404
 
 
-def test_packed_points_of_an_imported_run_are_those_that_were_stored(client):
-    run = imported(client, "step,loss\n" + "".join(f"{step},{step / 7}\n" for step in range(1, 3000, 3)))
+def test_points_of_an_imported_run_are_sealed_at_once(client):
+    values = {step: step / 7 for step in range(1, 3000, 3)} | {4: math.nan, 7: math.inf, 10: -0.0}
+    run = imported(client, "step,loss\n" + "".join(f"{step},{value}\n" for step, value in values.items()))
     sessions = client.app.state.lab.sessions
-    address = f"/api/v1/series?runs={run['id']}&metrics=loss/total"
-    before = client.get(address).json()["series"]
-    with sessions() as session:
-        tasks = packable(session)
-    assert [task.run for task in tasks] == [run["id"]]
-    list(pack(sessions, tasks))
     with sessions() as session:
         assert packable(session) == []
-    assert client.get(address).json()["series"] == before
+        assert session.scalar(select(func.count()).select_from(Metric)) == 0
+        found = read_points(session, [run["id"]], ["loss/total"])[run["id"], "loss/total"]
+    assert found.steps.tolist() == list(values)
+    assert found.values.tobytes() == np.array(list(values.values())).tobytes()
 
 
 def test_runs_of_one_variant_in_one_experiment_are_seeds_of_each_other(client):
@@ -224,7 +225,7 @@ def test_a_failure_in_the_middle_of_storing_leaves_nothing_behind(client, monkey
 
     monkeypatch.setattr("backend.imports.store.add_event", fail)
     assert send(client).status_code == 500
-    assert count(client, Run) == count(client, Experiment) == count(client, Metric) == 0
+    assert count(client, Run) == count(client, Experiment) == count(client, MetricBlock) == 0
 
 
 def test_a_secret_in_a_config_is_not_stored(client):
@@ -256,7 +257,7 @@ def test_the_command_imports_into_either_database(request, settings, monkeypatch
     with open_sessions(engine)() as session:
         [run] = session.scalars(select(Run))
         assert (run.name, run.seed, run.origin, run.last_step) == ("first", 4, "csv", 3)
-        assert session.scalar(select(func.count()).select_from(Metric)) == 6
+        assert session.scalar(select(func.sum(MetricBlock.points))) == 6
     engine.dispose()
     assert main(["import", str(tmp_path / "none.csv")]) == 1
     assert "No such file" in capsys.readouterr().err

@@ -1,0 +1,24 @@
+"""Rows of a run that has ended, without points."""
+
+from typing import Any
+
+from backend.db.engine import new_id
+
+
+def run_row(number: int, name: str, steps: int) -> dict[str, Any]:
+    """A run that has ended."""
+    same: dict[str, Any] = {"variant": "", "config": {}, "config_hash": "", "summary": {}, "tags": []}
+    return same | {
+        "id": new_id(),
+        "name": name,
+        "seed": number,
+        "steps": steps,
+        "last_step": steps,
+        "status": "finished",
+        "attempt": 1,
+    }
+
+
+def attempt_row(run_id: str) -> dict[str, Any]:
+    """Its only attempt."""
+    return {"run_id": run_id, "number": 1, "from_step": -1, "worker_id": "w", "host": "h"}
