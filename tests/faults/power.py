@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 from sqlalchemy import Pool, event
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from backend.db.engine import open_engine, open_sessions, reading
 from backend.db.models import Run
@@ -37,13 +38,21 @@ with gc_frozen():
     import worker.checkpoints.store
     import worker.training.trainer  # here once, and not in each fork
 
-EVERY = {"launching": 3, "training": 9, "deleting": 3, "backing_up": 2, "restoring": 2, "upgrading": 1}
+EVERY = {
+    "launching": 3,
+    "training": 9,
+    "sealing": 3,
+    "deleting": 3,
+    "backing_up": 2,
+    "restoring": 2,
+    "upgrading": 1,
+}
 """Each life of an act is cut at every so many of its points, another one begins at the next."""
 
 CONTROLS = 3
 """Cuts of each act's control."""
 
-SEEN_IN = ("launching", "training", "deleting")
+SEEN_IN = ("launching", "training", "sealing", "deleting")
 """Acts that leave the tables alone, so that somebody else may look at them meanwhile."""
 
 
@@ -196,7 +205,7 @@ def _cut(ground: Ground, place: Place, act: str, images: dict[str, Path], note: 
     seen: set[Row] = set()
     if act in SEEN_IN and (ground.database == "postgres" or _database(place).exists()):
         engine = open_engine(place.settings.effective_database_url)
-        with suppress(Exception):  # not even a schema yet
+        with suppress(OperationalError, ProgrammingError):  # not even a schema yet
             seen = visible(open_sessions(engine))
         engine.dispose()
     said = [json.loads(line) for line in note.read_text().splitlines()]
