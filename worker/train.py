@@ -5,7 +5,8 @@
     stdin   {"run_id": "...", "attempt": 1, "device": "cpu", "threads": 2, "database_url": "..."}
 
 Standard input stays open as a lifeline: at its end the process exits at once. SIGTERM asks for a
-checkpoint after the running step and an exit; SIGUSR1 prints the stacks of all threads.
+checkpoint after the running step and an exit; SIGUSR1 prints the stacks of all threads. With `--forks` it is
+the parent of such processes instead, see worker/forks.py.
 """
 
 import faulthandler
@@ -16,6 +17,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -34,6 +36,7 @@ from backend.sandbox.layers import layer_names
 from backend.settings import Settings
 from worker.checkpoints.disk import DiskFault
 from worker.db_retry import persist
+from worker.forks import serve_forks
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, NodeLost, Outcome
 from worker.recording.recorder import Recorder
 from worker.training.lifeline import await_line, exit_at_end, failure
@@ -58,22 +61,32 @@ class Assignment(NamedTuple):
 
 def main() -> None:
     """Wait for a run and train it; the exit code tells the supervisor how it went."""
+    if sys.argv[1:2] == ["--forks"]:
+        _import_everything()
+        _say({"ready": True})
+        serve_forks(int(sys.argv[2]))  # from here on this is a fork
     _log_lines()
     stopping = threading.Event()
     assigned = threading.Event()
     _listen_to_signals(stopping, assigned)
-    logging.disable(logging.WARNING)  # torchao names every kernel that is for other machines than this one
-    with gc_frozen():
-        import worker.training.trainer  # torch and transformers: seconds that a waiting run need not spend
-
-    logging.disable(logging.NOTSET)
-    layer_names()  # tries them, which a waiting run need not wait for either
+    _import_everything()
     _say({"ready": True})
     assignment = _await_assignment()
     assigned.set()
     threading.Thread(target=exit_at_end, name="lifeline", daemon=True).start()
-    worker.training.trainer.use_threads(assignment.threads)
+    from worker.training.trainer import use_threads
+
+    use_threads(assignment.threads)
     sys.exit(_exit_code(assignment, stopping))
+
+
+def _import_everything() -> None:
+    """What a waiting run need not wait for: torch and transformers take seconds, and so do sandboxes."""
+    logging.disable(logging.WARNING)  # torchao names every kernel that is for other machines than this one
+    with gc_frozen():
+        import_module("worker.training.trainer")
+    logging.disable(logging.NOTSET)
+    layer_names()  # tries them
 
 
 def _log_lines() -> None:

@@ -1,4 +1,4 @@
-"""From the request that launches a run until it trains in a slot that is free, with a broker and without.
+"""From the request that launches a run until it trains in a slot that is free, and the memory of what waits.
 
     python -m benchmarks.start
 
@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import psutil
 
 from benchmarks.service import ENDED, Service, machine
 
@@ -36,7 +38,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with_broker = measure(arguments.runs)
     without = measure(arguments.runs // 2, BROKER_URL=f"redis://127.0.0.1:{_closed_port()}/0")
-    text = table(with_broker, without)
+    text = "\n".join([table(with_broker, without), "", *memory_table()])
     print(text)
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
 
@@ -49,6 +51,33 @@ def measure(runs: int, **variables: Any) -> list[tuple[float, float]]:
             return [start_one(service) for _ in range(runs)]
         finally:
             service.stop()
+
+
+def memory_table() -> list[str]:
+    """Memory of the trainers that wait for runs, in Markdown."""
+    lines = ["| free slots | memory of what waits to train in them |", "|---|---|"]
+    for slots in (1, 8):
+        with tempfile.TemporaryDirectory(prefix="grpolab-start-") as state:
+            service = Service(state, WORKER_SLOTS=str(slots))
+            try:
+                until(lambda: _idle(service) == slots)  # noqa: B023 - called here
+                lines.append(f"| {slots} | {_waiting(service) / 2**20:,.0f} MiB |")
+            finally:
+                service.stop()
+    return lines
+
+
+def _idle(service: Service) -> int:
+    if not service.is_idle():
+        return 0
+    return sum(slot["status"] == "idle" for slot in service.get("/workers")["items"])
+
+
+def _waiting(service: Service) -> int:
+    """Bytes, of memory that several share the share of each."""
+    below = psutil.Process(service.process.pid).children(recursive=True)
+    trainers = [each for each in below if "worker.train" in each.cmdline()]
+    return sum(int(each.memory_full_info().pss) for each in trainers)
 
 
 def start_one(service: Service) -> tuple[float, float]:

@@ -22,6 +22,7 @@ from backend.workers.store import forget_silent, register_slot, remove_slot, rep
 from worker.db_retry import first_line, left_for_later
 from worker.host.nodes import LOOK_SECONDS, NodeFollower, NodeSeat
 from worker.host.pilot import Pilot, PilotLimits
+from worker.host.spares import Spare, WarmParent
 from worker.host.supervisor import Supervisor
 from worker.host.trainer_process import TRAINER
 
@@ -79,6 +80,7 @@ class SlotPool:
         self._threads: list[threading.Thread] = []
         self._seat = NodeSeat(settings, sessions, self.name, slots) if settings.worker_nodes > 1 else None
         lead = self._seat.place(settings.node_port) if self._seat else None
+        parent = WarmParent(settings, slots[0]) if WarmParent.suits(slots, argv) else None
         self._worker_slots = [
             WorkerSlot(
                 f"{self.name}-{slot.number}",
@@ -88,7 +90,7 @@ class SlotPool:
                     sessions,
                     slot,
                     self.stopping,
-                    argv=argv,
+                    spare=parent or Spare(settings, slot, argv),
                     hurrying=self.hurrying,
                     lead=lead,
                 ),
@@ -291,6 +293,7 @@ class SlotPool:
             self._seat.leave()
         for worker_slot in self._worker_slots:
             worker_slot.busy.acquire()
+        for worker_slot in self._worker_slots:  # only now: one parent may have forked the trainers of all
             worker_slot.supervisor.close()
         with left_for_later("leave the record"), self._sessions.begin() as session:
             for worker_slot in self._worker_slots:

@@ -33,8 +33,9 @@ from backend.settings import Settings
 from backend.workers.devices import Slot
 from worker.db_retry import first_line, left_for_later, persist
 from worker.host.hang_detector import HangDetector, HangLimits
+from worker.host.spares import Spare
 from worker.host.trainer_logs import FLUSH_SECONDS, LogCollector
-from worker.host.trainer_process import TRAINER, TrainerProcess, trainer_environment
+from worker.host.trainer_process import TrainerProcess, trainer_environment
 from worker.out_of_memory import oom_kills, used_text
 from worker.outcome import EXIT_FENCED, EXIT_ORPHANED
 
@@ -42,9 +43,6 @@ logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 30.0
 """A trainer that was asked to stop gets this long to save a checkpoint."""
-
-SPARE_PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0)
-"""Before the next spare, by spares in a row that could not start or died before they were ready."""
 
 START_PAUSE_SECONDS = 20.0
 """Pause before a run is tried again for which no process could be started."""
@@ -97,14 +95,14 @@ class Supervisor:
         slot: Slot,
         stopping: threading.Event,
         *,
-        argv: tuple[str, ...] = TRAINER,
+        spare: Spare | None = None,
         hang_limits: HangLimits | None = None,
         hurrying: threading.Event | None = None,
         lead: dict[str, Any] | None = None,
     ) -> None:
         """`stopping` asks a trainer to save and end; `hurrying`, later, ends it at once.
 
-        `lead` is the place of a worker that leads a group of nodes.
+        `spare` gives it its trainers; `lead` is the place of a worker that leads a group of nodes.
         """
         self._lead = lead
         self._settings = settings
@@ -112,65 +110,26 @@ class Supervisor:
         self._slot = slot
         self._stopping = stopping
         self._hurrying = hurrying or threading.Event()
-        self._argv = argv
         self._hang_limits = hang_limits or HangLimits()
-        self._bad_spares = 0
-        self._spare_after = 0.0
-        self._spare: TrainerProcess | None = None
-        self._spare_lock = threading.Lock()
+        self._spare = spare or Spare(settings, slot)
 
     @property
     def spare_is_ready(self) -> bool:
         """Whether a run given to this slot now starts without waiting for imports."""
-        spare = self._spare
-        return spare is not None and spare.ready.is_set() and spare.is_running()
+        return self._spare.is_ready
 
     def keep_spare(self) -> None:
-        """Start a spare where none lives, ever more rarely while they do not get ready."""
-        with self._spare_lock:
-            if self._stopping.is_set() or time.monotonic() < self._spare_after:
-                return
-            if self._spare is not None and self._spare.is_running():
-                self._bad_spares = 0 if self._spare.ready.is_set() else self._bad_spares
-                return
-            self._drop_dead(self._spare)
-            self._spare_after = time.monotonic() + self._next_pause()
-            try:
-                self._spare = self._start()
-            except OSError as error:
-                logger.warning("cannot start a spare trainer: %s", error)
-
-    def _next_pause(self) -> float:
-        """How long to wait after this start, should it come to nothing."""
-        pause = SPARE_PAUSES_SECONDS[min(self._bad_spares, len(SPARE_PAUSES_SECONDS) - 1)]
-        self._bad_spares += 1
-        return pause
+        """See to it that the next trainer need not wait for imports."""
+        if not self._stopping.is_set():
+            self._spare.keep()
 
     def close(self) -> None:
-        """End the spare."""
-        with self._spare_lock:
-            spare, self._spare = self._spare, None
-        if spare is not None:
-            spare.kill()
-
-    def _start(self) -> TrainerProcess:
-        return TrainerProcess(self._argv, trainer_environment(self._settings, self._slot, os.environ))
+        """End what waits for the next run."""
+        self._spare.close()
 
     def take_trainer(self) -> TrainerProcess:
-        """The spare, or a trainer that starts now; raises OSError."""
-        with self._spare_lock:
-            spare, self._spare = self._spare, None
-            if spare is not None and spare.ready.is_set():
-                self._bad_spares, self._spare_after = 0, 0.0
-        if spare is not None and spare.is_running():
-            return spare
-        self._drop_dead(spare)
-        return self._start()
-
-    @staticmethod
-    def _drop_dead(spare: TrainerProcess | None) -> None:
-        if spare is not None:
-            spare.kill()  # it has ended; what it started, and its pipes, have not
+        """A trainer that is ready or will be soon; raises OSError."""
+        return self._spare.take(trainer_environment(self._settings, self._slot, os.environ))
 
     def supervise(self, claim: Claim, gpus: Sequence[str] = ()) -> None:
         """Supervise a trainer from its assignment to its end, and set the run's next status.

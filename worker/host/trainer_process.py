@@ -20,6 +20,7 @@ import psutil
 from backend.redaction import LONGEST_SECRET, redact
 from backend.settings import Settings
 from backend.workers.devices import Slot
+from worker.host.forked import ForkedProcess
 from worker.outcome import REASON_CHARACTERS
 
 TRAINER = (sys.executable, "-m", "worker.train")
@@ -104,10 +105,21 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
     return kept | own
 
 
+def start_trainer(
+    argv: tuple[str, ...], env: Mapping[str, str], *, inherited: Sequence[int] = ()
+) -> "TrainerProcess":
+    """A new one, which keeps the `inherited` file descriptors open; raises OSError."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        argv, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), start_new_session=True, pass_fds=inherited
+    )
+    return TrainerProcess(process)
+
+
 class TrainerProcess:
     """A trainer that imports, says that it is ready, and waits for a run."""
 
-    def __init__(self, argv: tuple[str, ...], env: Mapping[str, str]) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes] | ForkedProcess") -> None:
         self.ready = threading.Event()
         self.failure: dict[str, str] = {}
         """What the trainer said about its own end: {"reason", "kind"}."""
@@ -116,10 +128,7 @@ class TrainerProcess:
         self._listener: Listener | None = None
         self._waiting: list[str] = []
         self._lock = threading.Lock()
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            argv, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), start_new_session=True
-        )
+        self._process = process
         self._stdin = cast("IO[bytes]", self._process.stdin)
         self._readers = [
             self._read(cast("IO[bytes]", self._process.stdout), self._on_output),

@@ -18,10 +18,12 @@ from backend.sandbox.process import Sandbox
 from backend.settings import Settings
 from backend.workers.devices import Slot
 from tests.faults.processes import is_alive
+from worker.host import spares
 from worker.host import supervisor as module
 from worker.host.hang_detector import HangLimits
+from worker.host.spares import Spare
 from worker.host.supervisor import Supervisor
-from worker.host.trainer_process import LINE_LIMIT, TrainerProcess, trainer_environment
+from worker.host.trainer_process import LINE_LIMIT, start_trainer, trainer_environment
 from worker.outcome import REASON_CHARACTERS
 from worker.training.lifeline import failure
 
@@ -56,7 +58,10 @@ def toy(settings, sessions, stopping, monkeypatch):
 
     def make(*behaviour, **options):
         argv = (sys.executable, str(TOY), *behaviour)
-        made.append(Supervisor(settings, sessions, Slot(0, "cpu", "CPU", 1), stopping, argv=argv, **options))
+        slot = Slot(0, "cpu", "CPU", 1)
+        made.append(
+            Supervisor(settings, sessions, slot, stopping, spare=Spare(settings, slot, argv), **options)
+        )
         return made[-1]
 
     yield make
@@ -135,7 +140,7 @@ def test_a_spare_that_is_ready_takes_the_run(toy, sessions):
     supervisor.keep_spare()
     wait_for(lambda: supervisor.spare_is_ready)
     run_id = queue_run(sessions)
-    spare, claimed = supervisor._spare.pid, claim(sessions)
+    spare, claimed = supervisor._spare._process.pid, claim(sessions)
     supervisor.supervise(claimed)
     assert read(sessions, run_id).status == "finished"
     assert pid_of(sessions, claimed) == spare
@@ -146,7 +151,7 @@ def test_a_spare_that_died_is_replaced(toy, sessions):
     supervisor = toy("finish")
     supervisor.keep_spare()
     wait_for(lambda: supervisor.spare_is_ready)
-    supervisor._spare.kill()
+    supervisor._spare._process.kill()
     run_id = queue_run(sessions)
     supervisor.supervise(claim(sessions))
     assert read(sessions, run_id).status == "finished"
@@ -303,11 +308,14 @@ from backend.workers.devices import Slot
 from backend.runs.lifecycle import Claim
 from backend.settings import Settings
 from worker.host.hang_detector import HangLimits
+from worker.host.spares import Spare
 from worker.host.supervisor import Supervisor
 settings = Settings()
 sessions = open_sessions(open_engine(settings.effective_database_url))
 argv = (sys.executable, {str(TOY)!r}, "long")
-supervisor = Supervisor(settings, sessions, Slot(0, "cpu", "CPU", 1), threading.Event(), argv=argv)
+slot = Slot(0, "cpu", "CPU", 1)
+spare = Spare(settings, slot, argv)
+supervisor = Supervisor(settings, sessions, slot, threading.Event(), spare=spare)
 supervisor.supervise(Claim({claimed.run_id!r}, 1, {{}}))
 """
     environment = {
@@ -336,7 +344,9 @@ def test_a_trainer_without_a_new_step_says_where_it_stands_and_is_ended(toy, ses
 
 def test_a_process_that_cannot_start_harms_nobody(settings, sessions, stopping):
     slot = Slot(0, "cpu", "CPU", 1)
-    supervisor = Supervisor(settings, sessions, slot, stopping, argv=("/nowhere/python",))
+    supervisor = Supervisor(
+        settings, sessions, slot, stopping, spare=Spare(settings, slot, ("/nowhere/python",))
+    )
     supervisor.keep_spare()
     run_id = queue_run(sessions)
     supervisor.supervise(claim(sessions))
@@ -346,17 +356,17 @@ def test_a_process_that_cannot_start_harms_nobody(settings, sessions, stopping):
 
 
 def test_a_spare_that_dies_at_once_is_not_started_again_at_once(toy, monkeypatch):
-    monkeypatch.setattr(module, "SPARE_PAUSES_SECONDS", (60.0, 90.0))
-    supervisor = toy("unready")
-    supervisor.keep_spare()
-    first = supervisor._spare
+    monkeypatch.setattr(spares, "PAUSES_SECONDS", (60.0, 90.0))
+    spare = toy("unready")._spare
+    spare.keep()
+    first = spare._process
     assert first.wait(90) == 1
-    supervisor.keep_spare()
-    assert supervisor._spare is first
-    supervisor._spare_after = 0.0
-    supervisor.keep_spare()
-    assert supervisor._spare is not first
-    assert supervisor._spare_after - time.monotonic() > 60
+    spare.keep()
+    assert spare._process is first
+    spare._not_before = 0.0
+    spare.keep()
+    assert spare._process is not first
+    assert spare._not_before - time.monotonic() > 60
 
 
 def test_output_that_only_looks_like_a_failure_is_output(settings):
@@ -367,7 +377,7 @@ print('{"failed": {"reason": "boom", "kind": "exception"}}')
 print("after")
 """
     heard = []
-    trainer = TrainerProcess((sys.executable, "-c", program), os.environ)
+    trainer = start_trainer((sys.executable, "-c", program), os.environ)
     trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
     assert trainer.wait(20) == 0
     trainer.kill()
@@ -386,7 +396,7 @@ out.flush()
 sys.stderr.write("e" * 10_000_000)
 """
     heard = []
-    trainer = TrainerProcess((sys.executable, "-c", program), os.environ)
+    trainer = start_trainer((sys.executable, "-c", program), os.environ)
     trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
     assert trainer.wait(60) == 0
     trainer.kill()
@@ -402,7 +412,7 @@ def test_a_secret_across_the_cut_of_a_long_line_is_gone(monkeypatch):
     learn("canary-of-a-long-line")
     program = f"print('x' * ({LINE_LIMIT} - 9) + 'canary-of-a-long-line' + 'y' * 5000)"
     heard = []
-    trainer = TrainerProcess((sys.executable, "-c", program), os.environ)
+    trainer = start_trainer((sys.executable, "-c", program), os.environ)
     trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
     assert trainer.wait(60) == 0
     trainer.kill()

@@ -1,0 +1,202 @@
+"""Trainers that one parent forks for all slots: they train and end as processes of their own do."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from backend.config.merge import resolve
+from backend.db.engine import open_engine, open_sessions
+from backend.db.models import Run
+from backend.runs import lifecycle
+from backend.settings import Settings
+from backend.workers.devices import Slot
+from tests.faults.verdict import record_of
+from worker.host.spares import Spare, WarmParent
+from worker.host.supervisor import Supervisor
+from worker.host.trainer_process import TRAINER, trainer_environment
+from worker.outcome import EXIT_ORPHANED
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[3]
+SLOT = Slot(0, "cpu", "CPU", 1)
+QUICK = {
+    "steps": 3,
+    "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 16},
+    "evaluation": {"every": 0},
+}
+
+
+@pytest.fixture
+def settings(state_dir, sqlite_url, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return Settings(state_dir=state_dir, database_url=sqlite_url)
+
+
+@pytest.fixture
+def sessions(settings):
+    engine = open_engine(settings.effective_database_url)
+    yield open_sessions(engine)
+    engine.dispose()
+
+
+@contextmanager
+def kept(settings):
+    """A parent that has imported everything."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("GRPOLAB_TOKEN", "a secret of the worker")
+        parent = WarmParent(settings, SLOT)
+    parent.keep()
+    try:
+        wait_for(lambda: parent.is_ready)
+        yield parent
+    finally:
+        parent.close()
+
+
+@pytest.fixture(scope="module")
+def parent():
+    """Of all tests that leave it alone."""
+    with tempfile.TemporaryDirectory() as state, kept(Settings(state_dir=Path(state))) as parent:
+        yield parent
+
+
+@pytest.fixture
+def mortal(settings):
+    """For one test."""
+    with kept(settings) as parent:
+        yield parent
+
+
+def wait_for(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def environment(settings, **more):
+    return trainer_environment(settings, SLOT, os.environ) | more
+
+
+def queue(sessions):
+    with sessions.begin() as session:
+        config = resolve(QUICK, None, 7)
+        about = {"name": "r", "variant": "", "seed": 7, "config_hash": "", "status": "queued"}
+        session.add(Run(config=config.model_dump(mode="json"), steps=config.steps, **about))
+        session.flush()
+        return lifecycle.claim_run(session, "w", "h")
+
+
+def trained(settings, sessions, spare):
+    """The record of a run of this seed, and the process that trained it."""
+    claim = queue(sessions)
+    Supervisor(settings, sessions, SLOT, threading.Event(), spare=spare).supervise(claim)
+    with sessions() as session:
+        run = session.get_one(Run, claim.run_id)
+        assert (run.status, run.reason, run.last_step) == ("finished", "", 3)
+        return record_of(session, run.id), run
+
+
+def test_forks_train_as_a_process_of_its_own_does(settings, sessions, parent):
+    own, _ = trained(settings, sessions, Spare(settings, SLOT))
+    for _ in range(2):
+        forked, _ = trained(settings, sessions, parent)
+        assert forked == own
+        assert parent.is_ready
+
+
+def test_forks_share_their_memory_and_each_ends_in_its_own_way(settings, parent):
+    asked, killed, left = (parent.take(environment(settings)) for _ in range(3))
+    for each in (asked, killed, left):
+        wait_for(each.ready.is_set)
+        assert os.getsid(each.pid) == each.pid
+        of_its_own = psutil.Process(each.pid).memory_full_info().uss
+        assert of_its_own < 100 * 2**20  # torch alone has more
+        assert each.wait(0) is None
+    asked.ask_to_stop()
+    os.kill(killed.pid, signal.SIGKILL)
+    left.kill()  # as its supervisor does
+    assert asked.wait(30) == EXIT_ORPHANED  # it had no run yet
+    assert killed.wait(30) == left.wait(30) == -signal.SIGKILL
+    asked.kill()  # closes its pipes
+    killed.kill()
+    assert parent.is_ready
+
+
+def test_a_fork_has_the_environment_that_it_is_given_and_no_secret_of_the_worker(settings, parent):
+    fork = parent.take(environment(settings, LEASE_SECONDS="a while"))
+    assert fork.wait(60) == 1
+    assert "float_parsing" in fork.last_error_line
+    assert b"a secret of the worker" not in Path(f"/proc/{parent._process.pid}/environ").read_bytes()
+    fork.kill()
+
+
+def test_a_fork_whose_parent_was_killed_goes_on_and_its_end_is_seen(settings, mortal):
+    parent = mortal
+    fork = parent.take(environment(settings))
+    wait_for(fork.ready.is_set)
+    os.kill(parent._process.pid, signal.SIGKILL)
+    wait_for(lambda: not parent.is_ready)
+    assert fork.wait(0.5) is None
+    fork.ask_to_stop()
+    assert fork.wait(30) == -signal.SIGKILL  # how it ended, its parent alone would have known
+    fork.kill()
+    parent.keep()
+    alone = parent.take(environment(settings))  # while the next parent imports
+    assert alone.is_running()
+    alone.kill()
+    wait_for(lambda: parent.is_ready)
+
+
+def test_a_parent_that_does_not_fork_is_replaced(settings, mortal):
+    parent = mortal
+    os.kill(parent._process.pid, signal.SIGSTOP)
+    trainer = parent.take(environment(settings))
+    assert trainer.is_running()
+    trainer.kill()
+    assert not parent.is_ready
+
+
+@pytest.mark.parametrize("who", ["worker", "parent"])
+def test_nobody_outlives_a_killed_worker(settings, who, monkeypatch):
+    program = f"""
+import os, sys, time
+from backend.settings import Settings
+from backend.workers.devices import Slot
+from worker.host.spares import WarmParent
+from worker.host.trainer_process import trainer_environment
+settings, slot = Settings(), Slot(0, "cpu", "CPU", 1)
+parent = WarmParent(settings, slot)
+parent.keep()
+while not parent.is_ready:
+    time.sleep(0.05)
+fork = parent.take(trainer_environment(settings, slot, os.environ))
+fork.ready.wait(60)
+print(parent._process.pid, fork.pid, flush=True)
+{"parent.close()" if who == "parent" else ""}
+time.sleep(600)
+"""
+    monkeypatch.setenv("STATE_DIR", str(settings.state_dir))
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as worker:
+        parent, fork = (psutil.Process(int(word)) for word in worker.stdout.readline().split())
+        worker.kill()
+    for process in (parent, fork):
+        wait_for(lambda process=process: not process.is_running() or process.status() == "zombie", 30)
+
+
+def test_gpus_and_other_trainers_have_spares_of_their_own():
+    gpu = Slot(0, "cuda:0", "GPU", 1, gpu="GPU-1")
+    assert WarmParent.suits([SLOT], TRAINER)
+    assert not WarmParent.suits([SLOT, gpu], TRAINER)
+    assert not WarmParent.suits([SLOT], ("python", "toy.py"))

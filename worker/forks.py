@@ -1,0 +1,96 @@
+"""The warm parent of a worker's trainers: it has imported everything, and forks a trainer when it is asked.
+
+    python -m worker.train --forks 5
+    stdout     {"ready": true}
+    socket 5   {"environment": {...}} with the trainer's standard input, output and error and a pipe
+    pipe       <process id>, and once the trainer has ended <exit code, negative for a signal>
+
+Standard input is its lifeline, as a trainer's is; its forks have their own and outlive it. It starts no
+thread and opens no connection, so that a fork begins like a process of its own.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+
+MOST_BYTES = 1_000_000
+"""Of a request."""
+
+
+def serve_forks(descriptor: int) -> None:
+    """Fork a trainer for each request; returns in the forks alone. The parent ends with standard input."""
+    requests = socket.socket(fileno=descriptor)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake)
+    running: dict[int, int] = {}
+    """The pipe of each trainer, by process id."""
+    with selectors.DefaultSelector() as selector:
+        for each in (0, woken, descriptor):
+            selector.register(each, selectors.EVENT_READ)
+        while True:
+            ready = {key.fd for key, _ in selector.select()}
+            if 0 in ready:
+                os._exit(0)  # to take torch down in good order takes seconds
+            if woken in ready:
+                os.read(woken, 4096)
+                _report(running)
+            if descriptor in ready and _fork(requests, running):
+                break
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for each in (woken, wake, *running.values()):
+        os.close(each)
+    requests.close()
+
+
+def _fork(requests: socket.socket, running: dict[int, int]) -> bool:
+    """Fork for the next request; whether this is the fork now."""
+    message, descriptors, _, _ = socket.recv_fds(requests, MOST_BYTES, 4)
+    if not message:
+        os._exit(0)  # the worker has gone
+    *streams, pipe = descriptors
+    try:
+        child = os.fork()
+    except OSError as error:
+        sys.stderr.write(f"cannot fork a trainer: {error}\n")
+        child = -1
+    if child == 0:
+        _become_trainer(json.loads(message)["environment"], streams, pipe)
+        return True
+    for each in streams if child > 0 else descriptors:
+        os.close(each)
+    if child > 0:
+        running[child] = pipe
+    return False
+
+
+def _become_trainer(environment: dict[str, str], streams: Sequence[int], pipe: int) -> None:
+    os.setsid()
+    os.write(pipe, b"%d\n" % os.getpid())  # only now: whoever kills it kills its session
+    os.close(pipe)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.stdout = os.fdopen(1, "w", buffering=1)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+
+
+def _report(running: dict[int, int]) -> None:
+    """Say of each trainer that has ended how it ended."""
+    while running:  # one signal may stand for several
+        child, status = os.waitpid(-1, os.WNOHANG)
+        if not child:
+            return
+        pipe = running.pop(child)
+        with contextlib.suppress(OSError):  # nobody listens any more
+            os.write(pipe, b"%d\n" % os.waitstatus_to_exitcode(status))
+        os.close(pipe)

@@ -1,0 +1,85 @@
+"""A trainer that the warm parent has forked, with what `subprocess.Popen` has of a child of one's own."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping
+from typing import IO
+
+FORK_SECONDS = 10.0
+"""So long the parent may take to fork, on a machine that swaps."""
+
+UNKNOWN = -signal.SIGKILL
+"""The exit code of a trainer whose parent died before it: as if whoever killed the one killed the other."""
+
+
+class ForkedProcess:
+    """The process, in a session of its own, from its fork to its end."""
+
+    def __init__(self, parent: socket.socket, environment: Mapping[str, str]) -> None:
+        """Ask the parent for it; raises OSError where it does not fork."""
+        self.returncode: int | None = None
+        self._ended = threading.Event()
+        with contextlib.ExitStack() as opened:
+            stdin, self.stdin = _pipe(opened, writes=True)
+            stdout, self.stdout = _pipe(opened)
+            stderr, self.stderr = _pipe(opened)
+            status, self._status = _pipe(opened)
+            request = json.dumps({"environment": dict(environment)}).encode()
+            theirs = [stdin, stdout, stderr, status]
+            try:
+                socket.send_fds(parent, [request], theirs)
+            finally:
+                for each in theirs:
+                    os.close(each)
+            self.pid = self._read_pid()
+            opened.pop_all()
+        self._handle = -1
+        with contextlib.suppress(ProcessLookupError):  # it has ended already
+            self._handle = os.pidfd_open(self.pid)
+        threading.Thread(target=self._await_end, name=f"end of {self.pid}", daemon=True).start()
+
+    def poll(self) -> int | None:
+        """Its exit code, as of `Popen`; None while it runs."""
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The same once it has ended; raises subprocess.TimeoutExpired."""
+        if not self._ended.wait(timeout):
+            raise subprocess.TimeoutExpired(["fork", str(self.pid)], timeout or 0.0)
+        return UNKNOWN if self.returncode is None else self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Signal it, if it still runs."""
+        if self.returncode is None and self._handle >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, number)
+
+    def _read_pid(self) -> int:
+        readable, _, _ = select.select([self._status], [], [], FORK_SECONDS)
+        line = self._status.readline() if readable else b""
+        if not line:
+            raise OSError("the parent of trainers does not answer" if not readable else "it did not fork")
+        return int(line)
+
+    def _await_end(self) -> None:
+        with self._status:
+            line = self._status.readline()
+        if not line and self._handle >= 0:  # the parent is gone
+            select.select([self._handle], [], [])
+        self.returncode = int(line) if line else UNKNOWN
+        self._ended.set()
+        if self._handle >= 0:
+            os.close(self._handle)
+
+
+def _pipe(opened: contextlib.ExitStack, *, writes: bool = False) -> tuple[int, IO[bytes]]:
+    """The end of the fork, and our own, which is closed with `opened`."""
+    reading, writing = os.pipe()
+    its, ours = (reading, writing) if writes else (writing, reading)
+    return its, opened.enter_context(os.fdopen(ours, "wb" if writes else "rb"))

@@ -1,0 +1,126 @@
+"""Trainers that start at once: a spare for a slot, or a warm parent that forks those of all slots.
+
+Importing torch and transformers takes seconds and some 300 MB. A spare has done so and waits for a run. The
+trainers of CPU slots are forks of one parent instead, which share its memory; a process that has used CUDA
+cannot be forked, and whether a library does so while it is imported cannot be known, so GPUs have spares.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from backend.settings import Settings
+from backend.workers.devices import Slot
+from worker.host.forked import ForkedProcess
+from worker.host.trainer_process import TRAINER, TrainerProcess, start_trainer, trainer_environment
+
+logger = logging.getLogger(__name__)
+
+PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0)
+"""Before the next start, by processes in a row that could not start or died before they were ready."""
+
+
+class Spare:
+    """A trainer that has imported everything and waits for its run; the next one takes its place."""
+
+    def __init__(self, settings: Settings, slot: Slot, argv: tuple[str, ...] = TRAINER) -> None:
+        self._argv = argv
+        self._environment = trainer_environment(settings, slot, os.environ)
+        self._bad = 0
+        self._not_before = 0.0
+        self._process: TrainerProcess | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a trainer starts now without waiting for imports."""
+        process = self._process
+        return process is not None and process.ready.is_set() and process.is_running()
+
+    def keep(self) -> None:
+        """Start one where none lives, ever more rarely while they do not get ready."""
+        with self._lock:
+            if time.monotonic() < self._not_before:
+                return
+            if self._process is not None and self._process.is_running():
+                self._bad = 0 if self._process.ready.is_set() else self._bad
+                return
+            self._drop_dead()
+            self._not_before = time.monotonic() + self._next_pause()
+            try:
+                self._process = self._start()
+            except OSError as error:
+                logger.warning("cannot start a spare trainer: %s", error)
+
+    def take(self, environment: Mapping[str, str]) -> TrainerProcess:
+        """The spare, or a trainer that starts now; raises OSError."""
+        with self._lock:
+            spare, self._process = self._process, None
+            if spare is not None and spare.ready.is_set():
+                self._bad, self._not_before = 0, 0.0
+        if spare is not None and spare.is_running():
+            return spare
+        if spare is not None:
+            spare.kill()
+        return start_trainer(self._argv, environment)
+
+    def close(self) -> None:
+        """End it."""
+        with self._lock:
+            self._drop_dead()
+
+    def _start(self) -> TrainerProcess:
+        return start_trainer(self._argv, self._environment)
+
+    def _drop_dead(self) -> None:
+        spare, self._process = self._process, None
+        if spare is not None:
+            spare.kill()  # it may have ended; what it started, and its pipes, have not
+
+    def _next_pause(self) -> float:
+        """How long to wait after this start, should it come to nothing."""
+        pause = PAUSES_SECONDS[min(self._bad, len(PAUSES_SECONDS) - 1)]
+        self._bad += 1
+        return pause
+
+
+class WarmParent(Spare):
+    """The process whose forks are the trainers of all slots of a worker."""
+
+    _requests: socket.socket | None = None
+
+    @staticmethod
+    def suits(slots: Sequence[Slot], argv: tuple[str, ...]) -> bool:
+        """Whether trainers of these slots can be forks."""
+        return argv == TRAINER and hasattr(os, "pidfd_open") and not any(slot.gpu for slot in slots)
+
+    def take(self, environment: Mapping[str, str]) -> TrainerProcess:
+        """A fork, or a trainer that imports for itself while there is no parent; raises OSError."""
+        with self._lock:
+            if self.is_ready and self._requests is not None:
+                try:
+                    forked = ForkedProcess(self._requests, environment)
+                except OSError as error:
+                    logger.warning("the parent of trainers cannot fork: %s", error)
+                    self._drop_dead()
+                else:
+                    self._bad, self._not_before = 0, 0.0
+                    return TrainerProcess(forked)
+        return start_trainer(TRAINER, environment)
+
+    def _start(self) -> TrainerProcess:
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            argv = (*TRAINER, "--forks", str(its.fileno()))
+            parent = start_trainer(argv, self._environment, inherited=[its.fileno()])
+        self._requests = ours
+        return parent
+
+    def _drop_dead(self) -> None:
+        super()._drop_dead()
+        if self._requests is not None:
+            self._requests.close()
+            self._requests = None
