@@ -2,8 +2,8 @@
 
     python -m benchmarks.ranks --ranks 2 4 --steps 20
 
-Prints a row for each objective: the largest difference of any metric of any step, of any weight at the end,
-and how far the weights have moved at most.
+Prints a row for each objective: the largest difference of the gradient norm of any step, divided by that
+norm in one process; of any other metric; of any weight at the end; and how far the weights have moved at most.
 """
 
 import argparse
@@ -49,6 +49,9 @@ OTHERS = ("time/", "memory/", "machine/", "gpu/", "throughput/")
 MISMATCH = "mismatch/"
 """Metrics that compare the learner with the sampler: they measure the rounding in which ranks differ."""
 
+NORM = "optim/grad_norm"
+"""Metric that is compared in proportion to its value."""
+
 SHARE = "_frac"
 """End of the names of metrics that count tokens beyond a limit, which rounding may move across it."""
 
@@ -64,7 +67,10 @@ class Trained(NamedTuple):
 class Apart(NamedTuple):
     """How far two runs are from each other."""
 
+    norm: float
+    """The largest difference of a gradient norm, divided by the one in the first run."""
     metric: float
+    """The largest difference of any other metric."""
     name: str
     """The metric that differs most."""
     weight: float
@@ -137,10 +143,15 @@ def apart(one: Trained, other: Trained) -> Apart:
     differences = {
         name: value
         for name, value in differences.items()
-        if not (name.startswith(MISMATCH) or name.endswith(SHARE))
+        if not (name.startswith(MISMATCH) or name.endswith(SHARE) or name == NORM)
     }
     worst = max(differences, key=lambda name: differences[name])
     return Apart(
+        max(
+            abs(mine[NORM] - theirs[NORM]) / mine[NORM]
+            for mine, theirs in zip(one.steps, other.steps, strict=True)
+            if mine.get(NORM)
+        ),
         differences[worst],
         worst,
         _largest(one.after, other.after),
@@ -162,12 +173,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, {chosen.steps} steps, float32")
-    print("| objective | ranks | metrics | worst metric | mismatch/* | weights | weights moved |")
+    print("| objective | ranks | gradient norm | metrics | worst metric | mismatch/* | weights | moved |")
     for name in chosen.cases:
         alone = train(CASES[name], ranks=1, steps=chosen.steps)
         for ranks in chosen.ranks:
             found = apart(alone, train(CASES[name], ranks=ranks, steps=chosen.steps))
-            metrics = f"{found.metric:.1e} | `{found.name}` | {found.mismatch:.1e}"
+            metrics = f"{found.norm:.1e} | {found.metric:.1e} | `{found.name}` | {found.mismatch:.1e}"
             weights = f"{found.weight:.1e} | {found.moved:.1e}"
             print(f"| {name} | {ranks} | {metrics} | {weights} |", flush=True)
 
