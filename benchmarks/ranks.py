@@ -1,9 +1,11 @@
 """Measures how far a run on several ranks is from the same run in one process.
 
-    python -m benchmarks.ranks --ranks 2 4 --steps 20
+    python -m benchmarks.ranks --ranks 1 2 4 --steps 20
 
 Prints a row for each objective: the largest difference of the gradient norm of any step, divided by that
-norm in one process; of any other metric; of any weight at the end; and how far the weights have moved at most.
+norm in one process; of any other metric; of any weight at the end; and how far the weights have moved. The
+row of 1 rank is a yardstick: one process again, with passes of fewer completions, so that it too sums in
+another order.
 """
 
 import argparse
@@ -23,6 +25,11 @@ from worker.training.trainer import Trainer
 
 LORA = {"policy": {"adapter": {"type": "lora", "rank": 8}}}
 
+MIXTURE = {"policy": {"name": "tiny_moe"}}
+
+EXPERTS = "all_linear,experts"
+"""Parts of a mixture with an adapter."""
+
 CASES: dict[str, dict[str, Any]] = {
     "GRPO": {"preset": "grpo"},
     "DAPO": {"preset": "dapo", "filters": {"groups": {"type": "zero_variance"}}},
@@ -30,6 +37,13 @@ CASES: dict[str, dict[str, Any]] = {
     "PPO with a critic": {"preset": "ppo"},
     "GRPO, LoRA": {"preset": "grpo", **LORA},
     "PPO with a critic, LoRA": {"preset": "ppo", **LORA},
+    "GRPO, mixture": {"preset": "grpo", **MIXTURE},
+    "RSPO, mixture": {"preset": "rspo", **MIXTURE},
+    "RSPO, mixture, replay": {"preset": "rspo", **MIXTURE, "sampling": {"routing_replay": True}},
+    "GRPO, mixture, LoRA": {
+        "preset": "grpo",
+        "policy": {**MIXTURE["policy"], "adapter": {**LORA["policy"]["adapter"], "targets": EXPERTS}},
+    },
 }
 
 SMALL: dict[str, Any] = {
@@ -54,6 +68,10 @@ NORM = "optim/grad_norm"
 
 SHARE = "_frac"
 """End of the names of metrics that count tokens beyond a limit, which rounding may move across it."""
+
+
+FEWER = {"resources": {"microbatch_completions": 3}}
+"""Passes of fewer completions."""
 
 
 class Trained(NamedTuple):
@@ -167,7 +185,7 @@ def _largest(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     chosen = parser.parse_args(arguments)
@@ -177,7 +195,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in chosen.cases:
         alone = train(CASES[name], ranks=1, steps=chosen.steps)
         for ranks in chosen.ranks:
-            found = apart(alone, train(CASES[name], ranks=ranks, steps=chosen.steps))
+            case = CASES[name] if ranks > 1 else merge(CASES[name], FEWER)
+            found = apart(alone, train(case, ranks=ranks, steps=chosen.steps))
             metrics = f"{found.norm:.1e} | {found.metric:.1e} | `{found.name}` | {found.mismatch:.1e}"
             weights = f"{found.weight:.1e} | {found.moved:.1e}"
             print(f"| {name} | {ranks} | {metrics} | {weights} |", flush=True)

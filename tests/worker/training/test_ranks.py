@@ -35,7 +35,7 @@ CLOSE = 1e-5
 """Largest difference of a weight that the order of float32 sums may cause."""
 
 CLOSE_METRIC = 1e-4
-"""Largest difference of a metric; gradient norms under LoRA reach 2.4e-5."""
+"""Largest difference of a metric, and of a gradient norm in proportion to it."""
 
 
 def test_each_rank_takes_neighbours_with_about_the_same_work():
@@ -76,7 +76,6 @@ def test_ranks_with_other_versions_or_devices_are_refused_by_name():
         ({"optimizer": {"paged": True}}, "optimizer.paged"),
         ({"resources": {"packing": "on"}}, "resources.packing"),
         ({"resources": {"offload_optimizer": True}}, "resources.offload_optimizer"),
-        ({"sampling": {"routing_replay": True}}, "sampling.routing_replay"),
         ({"updates": {"epochs": 2, "resample_each_epoch": True}}, "updates.resample_each_epoch"),
         ({"objective": {"reference": {"type": "ema"}}}, "objective.reference.type"),
     ],
@@ -113,10 +112,10 @@ class Files:
 
 @pytest.mark.processes
 @pytest.mark.slow
-def test_steps_on_two_ranks_equal_those_of_one_process():
-    case = CASES["PPO with a critic"]
-    found = apart(train(case, ranks=1, steps=2), train(case, ranks=2, steps=2))
-    assert found.metric < CLOSE_METRIC, found
+@pytest.mark.parametrize("case", ["PPO with a critic", "RSPO, mixture, replay"])
+def test_steps_on_two_ranks_equal_those_of_one_process(case):
+    found = apart(train(CASES[case], ranks=1, steps=2), train(CASES[case], ranks=2, steps=2))
+    assert max(found.norm, found.metric) < CLOSE_METRIC, found
     assert found.weight < CLOSE < found.moved, found
 
 
@@ -126,13 +125,13 @@ def test_steps_on_two_ranks_equal_those_of_one_process():
 @pytest.mark.parametrize("case", CASES)
 def test_twenty_steps_equal_those_of_one_process(case, ranks):
     found = apart(train(CASES[case], ranks=1, steps=20), train(CASES[case], ranks=ranks, steps=20))
-    assert found.metric < CLOSE_METRIC, found
+    assert max(found.norm, found.metric) < CLOSE_METRIC, found
     assert found.weight < CLOSE < found.moved, found
 
 
 @pytest.mark.processes
 @pytest.mark.long
-@pytest.mark.parametrize("case", ["GRPO, LoRA", "PPO with a critic"])
+@pytest.mark.parametrize("case", ["GRPO, LoRA", "PPO with a critic", "RSPO, mixture, replay"])
 def test_a_run_saved_on_two_ranks_goes_on_on_one_and_on_four(case, tmp_path):
     whole = train(CASES[case], ranks=1, steps=6)
     for ranks in (1, 4):
@@ -140,7 +139,7 @@ def test_a_run_saved_on_two_ranks_goes_on_on_one_and_on_four(case, tmp_path):
         train(CASES[case], ranks=2, steps=3, checkpoints=Files(directory))
         resumed = train(CASES[case], ranks=ranks, steps=6, checkpoints=Files(directory))
         found = apart(whole._replace(steps=whole.steps[3:]), resumed)
-        assert found.metric < CLOSE_METRIC, found
+        assert max(found.norm, found.metric) < CLOSE_METRIC, found
     assert found.weight < CLOSE < found.moved, found
 
 
