@@ -1,9 +1,11 @@
 """Measures how far a run on several ranks is from the same run in one process.
 
-    python -m benchmarks.ranks --ranks 2 4 --steps 20
+    python -m benchmarks.ranks --ranks 1 2 4 --steps 20
 
-Prints a row for each objective: the largest difference of any metric of any step, of any weight at the end,
-and how far the weights have moved at most.
+Prints a row for each objective: the largest difference of the gradient norm of any step, divided by that
+norm in one process; of any other metric; of any weight at the end; and how far the weights have moved. The
+row of 1 rank is a yardstick: one process again, with passes of fewer completions, so that it too sums in
+another order.
 """
 
 import argparse
@@ -23,6 +25,11 @@ from worker.training.trainer import Trainer
 
 LORA = {"policy": {"adapter": {"type": "lora", "rank": 8}}}
 
+MIXTURE = {"policy": {"name": "tiny_moe"}}
+
+EXPERTS = "all_linear,experts"
+"""Parts of a mixture with an adapter."""
+
 CASES: dict[str, dict[str, Any]] = {
     "GRPO": {"preset": "grpo"},
     "DAPO": {"preset": "dapo", "filters": {"groups": {"type": "zero_variance"}}},
@@ -30,6 +37,13 @@ CASES: dict[str, dict[str, Any]] = {
     "PPO with a critic": {"preset": "ppo"},
     "GRPO, LoRA": {"preset": "grpo", **LORA},
     "PPO with a critic, LoRA": {"preset": "ppo", **LORA},
+    "GRPO, mixture": {"preset": "grpo", **MIXTURE},
+    "RSPO, mixture": {"preset": "rspo", **MIXTURE},
+    "RSPO, mixture, replay": {"preset": "rspo", **MIXTURE, "sampling": {"routing_replay": True}},
+    "GRPO, mixture, LoRA": {
+        "preset": "grpo",
+        "policy": {**MIXTURE["policy"], "adapter": {**LORA["policy"]["adapter"], "targets": EXPERTS}},
+    },
 }
 
 SMALL: dict[str, Any] = {
@@ -49,8 +63,15 @@ OTHERS = ("time/", "memory/", "machine/", "gpu/", "throughput/")
 MISMATCH = "mismatch/"
 """Metrics that compare the learner with the sampler: they measure the rounding in which ranks differ."""
 
+NORM = "optim/grad_norm"
+"""Metric that is compared in proportion to its value."""
+
 SHARE = "_frac"
 """End of the names of metrics that count tokens beyond a limit, which rounding may move across it."""
+
+
+FEWER = {"resources": {"microbatch_completions": 3}}
+"""Passes of fewer completions."""
 
 
 class Trained(NamedTuple):
@@ -64,7 +85,10 @@ class Trained(NamedTuple):
 class Apart(NamedTuple):
     """How far two runs are from each other."""
 
+    norm: float
+    """The largest difference of a gradient norm, divided by the one in the first run."""
     metric: float
+    """The largest difference of any other metric."""
     name: str
     """The metric that differs most."""
     weight: float
@@ -137,10 +161,15 @@ def apart(one: Trained, other: Trained) -> Apart:
     differences = {
         name: value
         for name, value in differences.items()
-        if not (name.startswith(MISMATCH) or name.endswith(SHARE))
+        if not (name.startswith(MISMATCH) or name.endswith(SHARE) or name == NORM)
     }
     worst = max(differences, key=lambda name: differences[name])
     return Apart(
+        max(
+            abs(mine[NORM] - theirs[NORM]) / mine[NORM]
+            for mine, theirs in zip(one.steps, other.steps, strict=True)
+            if mine.get(NORM)
+        ),
         differences[worst],
         worst,
         _largest(one.after, other.after),
@@ -156,18 +185,19 @@ def _largest(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, {chosen.steps} steps, float32")
-    print("| objective | ranks | metrics | worst metric | mismatch/* | weights | weights moved |")
+    print("| objective | ranks | gradient norm | metrics | worst metric | mismatch/* | weights | moved |")
     for name in chosen.cases:
         alone = train(CASES[name], ranks=1, steps=chosen.steps)
         for ranks in chosen.ranks:
-            found = apart(alone, train(CASES[name], ranks=ranks, steps=chosen.steps))
-            metrics = f"{found.metric:.1e} | `{found.name}` | {found.mismatch:.1e}"
+            case = CASES[name] if ranks > 1 else merge(CASES[name], FEWER)
+            found = apart(alone, train(case, ranks=ranks, steps=chosen.steps))
+            metrics = f"{found.norm:.1e} | {found.metric:.1e} | `{found.name}` | {found.mismatch:.1e}"
             weights = f"{found.weight:.1e} | {found.moved:.1e}"
             print(f"| {name} | {ranks} | {metrics} | {weights} |", flush=True)
 

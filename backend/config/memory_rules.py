@@ -55,8 +55,6 @@ ONE_DEVICE = {
     "policy.quantization": ("none", "rounded weights are not sharded"),
     "resources.offload_optimizer": (False, "the optimizer is sharded over them instead"),
     "resources.offload_reference": (False, "their passes run side by side"),
-    "sampling.routing_replay": (False, "mixtures of experts are not sharded"),
-    "objective.router.type": ("none", "mixtures of experts are not sharded"),
     "sampling.ahead": (0, "rollouts that run ahead have one device"),
     "sampling.engine.type": ("local", "a server gets its weights from one device"),
     "environment.type": ("none", "turns are sampled on one"),

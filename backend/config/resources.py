@@ -6,6 +6,9 @@ from pydantic import Field
 
 from backend.config.base import Frozen
 
+ONE_PROCESS = {"nodes": 1, "devices": 1}
+"""Resources of a run that only samples: one process does that, and the others would wait."""
+
 
 class ResourcesConfig(Frozen):
     """The needs of a run on its machine."""

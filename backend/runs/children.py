@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from backend.config.evaluation import UNSCHEDULED
 from backend.config.merge import grading_hash, merge
+from backend.config.resources import ONE_PROCESS
 from backend.config.run import RunConfig
 from backend.db.engine import insert_into, reading
 from backend.db.models import Run
@@ -131,6 +132,7 @@ def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, ste
         "evaluation": {"every": int(request.held_out), "suites": _suites(parent, request), **size},
         "optimizer": {"warmup_steps": 0},
         "checkpointing": {"best_by": ""},
+        "resources": ONE_PROCESS,
     }
     if request.problems is not None:
         changes["problems"] = request.problems

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from backend.config.evaluation import UNSCHEDULED
 from backend.config.merge import grading_hash, merge
+from backend.config.resources import ONE_PROCESS
 from backend.config.run import RunConfig
 from backend.db.engine import insert_into, reading
 from backend.db.models import Run
@@ -55,7 +56,7 @@ def checking(settings: Settings, config: RunConfig, size: CheckRequest | ForkChe
         "evaluation": {"every": 1, "prompts": size.prompts, "k": k, "effort": False, "suites": suites},
         "checkpointing": {"best_by": ""},
         "optimizer": {"warmup_steps": 0},
-        "resources": {"nodes": 1},  # one process checks: no need to wait for a group
+        "resources": ONE_PROCESS,
     }
     return runnable(settings, merge(config.model_dump(mode="json"), changes))
 

@@ -1,6 +1,7 @@
 """The address at which a node of a group is reached, and the interface that it belongs to."""
 
 import ipaddress
+import os
 import platform
 import socket
 from typing import NamedTuple
@@ -54,7 +55,9 @@ def listen(ip: str, port: int) -> socket.socket:
     for number in range(port, last + 1):
         try:
             return socket.create_server((ip, number), family=family, backlog=512)
-        except OSError:
+        except OSError as error:
             if number == last:
-                raise
+                tried = f"port {port} to {last} (NODE_PORT)" if port else "any port"
+                reason = f"the ranks cannot meet at {ip}, {tried}: {os.strerror(error.errno or 0)}"
+                raise OSError(error.errno, reason) from None
     raise AssertionError

@@ -43,6 +43,8 @@ class Answer(NamedTuple):
     reason: str = ""
     is_own_fault: bool = False
     """Whether what ended its part counts against the run's retries."""
+    output: str = ""
+    """The last lines that its ranks printed before their end."""
 
 
 class Seat(NamedTuple):

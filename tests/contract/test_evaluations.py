@@ -106,6 +106,15 @@ def test_a_checkpoint_is_evaluated_on_suites_by_name_or_by_content(client, made)
     assert config["checkpointing"]["best_by"] == ""
 
 
+@pytest.mark.parametrize("deed", ["evaluations", "check"])
+def test_a_checkpoint_of_several_nodes_is_measured_by_one_process(client, made, deed):
+    run = made({}, config={"resources": {"nodes": 2, "devices": 4}}, nodes=2, devices=4)
+    answer = client.post(f"/api/v1/runs/{run}/{deed}")
+    assert answer.status_code == 202, answer.text
+    resources = answer.json()["config"]["resources"]
+    assert (resources["devices"], resources["nodes"]) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("body", "path", "words"),
     [

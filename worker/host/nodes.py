@@ -39,6 +39,7 @@ from backend.workers.nodes import (
 from backend.workers.store import SILENT_SECONDS
 from worker.db_retry import first_line, left_for_later
 from worker.host.supervisor import GRACE_SECONDS, Supervisor
+from worker.host.trainer_logs import LastLines
 from worker.host.trainer_process import TrainerProcess
 from worker.outcome import EXIT_FENCED, EXIT_ORPHANED
 
@@ -256,12 +257,12 @@ class NodeFollower:
     def _see_through(
         self, trainer: TrainerProcess, order: Order, place: dict[str, Any], slots: Sequence[Slot]
     ) -> None:
-        gpus = [slot.gpu for slot in slots if slot.gpu]
+        gpus, output = [slot.gpu for slot in slots if slot.gpu], LastLines()
         trainer.assign(
             order.run_id,
             order.attempt,
             slots[0],
-            lambda line: logger.info("%s", line),
+            output.add,
             database_url="",  # it records nothing
             gpus=gpus,
             node=place,
@@ -273,7 +274,7 @@ class NodeFollower:
         if code in (None, 0, EXIT_ORPHANED, EXIT_FENCED):  # let go, or the leader is gone and says why
             return
         verdict = self._supervisor.judge(trainer, code, is_oom=False)
-        self._answer(order, "ended", verdict.reason, is_own_fault=verdict.is_own_fault)
+        self._answer(order, "ended", verdict.reason, is_own_fault=verdict.is_own_fault, output=output.text)
 
     def _watch(self, trainer: TrainerProcess, order: Order) -> int | None:
         """Its exit code; None where the attempt is over and it was ended."""
@@ -298,5 +299,5 @@ class NodeFollower:
             is_trained_now = is_trained(session, order.run_id, order.attempt)
         return not is_trained_now
 
-    def _answer(self, order: Order, state: State, reason: str = "", *, is_own_fault: bool = False) -> None:
-        self._seat.say(Answer(order.run_id, order.attempt, state, reason, is_own_fault))
+    def _answer(self, order: Order, state: State, reason: str = "", **more: Any) -> None:
+        self._seat.say(Answer(order.run_id, order.attempt, state, reason, **more))

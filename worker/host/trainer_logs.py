@@ -1,11 +1,15 @@
 """Output of a trainer on its way to SQL: cleaned, buffered and limited."""
 
+import logging
 import re
 import threading
+from collections import deque
 from collections.abc import Callable
 
 from backend.db.text import written_out
 from backend.redaction import redact
+
+logger = logging.getLogger(__name__)
 
 LIMIT_CHARACTERS = 2_000_000
 """What is kept of one attempt's output."""
@@ -16,6 +20,9 @@ FLUSH_SECONDS = 1.0
 FLUSH_CHARACTERS = 32_000
 
 LIMIT_NOTE = f"[output beyond {LIMIT_CHARACTERS:,} characters is not kept]\n"
+
+LAST_LINES, LAST_CHARACTERS = 40, 8_000
+"""What a node tells the leader of its ranks' output when they fail."""
 
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -70,3 +77,21 @@ class LogCollector:
                 self._number += 1
                 del self._lines[:count]
                 self._size -= len(text)
+
+
+class LastLines:
+    """The output of a trainer that goes to the worker's own log; its end is kept."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=LAST_LINES)
+
+    def add(self, line: str) -> None:
+        """Take one line of output."""
+        text = clean_line(line)
+        logger.info("%s", text)
+        self._lines.append(text)
+
+    @property
+    def text(self) -> str:
+        """The last lines, of which a long first one may lack its beginning."""
+        return "\n".join(self._lines)[-LAST_CHARACTERS:]

@@ -71,7 +71,8 @@ class CriticModel:
     @torch.no_grad()
     def predict(self, tokens: TokenBatch) -> Float[Tensor, "B T"]:
         """The reward expected before each token is written; 0 on padding."""
-        return self.microbatches.measured(tokens, partial(token_values, self.model))
+        (values,) = self.microbatches.measured(tokens, lambda part: [token_values(self.model, part)])
+        return values
 
     def fit(self, batch: ValueBatch, minibatches: Iterable[Tensor], fitted: Fitted, *, step: int) -> None:
         """One update for each minibatch, given by its rows; `fitted` takes down what happened."""

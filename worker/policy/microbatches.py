@@ -59,20 +59,20 @@ class Microbatches:
                 undo()
             self._halve(batch, parts)
 
-    def measured(self, tokens: TokenBatch, measure: Callable[[TokenBatch], Tensor]) -> Tensor:
-        """(B, T) of what `measure` gives (b, t) of each micro-batch; 0 on padding.
+    def measured(self, tokens: TokenBatch, measure: Callable[[TokenBatch], Sequence[Tensor]]) -> list[Tensor]:
+        """(B, T, ...) of each value that `measure` gives (b, t, ...) of a micro-batch; 0 on padding.
 
         Each rank measures a part.
         """
         own = self.ranks.own(tokens.lengths + tokens.prompt_lengths)
         part = tokens.rows(own)
-        found = self.run(part, lambda parts: gathered(part, parts, measure))
+        found = self.run(part, lambda parts: _each(part, parts, measure))
         if self.ranks.is_alone:
             return found
-        whole = torch.zeros(tokens.mask.shape)
-        for rows, values in self.ranks.gathered((own, found.cpu())):
-            whole[rows, : values.shape[1]] = values
-        return whole.to(tokens.mask.device)
+        whole: list[Tensor] = []
+        for rows, values in self.ranks.gathered((own, [value.cpu() for value in found])):
+            _lay(whole, values, rows, tokens.mask.shape)
+        return [value.to(tokens.mask.device) for value in whole]
 
     def limit(self, tokens: int) -> None:
         """Take over a limit that was found before; 0: none was."""
@@ -90,10 +90,18 @@ class Microbatches:
             torch.cuda.empty_cache()
 
 
-def gathered(tokens: TokenBatch, parts: Sequence[Tensor], measure: Callable[[TokenBatch], Tensor]) -> Tensor:
-    """Results (B, T) of `measure`, which gives (b, t) of each micro-batch; 0 on padding."""
-    whole = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
+def _each(
+    tokens: TokenBatch, parts: Sequence[Tensor], measure: Callable[[TokenBatch], Sequence[Tensor]]
+) -> list[Tensor]:
+    whole: list[Tensor] = []
     for rows in parts:
-        found = measure(tokens.rows(rows))
-        whole[rows.to(whole.device), : found.shape[1]] = found
+        _lay(whole, measure(tokens.rows(rows)), rows, tokens.mask.shape)
     return whole
+
+
+def _lay(whole: list[Tensor], values: Sequence[Tensor], rows: Tensor, shape: torch.Size) -> None:
+    """Lay values (b, t, ...) of some rows into tensors (B, T, ...), which the first of them make."""
+    if not whole:
+        whole += [value.new_zeros(*shape, *value.shape[2:]) for value in values]
+    for all_rows, value in zip(whole, values, strict=False):  # a rank without rows has measured nothing
+        all_rows[rows.to(value.device), : value.shape[1]] = value

@@ -119,27 +119,18 @@ class BatchBuilder:
     @torch.no_grad()
     def _with_old(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:
         """The batch with what the policy that opened the step, and its routers, thought of the tokens."""
-        if not self.microbatches.ranks.is_alone:  # none of its policies has routers
-            return replace(batch, old_logprobs=self._logprobs(policy, tokens))
 
-        def look(parts: Sequence[Tensor]) -> PolicyBatch:
-            old = torch.zeros(batch.mask.shape, device=batch.mask.device)
-            experts = logprobs = None
-            for rows in parts:
-                here = rows.to(old.device)
-                found = routed_logprobs(policy.model, tokens.rows(rows), temperature=self.temperature)
-                place = here, slice(found.scored.logprobs.shape[1])
-                old[place] = found.scored.logprobs
-                if found.experts is None or found.logprobs is None:
-                    continue
-                used = found.experts if batch.old_experts is None else batch.old_experts[place]
-                if experts is None or logprobs is None:
-                    experts = used.new_zeros(*old.shape, *used.shape[2:])
-                    logprobs = old.new_zeros(experts.shape)
-                experts[place], logprobs[place] = used, found.logprobs.gather(-1, used)
-            return replace(batch, old_logprobs=old, old_experts=experts, old_router_logprobs=logprobs)
+        def look(part: TokenBatch) -> Sequence[Tensor]:
+            scored, router_logprobs, own = routed_logprobs(policy.model, part, temperature=self.temperature)
+            if router_logprobs is None or own is None:
+                return [scored.logprobs]
+            replayed = replayed_experts(part)
+            experts = own if replayed is None else replayed
+            return [scored.logprobs, experts, router_logprobs.gather(-1, experts)]
 
-        return self.microbatches.run(tokens, look)
+        old, *of_routers = self.microbatches.measured(tokens, look)
+        experts, logprobs = of_routers or (None, None)
+        return replace(batch, old_logprobs=old, old_experts=experts, old_router_logprobs=logprobs)
 
     def energies(self, tokens: TokenBatch, old_policy: Policy | None) -> Tensor:
         """(B, T) of each token the squared length of its score under the policy that opened the step."""
@@ -159,7 +150,8 @@ class BatchBuilder:
     @torch.no_grad()
     def _per_token(self, tokens: TokenBatch, measure: Callable[[TokenBatch], Tensor]) -> Tensor:
         """(B, T) of what `measure` gives (b, t) of each micro-batch, without gradient; 0 on padding."""
-        return self.microbatches.measured(tokens, measure)
+        (found,) = self.microbatches.measured(tokens, lambda part: [measure(part)])
+        return found
 
 
 def domains_of(groups: Sequence[Group]) -> list[str]:

@@ -145,7 +145,7 @@ class NodeGroup:
             return
         answer = now.answer_to(self.run_id, self.attempt)
         if answer and answer.state == "ended":
-            self._end(f"{seat.title}: {answer.reason}", is_own_fault=answer.is_own_fault)
+            self._end(f"{seat.title}: {answer.reason}", is_own_fault=answer.is_own_fault, of=(seat, answer))
         if answer and answer.state == "leaving" and not self.stopping.is_set():
             logger.info("%s was asked to end: the run goes back to the queue", seat.title)
             self.stopping.set()
@@ -157,9 +157,12 @@ class NodeGroup:
         if time.monotonic() - since > limit:
             self._end(f"{seat.title} was lost", is_own_fault=False)
 
-    def _end(self, reason: str, *, is_own_fault: bool) -> None:
+    def _end(self, reason: str, *, is_own_fault: bool, of: tuple[Seat, Answer] | None = None) -> None:
+        """End this process; the run's log gets what the ranks of the node printed last."""
         if self._is_over.wait(OWN_WORD_SECONDS if is_own_fault else 0):
             return
+        if of is not None:
+            repeat_output(*of)
         told = {"reason": redact(reason)[:REASON_CHARACTERS], "kind": "exception" if is_own_fault else "lost"}
         sys.stdout.write(json.dumps({"failed": told}) + "\n")
         sys.stdout.flush()
@@ -180,6 +183,13 @@ class NodeGroup:
         self.file.unlink(missing_ok=True)
 
 
+def repeat_output(seat: Seat, answer: Answer) -> None:
+    """Print the last lines of a node whose ranks have failed: this process's output is the run's log."""
+    for line in answer.output.splitlines():
+        sys.stdout.write(f"{seat.title}: {line}\n")
+    sys.stdout.flush()
+
+
 def _refuse(seat: Seat, answer: Answer) -> None:
     """Raise the reason of a node that does not come."""
     if answer.state == "refused":
@@ -187,4 +197,5 @@ def _refuse(seat: Seat, answer: Answer) -> None:
     if answer.state == "leaving":
         raise NodeLost(f"{seat.title} was asked to end")
     if answer.state == "ended":
+        repeat_output(seat, answer)
         raise (RuntimeError if answer.is_own_fault else NodeLost)(f"{seat.title}: {answer.reason}")

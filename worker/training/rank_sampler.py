@@ -19,6 +19,9 @@ from worker.types import Completion
 
 Order = Callable[..., None]
 
+KNOBS = ("keep_mask", "routes", "alternatives", "version")
+"""Arguments of the sampler that all ranks share."""
+
 _numbers = count(1)
 
 
@@ -32,7 +35,7 @@ class Task(NamedTuple):
     """State of the generator before the call."""
     beginnings: Sequence[Sequence[int]]
     knobs: dict[str, Any]
-    """`keep_mask`, `alternatives` and `version` of the sampler."""
+    """KNOBS of the sampler."""
     rows: int = 0
     """Most completions at once that a rank has found to fit; 0: memory never ran out."""
     number: int = 0
@@ -75,7 +78,7 @@ class RankSampler(Sampler):
             Decoding(sampling.max_new_tokens, sampling.temperature, sampling.top_p, sampling.top_k),
             generator.get_state(),
             beginnings,
-            {"keep_mask": self.keep_mask, "alternatives": self.alternatives, "version": self.version},
+            {name: getattr(self, name) for name in KNOBS},
             self.limit.rows,
             next(_numbers),
         )

@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from backend.config.run import RunConfig
-from backend.errors import FieldError, InvalidConfig
 from backend.settings import Settings
 from worker.checkpoints.store import Restored
 from worker.policy.logprobs import compute_by_rows
@@ -14,7 +13,7 @@ from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.packing import enable_packing
 from worker.policy.ranks import ALONE, Ranks
 from worker.policy.recompute import enable_recompute
-from worker.policy.routing import routed_logprobs, routers
+from worker.policy.routing import routed_logprobs
 from worker.policy.shards import ShardedModel, ShardedOptimizer
 from worker.rollout.decoder_check import check_decoder
 from worker.state import Stateful
@@ -40,9 +39,6 @@ class Replica:
         self.config, self.ranks = config, ranks
         self.policy = load_policy(config.policy, settings, device=device)
         check_decoder(self.policy, name=config.policy.name)
-        if not ranks.is_alone and routers(self.policy.model):
-            reason = f"is {ranks.size}, but {config.policy.name!r} is a mixture of experts: 1 is expected"
-            raise InvalidConfig([FieldError("resources.devices", reason)])
         if config.resources.activation_checkpointing:
             enable_recompute(self.policy.model)
         if not ranks.is_alone:

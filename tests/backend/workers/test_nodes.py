@@ -200,3 +200,11 @@ def test_another_port_is_chosen_where_one_is_taken():
         with listen("127.0.0.1", port) as found:
             assert found.getsockname()[0] == "127.0.0.1"
             assert port < found.getsockname()[1] < port + 32
+
+
+def test_where_all_ports_are_taken_the_reason_names_them():
+    words = (
+        r"the ranks cannot meet at 127\.0\.0\.1, port 65535 to 65535 \(NODE_PORT\): Address already in use"
+    )
+    with socket.create_server(("127.0.0.1", 65535)), pytest.raises(OSError, match=words):
+        listen("127.0.0.1", 65535)

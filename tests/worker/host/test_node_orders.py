@@ -1,6 +1,8 @@
 """What a leader and a follower say to each other in SQL, without the ranks."""
 
+import platform
 import socket
+import sys
 import threading
 
 import pytest
@@ -16,6 +18,7 @@ from tests.factories import make_run
 from worker.host.nodes import NodeFollower, NodeSeat
 from worker.host.slots import SlotPool
 from worker.host.supervisor import Supervisor
+from worker.host.trainer_logs import LastLines
 from worker.outcome import NodeLost
 from worker.policy.ranks import UnlikeRanks
 from worker.training.node_group import NodeGroup
@@ -122,6 +125,43 @@ def test_a_follower_that_cannot_reach_the_leader_says_so(follower, group, claim,
     assert answer_of(sessions).reason == (
         f"cannot reach the leader at 127.0.0.1, port {port}: Connection refused"
     )
+
+
+CRASHES = """
+import sys
+sys.stdin.readline()
+print("\\033[31mrank 3: layer 7 is NaN\\033[0m")
+print("token hf_" + "a" * 34, flush=True)
+print('{"failed": {"reason": "layer 7 is NaN", "kind": "exception"}}')
+sys.exit(1)
+"""
+
+
+def test_the_last_lines_of_a_node_that_fails_reach_the_leaders_output(pair, sessions, claim, group, capsys):
+    seat = NodeSeat(pair[1], sessions, "follower", [CPU_SLOT])
+    seat._take()
+    events = threading.Event(), threading.Event()
+    supervisor = Supervisor(pair[1], sessions, CPU_SLOT, events[0], argv=(sys.executable, "-c", CRASHES))
+    follower = NodeFollower(pair[1], sessions, seat, supervisor, *events)
+    file = nonce_file(pair[1].state, claim.run_id, claim.attempt)
+    file.parent.mkdir()
+    file.write_text("secret")
+    with socket.create_server(("127.0.0.1", 0)) as leader:
+        port = leader.getsockname()[1]
+        order = Order(claim.run_id, claim.attempt, "127.0.0.1", port, "secret", ("leader", "follower"))
+        follower.serve(order, [CPU_SLOT])
+    with pytest.raises(RuntimeError, match=r"^node 1 \(.*\): layer 7 is NaN"):
+        group._missing()
+    title = f"node 1 ({platform.node()})"
+    assert capsys.readouterr().out == f"{title}: rank 3: layer 7 is NaN\n{title}: token [secret]\n"
+
+
+def test_of_a_long_output_its_end_is_kept():
+    output = LastLines()
+    for number in range(100):
+        output.add(f"{number:02d}" + "x" * 398)
+    assert len(output.text) == 8000
+    assert output.text.endswith("99" + "x" * 398)
 
 
 def test_a_follower_that_does_not_come_sends_the_run_back(group, claim, pair, sessions):

@@ -17,12 +17,14 @@ from backend.db.engine import open_engine, open_sessions
 from backend.db.models import Attempt, Metric, MetricKey, Run, Worker
 from backend.queue.broker import Broker, prepare_broker
 from backend.runs import lifecycle
+from backend.runs.store import log_chunks
 from backend.settings import Settings
 from backend.workers.nodes import seats_of
 from benchmarks.ranks import CASES, SMALL, train
+from tests.api_client import TOKEN, serving
 from tests.factories import make_run
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[3]
 
@@ -81,11 +83,19 @@ class Lab:
             sizes = {"nodes": resources["nodes"], "devices": resources.get("devices", 1)}
             return make_run(session, config=config, **sizes).id
 
+    def fork(self, run_id, step, *, steps, **resources):
+        """Ask the service to go on behind a checkpoint with other resources."""
+        body = {"step": step, "changes": {"steps": steps, "resources": resources}}
+        with serving(self.settings, self.url) as client:
+            answer = client.post(f"/api/v1/runs/{run_id}/fork", json=body)
+        assert answer.status_code == 202, answer.text
+        return answer.json()["id"]
+
     def run(self, run_id):
         with self.sessions() as session:
             return session.get_one(Run, run_id)
 
-    def wait(self, condition, seconds=120):
+    def wait(self, condition, seconds=600):
         deadline = time.monotonic() + seconds
         while not (found := condition()):
             assert time.monotonic() < deadline, self.words()
@@ -117,6 +127,16 @@ class Lab:
         ]
         return next(each.pid for each in trainers if each.net_connections())
 
+    def log(self, run_id, attempt):
+        """The output of an attempt as the run's page shows it."""
+        with self.sessions() as session:
+            return "".join(
+                chunk.text
+                for chunk in log_chunks(
+                    session, run_id, attempt=attempt, after=None, limit=100, backwards=False
+                )
+            )
+
     def attempt(self, run_id, number):
         with self.sessions() as session:
             return session.get_one(Attempt, (run_id, number))
@@ -142,7 +162,7 @@ class Lab:
 
 @pytest.fixture
 def lab(state_dir, sqlite_url):
-    settings = Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=4)
+    settings = Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=4, grpolab_token=TOKEN)
     engine = open_engine(settings.effective_database_url)
     prepare_broker(Broker("filesystem://", ""), settings)
     lab = Lab(settings, open_sessions(engine), sqlite_url)
@@ -166,13 +186,14 @@ def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(
         lab.start(rank)
     run_id = lab.queue(steps=5)
     lab.wait_for_step(run_id, 2)
+    os.kill(lab.rank_of(1), signal.SIGUSR1)  # it prints where its threads are
+    lab.wait(lambda: "most recent call first" in lab.logs[1].read_text())
     os.kill(lab.rank_of(1), signal.SIGKILL)
     assert lab.wait_for_end(run_id).attempt == 2
     assert lab.attempt(run_id, 1).outcome == f"node 1 ({platform.node()}): the trainer was ended by SIGKILL"
-    alone = train(CONFIG, ranks=1, steps=5)
-    expected = {
-        (step, name): value for step, each in enumerate(alone.steps, 1) for name, value in each.items()
-    }
+    said = [line for line in lab.log(run_id, 1).splitlines() if line.startswith("node 1 (")]
+    assert any("most recent call first" in line for line in said)
+    expected = expected_of(train(CONFIG, ranks=1, steps=5))
     found = lab.metrics(run_id)
     shared = found.keys() & expected.keys()
     assert (5, "reward/mean") in shared
@@ -183,6 +204,35 @@ def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(
         lifecycle.request_wish(session, stopped, "stop")
     lab.wait_for_end(stopped, "stopped")
     lab.wait(lab.is_idle)
+
+
+def expected_of(trained):
+    """The values of each step of a run in one process, as `Lab.metrics` names them."""
+    return {(step, name): value for step, each in enumerate(trained.steps, 1) for name, value in each.items()}
+
+
+@pytest.mark.long
+def test_a_fork_goes_on_on_another_number_of_nodes(lab):
+    """Two nodes, then one, then two again: together they are a run of one process."""
+    lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
+    lab.start(0)
+    lab.start(1)
+    first = lab.queue(steps=900)
+    lab.wait_for_step(first, 1)
+    with lab.sessions.begin() as session:
+        lifecycle.request_wish(session, first, "stop")
+    step, found = lab.wait_for_end(first, "stopped").last_step, lab.metrics(first)
+    run = first
+    for nodes, devices in ((1, 2), (2, 1)):
+        run, step = lab.fork(run, step, nodes=nodes, devices=devices, steps=step + 2), step + 2
+        lab.wait_for_end(run)
+        own = {at: value for at, value in lab.metrics(run).items() if at[0]}
+        assert {at for at, _ in own} == {step - 1, step}
+        found |= own
+    expected = expected_of(train(CONFIG, ranks=1, steps=step))
+    shared = found.keys() & expected.keys()
+    assert {at for at, name in shared if name == "optim/grad_norm"} == set(range(1, step + 1))
+    assert furthest({key: found[key] for key in shared}, {key: expected[key] for key in shared})[0] < CLOSE
 
 
 @pytest.mark.long

@@ -88,3 +88,13 @@ def test_a_limit_that_was_found_before_holds_unless_a_smaller_one_is_set():
         own = Microbatches(ResourcesConfig(microbatch_tokens=wanted))
         own.limit(found)
         assert own.tokens == expected
+
+
+@pytest.mark.parametrize("limit", [0, 30])
+def test_several_values_are_measured_at_once_and_padding_is_0(limit):
+    tokens = batch([8, 2, 3])
+    own = Microbatches(ResourcesConfig(microbatch_tokens=limit))
+    lengths, pairs = own.measured(tokens, lambda part: [part.mask * 1.5, torch.stack([part.mask] * 2, -1)])
+    assert (lengths / 1.5).sum(dim=1).tolist() == [8, 2, 3]
+    assert (pairs.shape, pairs.dtype) == ((3, 8, 2), torch.bool)
+    assert pairs.sum(dim=(1, 2)).tolist() == [16, 4, 6]
