@@ -11,7 +11,7 @@ from worker.rollout.behaviour import Behaviour
 from worker.rollout.engine import Engine
 from worker.rollout.local_engine import LocalEngine
 from worker.rollout.row_limit import RowLimit
-from worker.rollout.server_engine import ServerEngine
+from worker.rollout.server_engine import server_engine
 
 
 def engine_for(
@@ -30,7 +30,7 @@ def engine_for(
         case LocalConfig():
             return LocalEngine(sampling, behaviour, limit, alternatives=config.recording.alternatives)
         case ServerConfig():
-            return ServerEngine(
+            return server_engine(
                 sampling.engine,
                 policy,
                 settings,

@@ -260,7 +260,9 @@ class Trainer:
         """Sample a step with the weights as they are."""
         self.engine.is_unwanted = self._is_unwanted
         self.engine.sync(self.counters.step, self.policy)
-        return self._sampled()
+        collected = self._sampled()
+        self.engine.rest()
+        return collected
 
     def _sampled(self) -> Collected:
         return self.collector.collect(self.engine, self.generator, cursor=self.counters.cursor)
@@ -346,7 +348,7 @@ class Trainer:
 
     def _is_unwanted(self) -> bool:
         """Asked while a step is sampled; an engine that is waited for has deadlines of its own."""
-        if self.config.sampling.engine.type == "server":
+        if self.config.sampling.engine.type != "local":
             self.recorder.show_life()
         return self._is_asked_to_end()
 
