@@ -24,7 +24,19 @@ from worker.outcome import REASON_CHARACTERS
 
 TRAINER = (sys.executable, "-m", "worker.train")
 
-INHERITED = ("CUBLAS_", "CUDA_", "HF_", "LC_", "NCCL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_", "TRITON_")
+INHERITED = (
+    "CUBLAS_",
+    "CUDA_",
+    "HF_",
+    "LC_",
+    "NCCL_",
+    "NVIDIA_",
+    "OMP_",
+    "PYTORCH_",
+    "TORCH_",
+    "TRITON_",
+    "VLLM_",
+)
 """Prefixes of variables that a trainer gets from the worker."""
 
 INHERITED_NAMES = {
@@ -68,6 +80,8 @@ SERVERS = (
     "engine_api_key",
     "engine_logprobs",
     "engine_concurrency",
+    "engine_python",
+    "engine_arguments",
 )
 """Settings of the servers that rewards and sampling ask. The trainer asks them itself; the sandbox of a
 plugin gets none."""

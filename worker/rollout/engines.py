@@ -2,12 +2,14 @@
 
 from typing import assert_never
 
+from backend.config.engines import ColocatedEngine as ColocatedConfig
 from backend.config.engines import LocalEngine as LocalConfig
 from backend.config.engines import ServerEngine as ServerConfig
 from backend.config.run import RunConfig
 from backend.settings import Settings
-from worker.policy.model import Policy
+from worker.policy.model import Policy, policy_directory
 from worker.rollout.behaviour import Behaviour
+from worker.rollout.colocated_engine import ColocatedEngine
 from worker.rollout.engine import Engine
 from worker.rollout.local_engine import LocalEngine
 from worker.rollout.row_limit import RowLimit
@@ -34,6 +36,16 @@ def engine_for(
                 sampling.engine,
                 policy,
                 settings,
+                run_id=run_id,
+                attempt=attempt,
+                most_tokens=sampling.group_size * sampling.max_new_tokens,
+            )
+        case ColocatedConfig():
+            return ColocatedEngine(
+                sampling.engine,
+                policy,
+                settings,
+                model=policy_directory(config.policy, settings),
                 run_id=run_id,
                 attempt=attempt,
                 most_tokens=sampling.group_size * sampling.max_new_tokens,

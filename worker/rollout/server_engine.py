@@ -351,6 +351,10 @@ class ServerEngine:
     def rest(self) -> None:
         """See Engine: other runs may need the servers."""
 
+    def order(self, path: str) -> None:
+        """POST to a route without a body on every server; raises EngineFailed where one refuses."""
+        self._ask_each("POST", path, None, None)
+
     def forget_sent(self) -> None:
         """Send the weights again at the next `sync`: the servers have lost them."""
         self.version = -1

@@ -1,0 +1,168 @@
+"""The vLLM server beside the trainer as a process: started, waited for, heard, ended.
+
+It ends with the trainer, however that ends. Where the machine permits namespaces the server has its own ones
+of processes and network: with its first process all others end, and no port of it can be reached. Elsewhere
+the kernel sends SIGTERM when the trainer dies, and the supervisor of the trainer ends what is left of its
+session.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import IO, cast
+
+import httpx2
+
+from backend.errors import EngineFailed
+from backend.redaction import redact
+from backend.sandbox import bubblewrap
+from worker.out_of_memory import SAYINGS
+from worker.rollout.engine import Interrupted
+from worker.rollout.vllm_command import Command
+
+logger = logging.getLogger("vllm")
+
+ASK_SECONDS = 0.1
+"""Time between two questions whether the server is ready."""
+
+HEALTH_SECONDS = 5.0
+
+END_SECONDS = 10.0
+"""Time that the processes of the server have to end once they were told to."""
+
+KEPT_LINES = 400
+"""Of what the server said last: a failure of its engine is told long before its last line."""
+
+WORDS_CHARACTERS = 500
+"""Of them in the reason why a run failed."""
+
+FAILURE = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): \S.*)")
+
+MEMORY = (*SAYINGS, "less than desired GPU memory utilization", "No available memory for the cache blocks")
+
+GUARD = (
+    "import ctypes, os, sys\n"
+    "ctypes.CDLL(None).prctl(1, 15)\n"  # PR_SET_PDEATHSIG, SIGTERM
+    "os.getppid() == int(sys.argv[1]) and os.execv(sys.argv[2], sys.argv[2:])\n"
+)
+"""Ties what it starts to the life of the process that started it."""
+
+
+class VllmProcess:
+    """One server process. The thread that starts it must live as long: Linux ties it to that thread."""
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self.is_apart = not bubblewrap.why_not_apart()
+        guarded = [sys.executable, "-I", "-c", GUARD, str(os.getpid())] if sys.platform == "linux" else []
+        argv = list(command.argv)
+        command.socket.unlink(missing_ok=True)
+        try:
+            self._process = subprocess.Popen(
+                bubblewrap.apart(argv) if self.is_apart else [*guarded, *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=dict(command.environment),
+                cwd=command.directory,
+                umask=0o077,
+            )  # no session of its own: the trainer's end is its end
+        except OSError as error:
+            raise EngineFailed(f"vLLM cannot be started: {type(error).__name__}") from None
+        self._reader = threading.Thread(target=self._read, name="output of vLLM", daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the first process."""
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        """Whether it lives."""
+        return self._process.poll() is None
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether it has ended, waited for so long."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return not self.is_running()
+
+    def await_answer(self, *, seconds: float, is_unwanted: Callable[[], bool]) -> None:
+        """Return once the server answers; raises EngineFailed with the reason why not, and Interrupted.
+
+        The process is ended where it raises.
+        """
+        deadline = time.monotonic() + seconds
+        transport = httpx2.HTTPTransport(uds=str(self._command.socket))
+        try:
+            with httpx2.Client(transport=transport, timeout=HEALTH_SECONDS) as client:
+                while not self._answers(client):
+                    self._check_start(deadline, seconds, is_unwanted)
+                    time.sleep(ASK_SECONDS)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _check_start(self, deadline: float, seconds: float, is_unwanted: Callable[[], bool]) -> None:
+        if not self.is_running():
+            raise EngineFailed(f"vLLM did not start: {self.last_words()}")
+        if is_unwanted():
+            raise Interrupted
+        if time.monotonic() > deadline:
+            late = f"vLLM did not start within {seconds:g} s (sampling.engine.start_seconds)"
+            raise EngineFailed(f"{late}: {self.last_words()}")
+
+    @staticmethod
+    def _answers(client: httpx2.Client) -> bool:
+        with contextlib.suppress(httpx2.HTTPError):
+            return client.get("http://vllm/health").status_code == httpx2.codes.OK
+        return False
+
+    def last_words(self) -> str:
+        """Why it failed, as far as it said so: its first error and its last, else its last line."""
+        if not self.is_running():
+            self._reader.join(END_SECONDS)  # what it said is read to the end
+        lines = list(self._lines)
+        errors = [found[1] for line in lines if (found := FAILURE.search(line))]
+        said = list(dict.fromkeys([*errors[:1], *errors[-1:]])) or lines[-1:]
+        words = " ... ".join(said)[:WORDS_CHARACTERS] or "it said nothing"
+        is_memory = any(saying in line for saying in MEMORY for line in lines)
+        hint = "; another sampling.engine.memory_share may fit" if is_memory else ""
+        code = self._process.poll()
+        ended = "" if code is None else f" ({_ended(code)})"
+        return f"{words}{ended}{hint}"
+
+    def kill(self) -> None:
+        """End it and all that it has started."""
+        if not self.is_apart and self.is_running():
+            self._process.terminate()  # it ends the process of its engine
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_SECONDS)
+        self._process.kill()
+        self._process.wait()
+        self._reader.join(END_SECONDS)
+
+    def _read(self) -> None:
+        with cast("IO[bytes]", self._process.stdout) as output:
+            for line in output:
+                text = redact(line.decode(errors="backslashreplace").rstrip())
+                if text:
+                    self._lines.append(text)
+                    logger.info("%s", text)
+
+
+def _ended(code: int) -> str:
+    known = -code if code < 0 else code - 128
+    try:
+        return f"ended by {signal.Signals(known).name}"
+    except ValueError:
+        return f"exit code {code}"
