@@ -33,8 +33,8 @@ from worker.prompt import Prompt
 from worker.rollout.engine import Interrupted, SamplingLike
 from worker.rollout.engine_client import EngineClient
 from worker.rollout.server_engine import ServerEngine, answer_bytes
-from worker.rollout.vllm_command import MODEL, Command, command
-from worker.rollout.vllm_process import VllmProcess
+from worker.rollout.vllm_command import MODEL, command
+from worker.rollout.vllm_process import Command, VllmProcess
 from worker.types import Completion
 
 logger = logging.getLogger(__name__)
@@ -195,7 +195,8 @@ class ColocatedEngine:
         self.process = VllmProcess(what)
         self.is_asleep = False
         self.server.forget_sent()
-        self.process.await_answer(seconds=self.config.start_seconds, is_unwanted=self.is_unwanted)
+        if not self.process.answers(seconds=self.config.start_seconds, is_unwanted=self.is_unwanted):
+            raise Interrupted
         return self.process
 
     def _release_reserve(self) -> None:

@@ -2,23 +2,21 @@
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from backend.config.engines import ColocatedEngine as ColocatedConfig
 from backend.settings import Settings
 from worker.policy.adapter import NAME as ADAPTER
 from worker.policy.adapter import is_adapted
 from worker.policy.model import Policy
+from worker.rollout.vllm_process import SOCKET, Command
 
 SERVER = ("-m", "vllm.entrypoints.openai.api_server")
 """Not the command `vllm serve`, which builds of vLLM under another name do not have."""
 
 MODEL = "policy"
 """Name of the policy on its server."""
-
-SOCKET = "socket"
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks of adapters that vLLM makes room for."""
@@ -29,20 +27,6 @@ BEGINNINGS = ("CUBLAS_", "CUDA_", "LC_", "NCCL_", "NVIDIA_", "OMP_", "PYTORCH_",
 
 CPU_CACHE_GIB = "1"
 """Keys and values that vLLM keeps on a CPU unless the operator sets VLLM_CPU_KVCACHE_SPACE."""
-
-
-class Command(NamedTuple):
-    """What is started."""
-
-    argv: Sequence[str]
-    environment: Mapping[str, str]
-    directory: Path
-    """The server's own, private directory: the one it starts in, with its sockets."""
-
-    @property
-    def socket(self) -> Path:
-        """The unix socket at which the server answers."""
-        return self.directory / SOCKET
 
 
 def command(

@@ -16,8 +16,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import IO, cast
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple, cast
 
 import httpx2
 
@@ -25,8 +26,6 @@ from backend.errors import EngineFailed
 from backend.redaction import redact
 from backend.sandbox import bubblewrap
 from worker.out_of_memory import SAYINGS
-from worker.rollout.engine import Interrupted
-from worker.rollout.vllm_command import Command
 
 logger = logging.getLogger("vllm")
 
@@ -54,6 +53,23 @@ GUARD = (
     "os.getppid() == int(sys.argv[1]) and os.execv(sys.argv[2], sys.argv[2:])\n"
 )
 """Ties what it starts to the life of the process that started it."""
+
+
+SOCKET = "socket"
+
+
+class Command(NamedTuple):
+    """What is started."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    directory: Path
+    """The server's own, private directory: the one it starts in, with its sockets."""
+
+    @property
+    def socket(self) -> Path:
+        """The unix socket at which the server answers."""
+        return self.directory / SOCKET
 
 
 class VllmProcess:
@@ -96,33 +112,34 @@ class VllmProcess:
             self._process.wait(seconds)
         return not self.is_running()
 
-    def await_answer(self, *, seconds: float, is_unwanted: Callable[[], bool]) -> None:
-        """Return once the server answers; raises EngineFailed with the reason why not, and Interrupted.
+    def answers(self, *, seconds: float, is_unwanted: Callable[[], bool]) -> bool:
+        """Wait until the server answers; False as soon as nobody wants that any more.
 
-        The process is ended where it raises.
+        Raises EngineFailed with the reason why it will not, and has ended the process then.
         """
         deadline = time.monotonic() + seconds
         transport = httpx2.HTTPTransport(uds=str(self._command.socket))
         try:
             with httpx2.Client(transport=transport, timeout=HEALTH_SECONDS) as client:
-                while not self._answers(client):
-                    self._check_start(deadline, seconds, is_unwanted)
+                while not self._is_well(client):
+                    self._check_start(deadline, seconds)
+                    if is_unwanted():
+                        return False
                     time.sleep(ASK_SECONDS)
         except BaseException:
             self.kill()
             raise
+        return True
 
-    def _check_start(self, deadline: float, seconds: float, is_unwanted: Callable[[], bool]) -> None:
+    def _check_start(self, deadline: float, seconds: float) -> None:
         if not self.is_running():
             raise EngineFailed(f"vLLM did not start: {self.last_words()}")
-        if is_unwanted():
-            raise Interrupted
         if time.monotonic() > deadline:
             late = f"vLLM did not start within {seconds:g} s (sampling.engine.start_seconds)"
             raise EngineFailed(f"{late}: {self.last_words()}")
 
     @staticmethod
-    def _answers(client: httpx2.Client) -> bool:
+    def _is_well(client: httpx2.Client) -> bool:
         with contextlib.suppress(httpx2.HTTPError):
             return client.get("http://vllm/health").status_code == httpx2.codes.OK
         return False
