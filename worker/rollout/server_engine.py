@@ -157,7 +157,7 @@ class ServerEngine:
                 where = f"the engine at {self.client.named(place)}"
                 raise EngineFailed(f"{where} has another tokenizer: it serves another model than the policy")
 
-    def _ask_each(self, method: str, path: str, body: Any, read: Callable[[Any], Any]) -> list[Any]:
+    def _ask_each(self, method: str, path: str, body: Any, read: Callable[[Any], Any] | None) -> list[Any]:
         """Every server's value; raises EngineFailed where one refuses."""
         found = self.client.ask_each(Request(method, path, body, read))
         for each in found:

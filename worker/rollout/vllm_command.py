@@ -54,7 +54,7 @@ def command(
 
 def _room_for(policy: Policy) -> int:
     """The least rank that vLLM offers and the adapter fits; else the adapter's own, which vLLM refuses."""
-    rank = policy.model.peft_config[ADAPTER].r  # type: ignore[index, union-attr] # peft adds it
+    rank = policy.model.peft_config[ADAPTER].r
     return next((offered for offered in RANKS if offered >= rank), rank)
 
 

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -138,10 +139,11 @@ class VllmProcess:
             late = f"vLLM did not start within {seconds:g} s (sampling.engine.start_seconds)"
             raise EngineFailed(f"{late}: {self.last_words()}")
 
-    @staticmethod
-    def _is_well(client: httpx2.Client) -> bool:
-        with contextlib.suppress(httpx2.HTTPError):
-            return client.get("http://vllm/health").status_code == httpx2.codes.OK
+    def _is_well(self, client: httpx2.Client) -> bool:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as tried:
+            tried.connect(str(self._command.socket))  # httpx2 would leave open a socket that cannot connect
+            with contextlib.suppress(httpx2.HTTPError):
+                return client.get("http://vllm/health").status_code == httpx2.codes.OK
         return False
 
     def last_words(self) -> str:

@@ -20,6 +20,7 @@ from worker.rollout.vllm_process import SOCKET, Command, VllmProcess
 
 pytestmark = pytest.mark.processes
 
+ROOT = Path(__file__).parents[3]
 KEY = "the-key-of-this-attempt"
 
 
@@ -132,18 +133,13 @@ time.sleep(3600)
 def test_it_ends_with_a_trainer_that_is_killed(told, kept):
     what = told()
     order = json.dumps([what.argv, dict(what.environment), str(what.directory), kept])
-    trainer = subprocess.Popen(
-        [sys.executable, "-c", PARENT, order],
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
-        start_new_session=True,
-    )
-    assert trainer.stdout is not None
-    assert trainer.stdout.readline() == b"ready\n"
-    before = processes_of(what.directory)
-    assert len(before) >= 2
-    trainer.send_signal(signal.SIGKILL)
-    trainer.wait()
+    argv = [sys.executable, "-c", PARENT, order]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True) as trainer:
+        assert trainer.stdout is not None
+        assert trainer.stdout.readline() == b"ready\n"
+        before = processes_of(what.directory)
+        assert len(before) >= 2
+        trainer.send_signal(signal.SIGKILL)
     wait_for(lambda: not any(map(is_alive, before)), "all of it is gone")
 
 
