@@ -42,7 +42,8 @@ def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> 
     slots = live_slots(session)
     has_gpu = any(_is_gpu(slot) for slot in slots)
     on_cpu = bool(slots) and not has_gpu
-    found = _memory(config, config, shape, adapter, settings, on_cpu=on_cpu)
+    largest = max((_total(slot, slots) for slot in slots if _is_gpu(slot)), default=0.0)
+    found = _memory(config, config, shape, adapter, settings, on_cpu=on_cpu, total=largest)
     return MemoryEstimate(
         peak_bytes=found.peak,
         host_bytes=found.host_bytes,

@@ -8,13 +8,18 @@ import pytest
 import torch
 
 from backend.config.adapters import NoAdapter
-from backend.db.engine import reading
+from backend.config.engines import ColocatedEngine as ColocatedConfig
+from backend.config.run import PolicyConfig
+from backend.db.engine import new_id, reading
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import is_alive, wait_for
 from tests.faults.verdict import record_of
 from tests.models.architectures import save
-from tests.vllm.test_server_engine import ADAPTERS, MOST_K3
+from tests.vllm.test_server_engine import ADAPTERS, MOST_K3, PROMPTS, learn
 from tests.vllm.vllm_server import WIDTH, interpreter
+from worker.policy.model import load_policy
+from worker.rollout.colocated_engine import ColocatedEngine
+from worker.rollout.sampler import Decoding
 
 pytestmark = [
     pytest.mark.gpu,
@@ -101,3 +106,27 @@ def vllm_of(trainer):
     children = psutil.Process(trainer).children()
     [first] = [child for child in children if any("vllm.entrypoints" in word for word in child.cmdline())]
     return [first, *first.children(recursive=True)]
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="vLLM sleeps on GPUs only")
+@ADAPTERS
+def test_vllm_gives_its_memory_back_while_the_policy_learns(tmp_path, settings, adapter):
+    save("qwen3", tmp_path / "small", vocabulary=128, head_dim=WIDTH)
+    own = settings.model_copy(update={"engine_python": str(interpreter()), "models_dir": tmp_path})
+    policy = load_policy(PolicyConfig(name="small", adapter=adapter), own, device="cuda")
+    config = ColocatedConfig(memory_share=0.3, largest_mismatch=MOST_K3)
+    files = {"model": tmp_path / "small", "run_id": new_id(), "attempt": 1, "most_tokens": 1024}
+    engine, total = ColocatedEngine(config, policy, own, **files), torch.cuda.mem_get_info()[1]
+    try:
+        engine.check()
+        for version in range(3):
+            asleep = torch.cuda.mem_get_info()[0]
+            engine.sync(version, policy)
+            awake = torch.cuda.mem_get_info()[0]
+            assert asleep - awake > 0.2 * total
+            engine.sample(PROMPTS, 4, Decoding(32), torch.Generator().manual_seed(version))
+            engine.rest()
+            assert torch.cuda.mem_get_info()[0] - awake > 0.2 * total
+            learn(policy, version)
+    finally:
+        engine.close()
