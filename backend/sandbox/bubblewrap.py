@@ -37,6 +37,8 @@ APART = (
     "/",
     "--proc",
     "/proc",
+    "--tmpfs",  # what a killed program leaves in shared memory goes with it
+    "/dev/shm",  # noqa: S108
 )
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")

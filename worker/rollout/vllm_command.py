@@ -22,8 +22,9 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks of adapters that vLLM makes room for."""
 
 NAMES = {"HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "USER", "XDG_CACHE_HOME"}
-BEGINNINGS = ("CUBLAS_", "CUDA_", "LC_", "NCCL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_", "TRITON_", "VLLM_")
-"""Variables that the server gets from its trainer; keys, tokens and addresses are none of them."""
+BEGINNINGS = ("CUBLAS_", "CUDA_", "LC_", "NCCL_", "NVIDIA_", "OMP_", "TORCH_", "TRITON_", "VLLM_")
+"""Variables that the server gets from its trainer; keys, tokens and addresses are none of them, and neither
+are settings of the trainer's allocator (PYTORCH_), some of which vLLM cannot sleep with."""
 
 CPU_CACHE_GIB = "1"
 """Keys and values that vLLM keeps on a CPU unless the operator sets VLLM_CPU_KVCACHE_SPACE."""

@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 import httpx2
+import psutil
 
 from backend.errors import EngineFailed
 from backend.redaction import redact
 from backend.sandbox import bubblewrap
 from worker.out_of_memory import SAYINGS
 
-logger = logging.getLogger("vllm")
+logger = logging.getLogger("worker.vllm")
 
 ASK_SECONDS = 0.1
 """Time between two questions whether the server is ready."""
@@ -162,12 +163,18 @@ class VllmProcess:
 
     def kill(self) -> None:
         """End it and all that it has started."""
+        started: list[psutil.Process] = []
+        with contextlib.suppress(psutil.Error):
+            started = psutil.Process(self.pid).children(recursive=True)
         if not self.is_apart and self.is_running():
             self._process.terminate()  # it ends the process of its engine
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
         self._process.kill()
         self._process.wait()
+        for process in started:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
         self._reader.join(END_SECONDS)
 
     def _read(self) -> None:

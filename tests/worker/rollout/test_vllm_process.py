@@ -1,6 +1,7 @@
 """vLLM beside the trainer as a process: how it starts, fails to, and ends, with a program in its place."""
 
 import json
+import logging
 import signal
 import socket
 import stat
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from backend.errors import EngineFailed
+from backend.logs import OURS
 from backend.redaction import learn
 from backend.sandbox import bubblewrap
 from tests.faults.processes import is_alive, wait_for
@@ -100,6 +102,14 @@ def test_a_start_that_fails_says_why(told, how, words):
         process.answers(seconds=2 if how == "never" else 300, is_unwanted=never)
     assert not process.is_running()
     wait_for(lambda: not processes_of(what.directory), "all of it is gone")
+
+
+def test_what_it_says_is_part_of_the_runs_log_without_its_key(told, caplog):
+    with caplog.at_level(logging.INFO), pytest.raises(EngineFailed):
+        VllmProcess(told("dies")).answers(seconds=300, is_unwanted=never)
+    [line] = [record for record in caplog.records if "head_dim 16" in record.getMessage()]
+    assert line.name.partition(".")[0] in OURS  # others report warnings only
+    assert KEY not in caplog.text
 
 
 def test_a_program_that_is_not_there_fails_the_start(told):
