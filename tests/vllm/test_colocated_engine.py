@@ -115,8 +115,10 @@ def test_vllm_gives_its_memory_back_while_the_policy_learns(tmp_path, settings, 
     own = settings.model_copy(update={"engine_python": str(interpreter()), "models_dir": tmp_path})
     policy = load_policy(PolicyConfig(name="small", adapter=adapter), own, device="cuda")
     config = ColocatedConfig(memory_share=0.3, largest_mismatch=MOST_K3)
-    files = {"model": tmp_path / "small", "run_id": new_id(), "attempt": 1, "most_tokens": 1024}
-    engine, total = ColocatedEngine(config, policy, own, **files), torch.cuda.mem_get_info()[1]
+    engine = ColocatedEngine(
+        config, policy, own, model=tmp_path / "small", run_id=new_id(), attempt=1, most_tokens=1024
+    )
+    total = torch.cuda.mem_get_info()[1]
     try:
         engine.check()
         for version in range(3):

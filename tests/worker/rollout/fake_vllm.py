@@ -177,7 +177,12 @@ def main() -> None:
         print(DEATH.format(key=key) if how == "dies" else NO_MEMORY, flush=True)
         sys.exit(1)
     second = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"])
-    signal.signal(signal.SIGTERM, lambda *_: (second.kill(), os._exit(0)))
+
+    def end(*_: object) -> None:
+        second.kill()
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
     if how == "never":
         time.sleep(3600)
     server = Server(given.uds, given.served_model_name, key)

@@ -31,8 +31,11 @@ def engine(settings, state_dir, monkeypatch):
     def engine(adapter=None, **changes):
         policy = load_policy(PolicyConfig(**({"adapter": adapter} if adapter else {})), own)
         config = ColocatedConfig(**{"largest_mismatch": 1e6, **changes})  # its log-probabilities are made up
-        own_files = {"model": BUILT_IN["tiny"], "run_id": "run", "attempt": 1, "most_tokens": 64}
-        made.append(ColocatedEngine(config, policy, own, **own_files))
+        made.append(
+            ColocatedEngine(
+                config, policy, own, model=BUILT_IN["tiny"], run_id="run", attempt=1, most_tokens=64
+            )
+        )
         made[-1].can_sleep = True
         return made[-1]
 
