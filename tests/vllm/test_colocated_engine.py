@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+from pathlib import Path
 
 import psutil
 import pytest
@@ -11,6 +13,7 @@ from backend.config.adapters import NoAdapter
 from backend.config.engines import ColocatedEngine as ColocatedConfig
 from backend.config.run import PolicyConfig
 from backend.db.engine import new_id, reading
+from backend.sandbox import bubblewrap
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import is_alive, wait_for
 from tests.faults.verdict import record_of
@@ -29,6 +32,9 @@ pytestmark = [
 ]
 
 STEPS = 20
+LISTENING = "0A"
+"""The state of a socket in /proc/net/tcp."""
+
 HAS_GPU = torch.cuda.is_available()
 
 
@@ -89,6 +95,7 @@ def test_vllm_and_its_trainer_may_be_killed(plant):
     [trainer] = wait_for(plant.trainers, "it trains", seconds=3600)
     wait_for(lambda: plant.read(run).last_step >= 2, "steps are learned", seconds=3600)
     beside = vllm_of(trainer.pid)
+    check_ports(beside)
     os.kill(beside[0].pid, signal.SIGKILL)
     reached = plant.read(run).last_step + 2
     wait_for(lambda: plant.read(run).last_step >= reached, "it goes on", seconds=3600)
@@ -99,6 +106,20 @@ def test_vllm_and_its_trainer_may_be_killed(plant):
     plant.wait_until_ended([run], seconds=3600)
     assert (plant.read(run).status, plant.read(run).attempt) == ("finished", 2)
     assert max(map(abs, series(plant, run, "mismatch/k3"))) < MOST_K3
+
+
+def check_ports(processes):
+    """What torch and gloo listen at cannot be reached from this machine's network."""
+    lines = [
+        line.split()
+        for process in processes
+        for line in Path(f"/proc/{process.pid}/net/tcp").read_text().splitlines()[1:]
+    ]
+    ports = {int(line[1].partition(":")[2], 16) for line in lines if line[3] == LISTENING}
+    if not bubblewrap.why_not_apart():
+        for port in ports:
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), 5)
 
 
 def vllm_of(trainer):
