@@ -61,7 +61,7 @@ SOCKET = "socket"
 
 
 class Command(NamedTuple):
-    """What is started."""
+    """A server to start: its arguments, environment and directory."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
@@ -148,7 +148,7 @@ class VllmProcess:
         return False
 
     def last_words(self) -> str:
-        """Why it failed, as far as it said so: its first error and its last, else its last line."""
+        """The reason why it failed, as far as it said so: its first error and its last, else its last line."""
         if not self.is_running():
             self._reader.join(END_SECONDS)  # what it said is read to the end
         lines = list(self._lines)
