@@ -148,7 +148,7 @@ class VllmProcess:
         return False
 
     def last_words(self) -> str:
-        """The reason why it failed, as far as it said so: its first error and its last, else its last line."""
+        """The reason of its failure: the first error that it told and the last one, else its last line."""
         if not self.is_running():
             self._reader.join(END_SECONDS)  # what it said is read to the end
         lines = list(self._lines)
