@@ -2,6 +2,7 @@
 
 import base64
 import ipaddress
+import shlex
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -204,6 +205,13 @@ class Settings(BaseSettings):
     engine_concurrency: Annotated[int, Field(ge=1, le=4096)] = 256
     """Prompts at a time that one run may have at those servers."""
 
+    engine_python: str = ""
+    """Absolute path of the Python that can import vLLM, such as /opt/vllm/bin/python, with which trainers
+    start the server of a run with sampling.engine = colocated; empty: no run can use that engine."""
+
+    engine_arguments: str = ""
+    """Further arguments of that server, quoted as in a shell, such as --enforce-eager; empty: none."""
+
     reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8
     """Reads of curves and rollouts in progress per token, and as many exports; others wait. 0: no limit."""
 
@@ -247,6 +255,19 @@ class Settings(BaseSettings):
     def _are_servers(cls, urls: str) -> str:
         named = [url.strip() for url in urls.split(",") if url.strip()]
         return ",".join(_checked_address(url, "http:// or https://").rstrip("/") for url in named)
+
+    @field_validator("engine_python")
+    @classmethod
+    def _is_a_program(cls, path: str) -> str:
+        if path and not Path(path).is_absolute():
+            raise ValueError("it must be an absolute path")
+        return path
+
+    @field_validator("engine_arguments")
+    @classmethod
+    def _are_words(cls, text: str) -> str:
+        shlex.split(text)
+        return text
 
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:

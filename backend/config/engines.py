@@ -1,4 +1,4 @@
-"""Engines that sample: the trainer's own sampler, or a server of the operator's."""
+"""Engines that sample: the trainer's own sampler, a server of the operator's, or one beside the trainer."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -41,12 +41,39 @@ class ServerEngine(Frozen):
     before it learns from them."""
 
 
-Engine = Annotated[LocalEngine | ServerEngine, Field(discriminator="type")]
+class ColocatedEngine(Frozen):
+    """A vLLM server that the trainer starts beside itself, on its own device, with the Python of
+    ENGINE_PYTHON. On a GPU it sleeps while the policy learns. Weights, correction and evaluations are as with
+    server.
+    """
+
+    type: Literal["colocated"] = "colocated"
+
+    memory_share: Annotated[float, Field(ge=0.02, le=0.95)] = 0.4
+    """Share of the GPU's memory that vLLM takes while it samples (its --gpu-memory-utilization); on a CPU, of
+    the machine's."""
+
+    start_seconds: Annotated[float, Field(ge=1, le=86_400)] = 900.0
+    """Time that vLLM has to start; after it the run fails."""
+
+    timeout_seconds: Annotated[float, Field(ge=0.1, le=86_400)] = 600.0
+    """A request for the completions of one prompt that takes longer is tried again."""
+
+    retries: Annotated[int, Field(ge=0, le=20)] = 5
+    """Further tries of a request that failed, with growing pauses; after them the run fails and can be
+    resumed."""
+
+    largest_mismatch: Annotated[float, Field(gt=0, le=1e6)] = 0.05
+    """Largest mean k3 between vLLM's log-probabilities and the trainer's own on a few completions of each
+    step; nats per token. Above it the run fails before it learns from them."""
+
+
+Engine = Annotated[LocalEngine | ServerEngine | ColocatedEngine, Field(discriminator="type")]
 
 
 def engine_errors(config: "RunConfig") -> Iterator[Problem]:
     """Everything that the engine cannot give, or that cannot run ahead of the updates."""
-    if config.sampling.engine.type == "server":
+    if config.sampling.engine.type != "local":
         yield from _server_errors(config)
     if config.sampling.ahead:
         yield from _ahead_errors(config)
@@ -54,7 +81,8 @@ def engine_errors(config: "RunConfig") -> Iterator[Problem]:
 
 def _server_errors(config: "RunConfig") -> Iterator[Problem]:
     sampling, objective = config.sampling, config.objective
-    gives_none = "but sampling.engine = server gives"
+    engine = f"sampling.engine = {sampling.engine.type}"
+    gives_none = f"but {engine} gives"
     if sampling.keep_mask:
         yield "sampling.keep_mask", f"is on, {gives_none} no ids that were left: false is expected"
     if config.recording.alternatives:
@@ -68,11 +96,11 @@ def _server_errors(config: "RunConfig") -> Iterator[Problem]:
         reason = f"is {sampling.staleness}, which only sampling.engine = local plays"
         yield "sampling.staleness", f"{reason}: 0 is expected; sampling.ahead makes real ones"
     if config.updates.resample_each_epoch:
-        reason = "is on, but sampling.engine = server holds one version of the weights"
+        reason = f"is on, but {engine} holds one version of the weights"
         yield "updates.resample_each_epoch", f"{reason}: false is expected"
     if config.policy.quantization != "none":
         reason = f"is {config.policy.quantization}, but the server serves its own weights under an adapter"
-        yield "policy.quantization", f"{reason}: none is expected with sampling.engine = server"
+        yield "policy.quantization", f"{reason}: none is expected with {engine}"
     of_whole = f"{gives_none} no entropy of the whole distribution"
     if objective.token_weight.type == "top_entropy":
         yield "objective.token_weight.type", f"is top_entropy, {of_whole}: none is expected"
@@ -82,6 +110,9 @@ def _server_errors(config: "RunConfig") -> Iterator[Problem]:
 
 def _ahead_errors(config: "RunConfig") -> Iterator[Problem]:
     sampling = config.sampling
+    if sampling.engine.type == "colocated":
+        reason = f"is {sampling.ahead}, but sampling.engine = colocated sleeps while the policy learns"
+        yield "sampling.ahead", f"{reason}: 0 is expected, or an engine with a device of its own (server)"
     if sampling.staleness:
         reason = f"is {sampling.staleness}, but sampling.ahead = {sampling.ahead} already makes them older"
         yield "sampling.staleness", f"{reason}: 0 is expected"

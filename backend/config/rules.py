@@ -334,7 +334,7 @@ def _sampling_warnings(config: "RunConfig") -> Iterator[str]:
     if sampling.keep_mask and not truncated_sampling:
         yield "sampling.keep_mask has no effect: neither top_p nor top_k removes any tokens"
     if sampling.is_off_policy and not _is_corrected(config):
-        who = "the server" if sampling.engine.type == "server" else "older weights"
+        who = {"local": "older weights", "server": "the server", "colocated": "vLLM"}[sampling.engine.type]
         yield f"{who} samples and nothing corrects for that: use token_tis, or ratio.old = sampler"
     if sampling.staleness and not _is_corrected(config):
         yield ("stale rollouts are not corrected: use a correction such as token_tis, or ratio.old = sampler")

@@ -95,7 +95,8 @@ class SamplingConfig(Frozen):
     """Keep only the k most likely tokens; 0: off."""
 
     engine: Engine = LocalEngine()
-    """What samples: local, the trainer itself; or server, one that the operator runs."""
+    """What samples: local, the trainer itself; server, one that the operator runs; or colocated, one that the
+    trainer starts on its own device."""
 
     ahead: Annotated[int, Field(ge=0, le=64)] = 0
     """Asynchronous training: rollouts are sampled while the policy learns, by weights that are at most so

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from backend.config.adapters import ContinuedAdapter, LoraAdapter, NoAdapter
+from backend.config.engines import ColocatedEngine
 from backend.config.problems import SumsProblem
 from backend.config.run import PolicyConfig, RunConfig
 from backend.db.models import Worker
@@ -41,7 +42,8 @@ def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> 
     slots = live_slots(session)
     has_gpu = any(_is_gpu(slot) for slot in slots)
     on_cpu = bool(slots) and not has_gpu
-    found = _memory(config, config, shape, adapter, settings, on_cpu=on_cpu)
+    largest = max((_total(slot, slots) for slot in slots if _is_gpu(slot)), default=0.0)
+    found = _memory(config, config, shape, adapter, settings, on_cpu=on_cpu, total=largest)
     return MemoryEstimate(
         peak_bytes=found.peak,
         host_bytes=found.host_bytes,
@@ -106,11 +108,23 @@ def _memory(
     settings: Settings,
     *,
     on_cpu: bool,
+    total: float = 0.0,
 ) -> Memory:
-    """The memory of a config that may differ from the one whose adapter is given."""
+    """The memory of a config that may differ from the one whose adapter is given.
+
+    `total` are the bytes of the GPU, 0 where it does not matter.
+    """
+    engine = changed.sampling.engine
     if changed.policy.adapter != config.policy.adapter:
         adapter = _adapter(changed, settings)
-    return memory_of(changed, shape, adapter, on_cpu=on_cpu, prompt_tokens=_prompt_tokens(changed, shape))
+    return memory_of(
+        changed,
+        shape,
+        adapter,
+        on_cpu=on_cpu,
+        prompt_tokens=_prompt_tokens(changed, shape),
+        engine_bytes=engine.memory_share * total if isinstance(engine, ColocatedEngine) else 0.0,
+    )
 
 
 def _prompt_tokens(config: RunConfig, shape: ModelShape) -> int:
@@ -159,7 +173,15 @@ def _on_slot(
     settings: Settings,
 ) -> MemorySlot:
     on_cpu = not _is_gpu(slot)
-    found = partial(_memory, config=config, shape=shape, adapter=adapter, settings=settings, on_cpu=on_cpu)
+    found = partial(
+        _memory,
+        config=config,
+        shape=shape,
+        adapter=adapter,
+        settings=settings,
+        on_cpu=on_cpu,
+        total=0.0 if on_cpu else _total(slot, [slot]),
+    )
     whole = found(config)
     shown = MemorySlot(
         host=slot.host, device_name=slot.device_name, slots=count, verdict="unknown", peak_bytes=whole.peak

@@ -93,6 +93,7 @@ def _sampler(config: RunConfig) -> str:
     how = [
         *([f"in {sampling.precision}"] if sampling.precision != "policy" else []),
         *(["by the server of the operator"] if sampling.engine.type == "server" else []),
+        *(["by vLLM beside the trainer"] if sampling.engine.type == "colocated" else []),
         *([f"with weights {sampling.staleness} steps old"] if sampling.staleness else []),
         *([f"with weights up to {sampling.ahead} steps old"] if sampling.ahead else []),
         *(["after top-p or top-k"] if sampling.top_p < 1 or sampling.top_k > 0 else []),

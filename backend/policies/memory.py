@@ -67,17 +67,37 @@ class Memory(NamedTuple):
 
 
 def memory_of(
-    config: RunConfig, shape: ModelShape, adapter: LoraAdapter | None, *, on_cpu: bool, prompt_tokens: int = 0
+    config: RunConfig,
+    shape: ModelShape,
+    adapter: LoraAdapter | None,
+    *,
+    on_cpu: bool,
+    prompt_tokens: int = 0,
+    engine_bytes: float = 0.0,
 ) -> Memory:
-    """The memory of a run; `adapter` is the config's, read from its directory where it is a continued one."""
-    phases = phases_of(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens)
+    """The memory of a run; `adapter` is the config's, read from its directory where it is a continued one.
+
+    `engine_bytes` is what vLLM beside the trainer takes while it samples.
+    """
+    phases = phases_of(
+        config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens, engine_bytes=engine_bytes
+    )
     return max(phases, key=lambda memory: memory.peak)
 
 
 def phases_of(
-    config: RunConfig, shape: ModelShape, adapter: LoraAdapter | None, *, on_cpu: bool, prompt_tokens: int = 0
+    config: RunConfig,
+    shape: ModelShape,
+    adapter: LoraAdapter | None,
+    *,
+    on_cpu: bool,
+    prompt_tokens: int = 0,
+    engine_bytes: float = 0.0,
 ) -> list[Memory]:
-    """The memory of each phase of a step at its own peak: sampling, then learning."""
+    """The memory of each phase of a step at its own peak: sampling, then learning.
+
+    vLLM beside the trainer sleeps during evaluations, which the trainer samples: the larger of both counts.
+    """
     sizes = _Sizes(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens)
     at_end = {
         "gradients": sizes.gradients_at_end + sizes.embeddings_at_end,
@@ -87,7 +107,10 @@ def phases_of(
     if config.resources.offload_reference and not on_cpu:
         moments.append({"reference": sizes.reference, "logits": sizes.logits_bytes(sizes.run)})
     learning = max(moments, key=lambda parts: sum(parts.values()))
-    both: tuple[tuple[Phase, Parts], ...] = (("sample", sizes.sampling()), ("learn", learning))
+    sampling = sizes.sampling()
+    if engine_bytes > sum(sampling.values()):
+        sampling = {"engine": engine_bytes}
+    both: tuple[tuple[Phase, Parts], ...] = (("sample", sampling), ("learn", learning))
     times = sizes.devices if on_cpu else 1  # its processes share one slot
     return [
         Memory(phase, _nonzero({**sizes.static(), **parts}, times), sizes.host()) for phase, parts in both

@@ -44,6 +44,9 @@ def _source_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
 def _engine_errors(config: RunConfig, settings: Settings) -> Iterator[FieldError]:
     """What the servers of this installation that sample cannot do."""
     sampling = config.sampling
+    if sampling.engine.type == "colocated" and not settings.engine_python:
+        missing = "is colocated, but ENGINE_PYTHON is not set: see docs/engines.md"
+        yield FieldError("sampling.engine.type", missing)
     if sampling.engine.type != "server":
         return
     if not settings.engine_url:

@@ -1,4 +1,7 @@
-"""Bubblewrap's command line: own namespaces, no network, and a read-only view of chosen paths."""
+"""Bubblewrap's command line: own namespaces, no network, and a read-only view of chosen paths.
+
+A second one gives a program of the operator's own processes and network, and leaves it every file and device.
+"""
 
 import shutil
 import subprocess
@@ -21,6 +24,21 @@ ISOLATION = (
     "ALL",
     "--hostname",
     "sandbox",
+)
+
+APART = (
+    "--unshare-user",
+    "--unshare-ipc",
+    "--unshare-pid",
+    "--unshare-net",
+    "--die-with-parent",
+    "--dev-bind",
+    "/",
+    "/",
+    "--proc",
+    "/proc",
+    "--tmpfs",  # what a killed program leaves in shared memory goes with it
+    "/dev/shm",  # noqa: S108
 )
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
@@ -70,12 +88,30 @@ def find_bubblewrap() -> str:
         return ""
 
 
+def apart(argv: Sequence[str]) -> list[str]:
+    """The command that runs `argv` with a loopback interface of its own as its only network.
+
+    All its processes end with the first, and that one with the thread that started it.
+    """
+    return [find_bubblewrap(), *APART, "--", *argv]
+
+
 @cache
 def why_not() -> str:
     """The reason why namespaces are not available here; "" if they are."""
+    return _why_not([*ISOLATION, "--unshare-net", "--ro-bind", "/", "/"])
+
+
+@cache
+def why_not_apart() -> str:
+    """The reason why no program can run apart here; "" if it can."""
+    return _why_not(APART)
+
+
+def _why_not(options: Sequence[str]) -> str:
     if not (program := find_bubblewrap()):
         return "bubblewrap is not installed"
-    argv = [program, *ISOLATION, "--unshare-net", "--ro-bind", "/", "/", "--", sys.executable, "-c", ""]
+    argv = [program, *options, "--", sys.executable, "-c", ""]
     try:
         tried = subprocess.run(argv, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
     except (OSError, subprocess.SubprocessError) as error:

@@ -32,6 +32,8 @@ from backend.settings import Settings
         ("JUDGE_URL", "http://me:canary@h/v1", "JUDGE_URL: it must not hold a user, a password or spaces"),
         ("JUDGE_URL", "http://h/v1", "JUDGE_URL is set: JUDGE_MODEL must name the model there"),
         ("REWARD_MODEL_URL", "http://h", "REWARD_MODEL_URL is set: REWARD_MODEL_NAME must name the model"),
+        ("ENGINE_PYTHON", "python", "ENGINE_PYTHON=python: it must be an absolute path"),
+        ("ENGINE_ARGUMENTS", "--name 'a", "ENGINE_ARGUMENTS=--name 'a: No closing quotation"),
         ("PORT", "http", "PORT=http: Input should be a valid integer"),
     ],
 )

@@ -52,6 +52,11 @@ def test_a_tool_that_is_not_installed_is_refused():
             "local is expected",
         ),
         (
+            {"environment": TOOLS, "sampling": {"engine": {"type": "colocated"}}},
+            "sampling.engine.type",
+            "is colocated",
+        ),
+        (
             {"environment": TOOLS, "sampling": {"keep_mask": True, "top_p": 0.9}},
             "sampling.keep_mask",
             "false is expected",

@@ -214,6 +214,7 @@ def served(**sampling):
 
 
 SERVED = served()
+BESIDE = {"type": "colocated"}
 TWO_DOMAINS = [{"name": "sums"}, {"name": "sums", "domain": "poetry"}]
 
 
@@ -268,6 +269,12 @@ TWO_DOMAINS = [{"name": "sums"}, {"name": "sums", "domain": "poetry"}]
         ),
         (SERVED | {"objective": {"token_weight": {"type": "top_entropy"}}}, "objective.token_weight.type"),
         (SERVED | {"objective": {"entropy": {"type": "adaptive"}}}, "objective.entropy.type"),
+        (served(engine=BESIDE, keep_mask=True, top_p=0.9), "sampling.keep_mask"),
+        (served(engine=BESIDE, staleness=1), "sampling.staleness"),
+        (served(engine=BESIDE, ahead=1), "sampling.ahead"),
+        (served(engine=BESIDE) | {"recording": {"alternatives": 2}}, "recording.alternatives"),
+        (served(engine=BESIDE) | {"resources": {"devices": 2}}, "sampling.engine.type"),
+        (served(engine=BESIDE | {"memory_share": 0.99}), "sampling.engine.memory_share"),
         ({"sampling": {"ahead": 1, "staleness": 1}}, "sampling.staleness"),
         ({"sampling": {"ahead": 1}, "preset": "olmo3"}, "filters.refill.type"),
         (
@@ -285,7 +292,7 @@ def test_all_contradictions_are_told_at_once():
     assert {"sampling.group_size", "updates.minibatches"} <= set(found)
 
 
-@pytest.mark.parametrize("sampling", [{"engine": {"type": "server"}}, {"ahead": 2}])
+@pytest.mark.parametrize("sampling", [{"engine": {"type": "server"}}, {"engine": BESIDE}, {"ahead": 2}])
 def test_what_the_learner_does_not_sample_itself_is_corrected_unless_somebody_chose(sampling):
     def correction(**written):
         return resolve({"sampling": sampling, **written}).objective.correction

@@ -18,7 +18,7 @@ from worker.prompt import Prompt
 from worker.rewards import endpoint
 from worker.rollout.engine import encoded_prompts
 from worker.rollout.sampler import Decoding
-from worker.rollout.server_engine import ServerEngine
+from worker.rollout.server_engine import server_engine
 from worker.rollout.spot_check import mismatch
 
 pytestmark = [
@@ -67,7 +67,7 @@ def engine_of(server, settings, monkeypatch):
         )
         policy = load_policy(PolicyConfig(name="small", adapter=adapter), own, device=DEVICE)
         config = ServerConfig(largest_mismatch=MOST_K3, retries=retries, timeout_seconds=60)
-        made.append(ServerEngine(config, policy, own, run_id=new_id(), attempt=1, most_tokens=1024))
+        made.append(server_engine(config, policy, own, run_id=new_id(), attempt=1, most_tokens=1024))
         return made[-1], policy
 
     yield engine_of

@@ -25,7 +25,19 @@ from worker.outcome import REASON_CHARACTERS
 
 TRAINER = (sys.executable, "-m", "worker.train")
 
-INHERITED = ("CUBLAS_", "CUDA_", "HF_", "LC_", "NCCL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_", "TRITON_")
+INHERITED = (
+    "CUBLAS_",
+    "CUDA_",
+    "HF_",
+    "LC_",
+    "NCCL_",
+    "NVIDIA_",
+    "OMP_",
+    "PYTORCH_",
+    "TORCH_",
+    "TRITON_",
+    "VLLM_",
+)
 """Prefixes of variables that a trainer gets from the worker."""
 
 INHERITED_NAMES = {
@@ -69,6 +81,8 @@ SERVERS = (
     "engine_api_key",
     "engine_logprobs",
     "engine_concurrency",
+    "engine_python",
+    "engine_arguments",
 )
 """Settings of the servers that rewards and sampling ask. The trainer asks them itself; the sandbox of a
 plugin gets none."""

@@ -1,7 +1,7 @@
 """Engines: they sample completions from token ids, with the weights of a version that they were given.
 
 The trainer's own sampler is one (`local_engine`), a server that speaks vLLM's contract another
-(`server_engine`).
+(`server_engine`), and the same server as a child of the trainer the third (`colocated_engine`).
 """
 
 from collections.abc import Callable, Sequence
@@ -79,6 +79,10 @@ class Engine(Samples, Protocol):
 
     def sync(self, version: int, policy: Policy) -> None:
         """Sample with the weights of `policy` from now on: those that `version` steps have made."""
+        ...
+
+    def rest(self) -> None:
+        """The batch is sampled: give back the memory that sampling takes, until the next `sync`."""
         ...
 
     def take_metrics(self) -> dict[str, float]:

@@ -48,7 +48,7 @@ class Request(NamedTuple):
 
 @dataclass(slots=True)
 class EngineClient:
-    """The servers of ENGINE_URL."""
+    """The servers that sample."""
 
     urls: Sequence[str]
     api_key: str
@@ -57,6 +57,10 @@ class EngineClient:
     retries: int
     most_bytes: int
     """Of one answer."""
+    title: str = "ENGINE_URL"
+    """What the servers are called in messages, which do not tell the operator's addresses."""
+    socket: str = ""
+    """Path of the unix socket that leads to the only server; empty: its address does."""
     is_unwanted: Callable[[], bool] = lambda: False
     retried: int = 0
     """Tries that failed and were followed by another one."""
@@ -76,8 +80,8 @@ class EngineClient:
         return asyncio.run(self._all(jobs, keeps_rejected=True))
 
     def named(self, place: int) -> str:
-        """Name of a server in messages, which do not tell the operator's address."""
-        return "ENGINE_URL" if len(self.urls) == 1 else f"server {place + 1} of ENGINE_URL"
+        """Name of a server in messages."""
+        return self.title if len(self.urls) == 1 else f"server {place + 1} of {self.title}"
 
     async def _all(
         self, jobs: Sequence[tuple[list[int], Request]], *, keeps_rejected: bool = False
@@ -85,7 +89,10 @@ class EngineClient:
         free = asyncio.Semaphore(self.concurrency)
         headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
         limits = httpx2.Limits(max_connections=self.concurrency, max_keepalive_connections=self.concurrency)
-        async with httpx2.AsyncClient(headers=headers, limits=limits, timeout=None) as client:
+        transport = httpx2.AsyncHTTPTransport(limits=limits, uds=self.socket) if self.socket else None
+        async with httpx2.AsyncClient(
+            headers=headers, limits=limits, timeout=None, transport=transport
+        ) as client:
 
             async def answer(places: list[int], request: Request) -> Any:
                 try:

@@ -2,16 +2,18 @@
 
 from typing import assert_never
 
+from backend.config.engines import ColocatedEngine as ColocatedConfig
 from backend.config.engines import LocalEngine as LocalConfig
 from backend.config.engines import ServerEngine as ServerConfig
 from backend.config.run import RunConfig
 from backend.settings import Settings
-from worker.policy.model import Policy
+from worker.policy.model import Policy, policy_directory
 from worker.rollout.behaviour import Behaviour
+from worker.rollout.colocated_engine import ColocatedEngine
 from worker.rollout.engine import Engine
 from worker.rollout.local_engine import LocalEngine
 from worker.rollout.row_limit import RowLimit
-from worker.rollout.server_engine import ServerEngine
+from worker.rollout.server_engine import server_engine
 
 
 def engine_for(
@@ -30,10 +32,20 @@ def engine_for(
         case LocalConfig():
             return LocalEngine(sampling, behaviour, limit, alternatives=config.recording.alternatives)
         case ServerConfig():
-            return ServerEngine(
+            return server_engine(
                 sampling.engine,
                 policy,
                 settings,
+                run_id=run_id,
+                attempt=attempt,
+                most_tokens=sampling.group_size * sampling.max_new_tokens,
+            )
+        case ColocatedConfig():
+            return ColocatedEngine(
+                sampling.engine,
+                policy,
+                settings,
+                model=policy_directory(config.policy, settings),
                 run_id=run_id,
                 attempt=attempt,
                 most_tokens=sampling.group_size * sampling.max_new_tokens,

@@ -68,6 +68,9 @@ class LocalEngine:
         """See Samples."""
         return self._synced().generate(encoded, group_size, sampling, generator, stops=stops)
 
+    def rest(self) -> None:
+        """See Engine: it keeps nothing."""
+
     def take_metrics(self) -> dict[str, float]:
         """See Engine."""
         return {}

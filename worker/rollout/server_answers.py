@@ -97,3 +97,30 @@ def _check_end(ids: Sequence[int], reason: str, policy: Policy, sampling: Sampli
         )
     if reason == "length" and (stops or len(ids) < sampling.max_new_tokens):
         raise BadAnswer("a completion was cut before its length cap: the server's context is too short")
+
+
+def models_in(answer: Any) -> list[dict[str, Any]]:
+    """The models that a server lists."""
+    try:
+        return [dict(model, id=str(model["id"])) for model in answer["data"]]
+    except (KeyError, TypeError, ValueError):
+        raise BadAnswer("it is no list of models") from None
+
+
+def tokens_in(answer: Any) -> list[Any]:
+    """The tokens of a text."""
+    try:
+        return list(answer["tokens"])
+    except (KeyError, TypeError):
+        raise BadAnswer("it has no tokens") from None
+
+
+def check_emptied(answer: Any) -> None:
+    """Check that the keys and values of the old weights are gone; older versions answer without a word."""
+    if isinstance(answer, dict) and answer.get("success") is False:
+        raise BadAnswer("it still holds keys and values of old weights: does somebody else use it?")
+
+
+def version_in(answer: Any) -> str:
+    """The name of the weights that a server holds; "" where it does not say."""
+    return str(answer.get("weight_version", "")) if isinstance(answer, dict) else ""

@@ -1,5 +1,7 @@
 """The server engine: vLLM's OpenAI-compatible server, or several, at the address of the operator.
 
+The server beside the trainer (`colocated_engine`) is asked in the same way.
+
 Prompts go as token ids to /v1/completions. New weights go through a directory that both sides see:
   adapters      /v1/load_lora_adapter, with a name for each version, which requests and answers repeat
   all weights   /collective_rpc reload_weights, then /update_weight_version, which /weight_info tells
@@ -7,7 +9,7 @@ Prompts go as token ids to /v1/completions. New weights go through a directory t
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +25,14 @@ from worker.policy.model import Policy
 from worker.prompt import Prompt
 from worker.rollout.engine import SamplingLike, encoded_prompts
 from worker.rollout.engine_client import BadAnswer, EngineClient, Rejected, Request
-from worker.rollout.server_answers import OtherWeights, completions_in
+from worker.rollout.server_answers import (
+    OtherWeights,
+    check_emptied,
+    completions_in,
+    models_in,
+    tokens_in,
+    version_in,
+)
 from worker.rollout.spot_check import mismatch
 from worker.types import Completion
 
@@ -41,36 +50,64 @@ MISSING = (404, 405)
 """Statuses of a route that a server does not have."""
 
 
+def server_engine(
+    config: ServerConfig,
+    policy: Policy,
+    settings: Settings,
+    *,
+    run_id: str,
+    attempt: int,
+    most_tokens: int,
+) -> "ServerEngine":
+    """The engine of the servers of ENGINE_URL; `most_tokens` one answer may have."""
+    if not settings.engine_urls:
+        raise EngineFailed("sampling.engine is server, and ENGINE_URL is not set here")
+    client = EngineClient(
+        settings.engine_urls,
+        settings.engine_api_key,
+        settings.engine_concurrency,
+        config.timeout_seconds,
+        config.retries,
+        answer_bytes(most_tokens),
+    )
+    return ServerEngine(
+        client,
+        policy,
+        settings.engine_directory,
+        run_id=run_id,
+        attempt=attempt,
+        model=settings.engine_model,
+        largest_mismatch=config.largest_mismatch,
+    )
+
+
+def answer_bytes(tokens: int) -> int:
+    """Bytes that an answer with so many tokens may have."""
+    return ANSWER_BYTES + TOKEN_BYTES * tokens
+
+
 class ServerEngine:
-    """Samples with the servers of ENGINE_URL, whose weights follow the policy's."""
+    """Samples with the servers of a client, whose weights follow the policy's."""
 
     def __init__(
         self,
-        config: ServerConfig,
+        client: EngineClient,
         policy: Policy,
-        settings: Settings,
+        directory: Path,
         *,
         run_id: str,
         attempt: int,
-        most_tokens: int,
+        model: str,
+        largest_mismatch: float,
     ) -> None:
-        """`most_tokens` one answer may have."""
-        if not settings.engine_urls:
-            raise EngineFailed("sampling.engine is server, and ENGINE_URL is not set here")
-        self.config, self.policy, self.name = config, policy, f"{run_id}-{attempt}"
-        self.directory = settings.engine_directory / self.name
-        for left in settings.engine_directory.glob(f"{run_id}-*"):  # by an attempt that was killed
+        """Weights go through `directory`; `model` is the name on the servers, "" where they serve one."""
+        self.client, self.policy, self.name = client, policy, f"{run_id}-{attempt}"
+        self.directory = directory / self.name
+        for left in directory.glob(f"{run_id}-*"):  # by an attempt that was killed
             shutil.rmtree(left, ignore_errors=True)
-        self.client = EngineClient(
-            settings.engine_urls,
-            settings.engine_api_key,
-            settings.engine_concurrency,
-            config.timeout_seconds,
-            config.retries,
-            ANSWER_BYTES + TOKEN_BYTES * most_tokens,
-        )
+        self.largest_mismatch = largest_mismatch
         self.is_adapter = is_adapted(policy.model)
-        self.base = settings.engine_model
+        self.base = model
         """Name of the model on the servers, without an adapter."""
         self.version = -1
         self.tells_version = not self.is_adapter
@@ -88,13 +125,14 @@ class ServerEngine:
 
     def check(self) -> str:
         """See Engine: that the servers can be reached and serve one model, with the policy's tokenizer."""
-        served = self._ask_each("GET", "/v1/models", None, _models)
+        served = self._ask_each("GET", "/v1/models", None, models_in)
         for place, models in enumerate(served):
             self._choose(place, models)
         self._check_tokenizer()
         how = "adapters" if self.is_adapter else "all weights through a directory"
-        servers = "one server" if len(served) == 1 else f"{len(served)} servers"
-        return f"{servers} of ENGINE_URL with the model {self.base[:100]} will sample; {how} will be sent"
+        count = "one server" if len(served) == 1 else f"{len(served)} servers"
+        who = f"{count} of {self.client.title} with the model {self.base[:100]}"
+        return f"{who} will sample; {how} will be sent"
 
     def _choose(self, place: int, models: list[dict[str, Any]]) -> None:
         """Find the model on a server, by the same name on all."""
@@ -110,7 +148,7 @@ class ServerEngine:
     def _check_tokenizer(self) -> None:
         body = {"model": self.base, "prompt": PROBE, "add_special_tokens": False}
         own = self.policy.tokenizer.encode(PROBE, add_special_tokens=False)
-        for place, tokens in enumerate(self.client.ask_each(Request("POST", "/tokenize", body, _tokens))):
+        for place, tokens in enumerate(self.client.ask_each(Request("POST", "/tokenize", body, tokens_in))):
             if isinstance(tokens, Rejected) and tokens.status in MISSING:
                 continue  # the first answers will show it
             if isinstance(tokens, Rejected):
@@ -119,7 +157,7 @@ class ServerEngine:
                 where = f"the engine at {self.client.named(place)}"
                 raise EngineFailed(f"{where} has another tokenizer: it serves another model than the policy")
 
-    def _ask_each(self, method: str, path: str, body: Any, read: Callable[[Any], Any]) -> list[Any]:
+    def _ask_each(self, method: str, path: str, body: Any, read: Callable[[Any], Any] | None) -> list[Any]:
         """Every server's value; raises EngineFailed where one refuses."""
         found = self.client.ask_each(Request(method, path, body, read))
         for each in found:
@@ -160,16 +198,16 @@ class ServerEngine:
         if self.is_adapter:
             body = {"lora_name": self._named(version), "lora_path": str(self._path(version))}
             answers = self._post("/v1/load_lora_adapter", body)
-            served = self._ask_each("GET", "/v1/models", None, _models) if any(answers) else answers
+            served = self._ask_each("GET", "/v1/models", None, models_in) if any(answers) else answers
             refused: list[Rejected | None] = [
                 error
                 for error, models in zip(answers, served, strict=True)
-                if error and not _has(models, self._named(version))
+                if error and not any(model["id"] == self._named(version) for model in models)
             ]
         else:
             path = {"weights_path": str(self._path(version))}
             refused = self._post("/collective_rpc", {"method": "reload_weights", "kwargs": path})
-            refused += self._post("/reset_prefix_cache", None, _emptied)
+            refused += self._post("/reset_prefix_cache", None, check_emptied)
             named = self._post("/update_weight_version", {"new_version": self._named(version)})
             self.tells_version = not any(error and error.status in MISSING for error in named)
             refused += [error for error in named if error and self.tells_version]
@@ -232,7 +270,7 @@ class ServerEngine:
                 groups = self._versioned(requests)
             except OtherWeights:
                 reason = "answers with other weights than it was given: does somebody else use it?"
-                raise EngineFailed(f"the engine at ENGINE_URL {reason}") from None
+                raise EngineFailed(f"the engine at {self.client.title} {reason}") from None
         self._check_logprobs(encoded, groups, sampling)
         return groups
 
@@ -289,7 +327,7 @@ class ServerEngine:
 
     def _check_version(self) -> None:
         if self.tells_version:
-            told = self._ask_each("GET", "/weight_info", None, _version)
+            told = self._ask_each("GET", "/weight_info", None, version_in)
             if any(version != self._named(self.version) for version in told):
                 raise OtherWeights
 
@@ -301,14 +339,25 @@ class ServerEngine:
     ) -> None:
         if sampling.temperature == 0:
             return
-        found, most = mismatch(self.policy, encoded, groups, sampling), self.config.largest_mismatch
+        found, most = mismatch(self.policy, encoded, groups, sampling), self.largest_mismatch
         if found > most:
             raise EngineFailed(
-                "the log-probabilities of the engine at ENGINE_URL are not those of the policy: k3 is "
-                f"{found:.3g} nats per token, at most {most:g} is allowed "
+                f"the log-probabilities of the engine at {self.client.title} are not those of the policy: "
+                f"k3 is {found:.3g} nats per token, at most {most:g} is allowed "
                 "(sampling.engine.largest_mismatch). It serves another model, or was not started with the "
                 "--logprobs-mode that ENGINE_LOGPROBS names"
             )
+
+    def rest(self) -> None:
+        """See Engine: other runs may need the servers."""
+
+    def order(self, path: str) -> None:
+        """POST to a route without a body on every server; raises EngineFailed where one refuses."""
+        self._ask_each("POST", path, None, None)
+
+    def forget_sent(self) -> None:
+        """Send the weights again at the next `sync`: the servers have lost them."""
+        self.version = -1
 
     def take_metrics(self) -> dict[str, float]:
         """See Engine: retries of requests, and the seconds that sending weights took."""
@@ -324,31 +373,3 @@ class ServerEngine:
             )
             self._unload(self.version)
         shutil.rmtree(self.directory, ignore_errors=True)
-
-
-def _models(answer: Any) -> list[dict[str, Any]]:
-    try:
-        return [dict(model, id=str(model["id"])) for model in answer["data"]]
-    except (KeyError, TypeError, ValueError):
-        raise BadAnswer("it is no list of models") from None
-
-
-def _tokens(answer: Any) -> list[Any]:
-    try:
-        return list(answer["tokens"])
-    except (KeyError, TypeError):
-        raise BadAnswer("it has no tokens") from None
-
-
-def _emptied(answer: Any) -> None:
-    """Check that the keys and values of the old weights are gone; older versions answer without a word."""
-    if isinstance(answer, dict) and answer.get("success") is False:
-        raise BadAnswer("it still holds keys and values of old weights: does somebody else use it?")
-
-
-def _has(models: Iterable[dict[str, Any]], name: str) -> bool:
-    return any(model["id"] == name for model in models)
-
-
-def _version(answer: Any) -> str:
-    return str(answer.get("weight_version", "")) if isinstance(answer, dict) else ""

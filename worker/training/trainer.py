@@ -149,6 +149,8 @@ class Trainer:
     def train(self) -> Outcome:
         """Train until the last step, a shutdown, a wish or a stop rule ends it."""
         try:
+            if (outcome := self._engine_outcome()) is not None:
+                return outcome
             self._begin()
             outcome = self.diagnosis.reason_to_end()
             while outcome is None and self.counters.step < self.config.steps:
@@ -171,6 +173,18 @@ class Trainer:
             self.hardware.close()
             self._judged()  # what a step paid that came to no end
 
+    def _engine_outcome(self) -> Outcome | None:
+        """Make the engine ready; the outcome of a run that is asked to end meanwhile."""
+        if not self.config.steps:
+            return None
+        self.engine.is_unwanted = self._is_unwanted
+        try:
+            if found := self.engine.check():
+                self._event("engine", "info", found)
+        except Interrupted:
+            return request_to_end(self.stopping, self.recorder.wish) or Outcome("stopped")
+        return None
+
     def _begin(self) -> None:
         """Continue from the newest good checkpoint, or evaluate the policy as it came.
 
@@ -187,8 +201,6 @@ class Trainer:
             self._event("data", "warning", message)
         if self.episodes is not None:
             self.episodes.toolbox.check()
-        if self.config.steps and (found := self.engine.check()):
-            self._event("engine", "info", found)
         if self.config.steps == 0:
             self.evaluator.origin_step = self.checkpoints.take_weights(self.policy)
         restored = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
@@ -260,7 +272,9 @@ class Trainer:
         """Sample a step with the weights as they are."""
         self.engine.is_unwanted = self._is_unwanted
         self.engine.sync(self.counters.step, self.policy)
-        return self._sampled()
+        collected = self._sampled()
+        self.engine.rest()
+        return collected
 
     def _sampled(self) -> Collected:
         return self.collector.collect(self.engine, self.generator, cursor=self.counters.cursor)
@@ -346,7 +360,7 @@ class Trainer:
 
     def _is_unwanted(self) -> bool:
         """Asked while a step is sampled; an engine that is waited for has deadlines of its own."""
-        if self.config.sampling.engine.type == "server":
+        if self.config.sampling.engine.type != "local":
             self.recorder.show_life()
         return self._is_asked_to_end()
 

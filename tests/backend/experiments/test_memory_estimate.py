@@ -14,12 +14,12 @@ CONFIG = RunConfig(
 )
 
 
-def on_gpu(session, settings, in_use, *, run_id=None):
+def on_gpu(session, settings, in_use, *, run_id=None, config=CONFIG):
     register_slot(session, "w", Slot(0, "cuda:0", "NVIDIA H100", 2, "GPU-0"), host="host", pid=1)
     stats = {"gpu_memory_total_bytes": TOTAL, "gpu_memory_bytes": in_use, "memory_total_bytes": 64e9}
     report_slot(session, "w", "busy" if run_id else "idle", run_id, stats)
     session.flush()
-    estimate = memory_estimate(session, CONFIG, settings)
+    estimate = memory_estimate(session, config, settings)
     (slot,) = estimate.slots
     return estimate, slot
 
@@ -39,3 +39,18 @@ def test_what_another_program_holds_is_not_usable(session, settings):
     assert (full.verdict, full.usable_bytes) == ("does not fit", 0)
     (warning,) = memory_warnings(estimate)
     assert "no worker has more than 0.0 GB for it" in warning
+
+
+def test_vllm_beside_the_trainer_takes_its_share_of_the_gpu_while_it_samples(session, settings):
+    def beside(share):
+        engine = {"type": "colocated", "memory_share": share}
+        sampling = CONFIG.sampling.model_dump() | {"engine": engine}
+        return RunConfig(policy={"name": "tiny"}, sampling=sampling)
+
+    alone = on_gpu(session, settings, 0)[1].peak_bytes
+    assert on_gpu(session, settings, 0, config=beside(0.02))[1].peak_bytes == alone  # learning takes more
+    estimate, most = on_gpu(session, settings, 0, config=beside(0.5))
+    assert (estimate.parts["engine"], estimate.phase) == (0.5 * TOTAL, "sample")
+    assert 0.5 * TOTAL < most.peak_bytes < 0.5 * TOTAL + alone
+    assert most.verdict == "fits"
+    assert on_gpu(session, settings, 0, config=beside(0.95))[1].verdict == "does not fit"

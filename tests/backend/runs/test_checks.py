@@ -189,3 +189,14 @@ def test_a_run_samples_with_servers_only_where_there_are_any_and_as_they_tell_lo
     )
     processed = raw.model_copy(update={"engine_logprobs": "processed"})
     assert refused(processed, temperature=0.8, top_p=0.9) == {}
+
+
+def test_a_run_samples_beside_its_trainer_only_where_the_operator_said_how(settings):
+    beside = {"sampling": {"engine": {"type": "colocated"}, "temperature": 0.8, "top_p": 0.9}}
+    with pytest.raises(InvalidConfig) as refusal:
+        runnable(settings, beside)
+    assert [(error.path, error.message) for error in refusal.value.errors] == [
+        ("sampling.engine.type", "is colocated, but ENGINE_PYTHON is not set: see docs/engines.md")
+    ]
+    told = settings.model_copy(update={"engine_python": "/opt/vllm/bin/python"})
+    assert runnable(told, beside).sampling.engine.memory_share == 0.4

@@ -36,7 +36,7 @@ def connect(address):
     return "connected"
 
 def attacks(text):
-    token, port = text.split("|")
+    token, port, own_socket = text.split("|")
     yield "token", lambda: read(token)
     yield "state", lambda: os.listdir(os.path.dirname(token))
     yield "home", lambda: os.listdir(os.path.expanduser("~root"))
@@ -46,7 +46,7 @@ def attacks(text):
         yield f"environment of {pid}", lambda pid=pid: read(f"/proc/{pid}/environ")
         yield f"memory of {pid}", lambda pid=pid: memory_of(pid)
     yield "network", lambda: connect(("127.0.0.1", int(port)))
-    yield "socket", lambda: connect("/var/run/docker.sock")
+    yield "socket", lambda: connect(own_socket)
     yield "program", lambda: subprocess.run(["/bin/sh", "-c", "true"], check=True)
     yield "fork", lambda: os.fork() or os._exit(0)
     yield "signal", lambda: os.kill(os.getppid(), 0)
@@ -107,21 +107,21 @@ def rewards(name: str, *texts: str) -> tuple[list[float | None], str]:
         return term.rewards([(prompt, text) for text in texts]), term.last_failure
 
 
-def test_a_greedy_plugin_reaches_neither_token_nor_parent_nor_network(attack, listener):
-    assert rewards("greedy", f"{attack}|{listener}") == ([1.0], "")
+def test_a_greedy_plugin_reaches_neither_token_nor_parent_nor_network(attack, listener, unix_listener):
+    assert rewards("greedy", f"{attack}|{listener}|{unix_listener}") == ([1.0], "")
 
 
 def test_a_plugin_remembers_nothing_of_the_call_before(attack):
     assert rewards("remembering", "a", "b", "c") == ([1.0, 1.0, 1.0], "")
 
 
-def test_without_the_sandbox_the_same_attack_succeeds(attack, monkeypatch, listener, capfd):
+def test_without_the_sandbox_the_same_attack_succeeds(attack, monkeypatch, listener, unix_listener, capfd):
     """Else the test above would show nothing."""
     monkeypatch.setattr("backend.sandbox.process.layer_names", lambda: {"on": []})
     monkeypatch.setattr("backend.sandbox.bubblewrap.why_not", lambda: "switched off")
-    given, failure = rewards("greedy", f"{attack}|{listener}")
+    given, failure = rewards("greedy", f"{attack}|{listener}|{unix_listener}")
     assert given == [None]
-    for name in ("token", "state", "program", "network", "fork", "signal", "code", "packages"):
+    for name in ("token", "state", "program", "network", "socket", "fork", "signal", "code", "packages"):
         assert f"'{name}'" in failure
 
 
@@ -130,3 +130,12 @@ def listener():
     """The port of a service that listens here."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
+
+
+@pytest.fixture
+def unix_listener(state_dir):
+    """The path of a unix socket where a service listens, as vLLM beside the trainer does."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(state_dir / "socket"))
+        server.listen()
+        yield state_dir / "socket"

@@ -21,7 +21,7 @@ from worker.prompt import Prompt
 from worker.rewards import endpoint
 from worker.rollout.engine import Interrupted
 from worker.rollout.sampler import Decoding
-from worker.rollout.server_engine import ServerEngine
+from worker.rollout.server_engine import server_engine
 from worker.rollout.spot_check import mismatch
 
 pytestmark = pytest.mark.processes
@@ -68,7 +68,7 @@ def engine(address, told, settings):
         own = settings.model_copy(update={"engine_url": url, "engine_api_key": key})
         policy = policy or load_policy(PolicyConfig(), own)
         config = ServerConfig(**({"retries": 2, "timeout_seconds": 60} | changes))
-        made.append(ServerEngine(config, policy, own, run_id="run", attempt=1, most_tokens=64))
+        made.append(server_engine(config, policy, own, run_id="run", attempt=1, most_tokens=64))
         if version is not None:
             made[-1].check()
             made[-1].sync(version, policy)

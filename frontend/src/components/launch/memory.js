@@ -18,6 +18,7 @@ const TITLES = {
   copies: 'Older weights that sample',
   critic: 'Critic and its optimizer',
   drawn: 'Drawn tokens',
+  engine: 'vLLM while it samples',
   gathered: 'Layers that are whole for a while',
   gradients: 'Gradients',
   logits: 'Logits',

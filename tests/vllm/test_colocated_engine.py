@@ -1,0 +1,155 @@
+"""vLLM beside the trainer with a real vLLM, on a GPU or a CPU: `make test-vllm`."""
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from backend.config.adapters import NoAdapter
+from backend.config.engines import ColocatedEngine as ColocatedConfig
+from backend.config.run import PolicyConfig
+from backend.db.engine import new_id, reading
+from backend.sandbox import bubblewrap
+from tests.faults.plant import Kind, Plant
+from tests.faults.processes import is_alive, wait_for
+from tests.faults.verdict import record_of
+from tests.models.architectures import save
+from tests.vllm.test_server_engine import ADAPTERS, MOST_K3, PROMPTS, learn
+from tests.vllm.vllm_server import WIDTH, interpreter
+from worker.policy.model import load_policy
+from worker.rollout.colocated_engine import ColocatedEngine
+from worker.rollout.sampler import Decoding
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.long,
+    pytest.mark.timeout(7200),
+    pytest.mark.skipif(interpreter() is None, reason="vLLM is not installed: `make test-vllm` does it"),
+]
+
+STEPS = 20
+LISTENING = "0A"
+"""The state of a socket in /proc/net/tcp."""
+
+HAS_GPU = torch.cuda.is_available()
+
+
+@pytest.fixture
+def plant(tmp_path):
+    """An installation whose worker knows where vLLM is."""
+    save("qwen3", tmp_path / "small", vocabulary=128, head_dim=WIDTH)
+    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as plant:
+        told = {"ENGINE_PYTHON": str(interpreter()), "ENGINE_ARGUMENTS": "--enforce-eager"}
+        plant.start_worker(MODELS_DIR=str(tmp_path), **told)
+        yield plant
+
+
+def config_of(adapter):
+    return {
+        "preset": "grpo",
+        "steps": STEPS,
+        "policy": {"name": "small", "dtype": "float32", "adapter": adapter.model_dump()},
+        "problems": [{"name": "sums", "operands": 2, "low": 1, "high": 60}],
+        "rewards": [{"name": "correctness"}, {"name": "length", "weight": 0.1}],
+        "sampling": {
+            "prompts_per_step": 4,
+            "group_size": 4,
+            "max_new_tokens": 32,
+            "engine": {
+                "type": "colocated",
+                "memory_share": 0.3 if HAS_GPU else 0.1,
+                "start_seconds": 3600,
+                "largest_mismatch": MOST_K3,
+            },
+        },
+        "optimizer": {"lr": 1e-3},
+        "evaluation": {"every": 10, "prompts": 4},
+        "checkpointing": {"every": 5},
+    }
+
+
+def series(plant, run, name):
+    with reading(plant.sessions) as session:
+        record = record_of(session, run)
+    return [record[name, step].value for step in range(1, STEPS + 1)]
+
+
+@ADAPTERS
+def test_a_run_trains_on_what_vllm_beside_it_samples(plant, capsys, adapter):
+    (run,) = plant.queue([config_of(adapter)])
+    plant.wait_until_ended([run], seconds=3600)
+    assert (plant.read(run).status, plant.read(run).reason) == ("finished", "")
+    k3 = series(plant, run, "mismatch/k3")
+    with capsys.disabled():
+        print(f"mismatch/k3 of {STEPS} steps: {min(k3):.1e} to {max(k3):.1e}")
+    assert max(map(abs, k3)) < MOST_K3
+    assert set(series(plant, run, "sampling/engine_restarts")) == {0.0}
+
+
+def test_vllm_and_its_trainer_may_be_killed(plant):
+    (run,) = plant.queue([config_of(NoAdapter())])
+    [trainer] = wait_for(plant.trainers, "it trains", seconds=3600)
+    wait_for(lambda: plant.read(run).last_step >= 2, "steps are learned", seconds=3600)
+    beside = vllm_of(trainer.pid)
+    check_ports(beside)
+    os.kill(beside[0].pid, signal.SIGKILL)
+    reached = plant.read(run).last_step + 2
+    wait_for(lambda: plant.read(run).last_step >= reached, "it goes on", seconds=3600)
+    assert not any(is_alive(process.pid) for process in beside)
+    beside = vllm_of(trainer.pid)
+    os.kill(trainer.pid, signal.SIGKILL)
+    wait_for(lambda: not any(is_alive(process.pid) for process in beside), "vLLM is gone")
+    plant.wait_until_ended([run], seconds=3600)
+    assert (plant.read(run).status, plant.read(run).attempt) == ("finished", 2)
+    assert max(map(abs, series(plant, run, "mismatch/k3"))) < MOST_K3
+
+
+def check_ports(processes):
+    """What torch and gloo listen at cannot be reached from this machine's network."""
+    lines = [
+        line.split()
+        for process in processes
+        for line in Path(f"/proc/{process.pid}/net/tcp").read_text().splitlines()[1:]
+    ]
+    ports = {int(line[1].partition(":")[2], 16) for line in lines if line[3] == LISTENING}
+    if not bubblewrap.why_not_apart():
+        for port in ports:
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), 5)
+
+
+def vllm_of(trainer):
+    """The processes of the server beside a trainer, the first one first."""
+    children = psutil.Process(trainer).children()
+    [first] = [child for child in children if any("vllm.entrypoints" in word for word in child.cmdline())]
+    return [first, *first.children(recursive=True)]
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="vLLM sleeps on GPUs only")
+@ADAPTERS
+def test_vllm_gives_its_memory_back_while_the_policy_learns(tmp_path, settings, adapter):
+    save("qwen3", tmp_path / "small", vocabulary=128, head_dim=WIDTH)
+    own = settings.model_copy(update={"engine_python": str(interpreter()), "models_dir": tmp_path})
+    policy = load_policy(PolicyConfig(name="small", adapter=adapter), own, device="cuda")
+    config = ColocatedConfig(memory_share=0.3, largest_mismatch=MOST_K3)
+    engine = ColocatedEngine(
+        config, policy, own, model=tmp_path / "small", run_id=new_id(), attempt=1, most_tokens=1024
+    )
+    total = torch.cuda.mem_get_info()[1]
+    try:
+        engine.check()
+        for version in range(3):
+            asleep = torch.cuda.mem_get_info()[0]
+            engine.sync(version, policy)
+            awake = torch.cuda.mem_get_info()[0]
+            assert asleep - awake > 0.2 * total
+            engine.sample(PROMPTS, 4, Decoding(32), torch.Generator().manual_seed(version))
+            engine.rest()
+            assert torch.cuda.mem_get_info()[0] - awake > 0.2 * total
+            learn(policy, version)
+    finally:
+        engine.close()

@@ -1,0 +1,194 @@
+"""What a trainer of these tests starts in place of `python -m vllm.entrypoints.openai.api_server`.
+
+    <script of `install`> -m vllm.entrypoints.openai.api_server --uds PATH --served-model-name NAME ...
+
+It imports the standard library alone, to start at once, and draws its tokens from the seed of a request. It
+has a second process, as vLLM has one for its engine, and writes what it was started with and asked for to
+`calls` beside its socket. The variable VLLM_FAKE makes its start fail; see START.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingMixIn, UnixStreamServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+ROOT = Path(__file__).parents[3]
+
+VARIABLE = "VLLM_FAKE"
+
+START = {
+    "": "gets ready",
+    "dies": "ends with an error, told as vLLM tells it",
+    "memory": "finds too little memory",
+    "never": "does not get ready",
+}
+
+DEATH = """
+(EngineCore pid=17) ERROR [core.py:1] Traceback (most recent call last):
+(EngineCore pid=17) ERROR [core.py:1]   File "x.py", line 1, in load
+(EngineCore pid=17) ERROR [core.py:1] ValueError: head_dim 16 is not supported; the key is {key}
+(APIServer pid=16) Traceback (most recent call last):
+(APIServer pid=16) RuntimeError: Engine core initialization failed. See root cause above.
+"""
+
+NO_MEMORY = """
+(EngineCore pid=17) ERROR [core.py:1] ValueError: Free memory on device cuda:0 (9.1/79.2 GiB) on startup is \
+less than desired GPU memory utilization (0.4, 31.7 GiB).
+"""
+
+NEEDED = {"/collective_rpc": {"weights"}, "/v1/completions": {"weights", "kv_cache"}}
+"""What must be awake for a request."""
+
+
+def install(directory: Path) -> str:
+    """Write a program that passes for the Python of an environment with vLLM; its path."""
+    program = directory / "python-with-vllm"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {__file__} "$@"\n', encoding="utf-8")
+    program.chmod(0o700)
+    return str(program)
+
+
+class Server(ThreadingMixIn, UnixStreamServer):
+    """The server and its state."""
+
+    daemon_threads = True
+
+    def __init__(self, path: str, name: str, key: str) -> None:
+        super().__init__(path, Handler)
+        self.name, self.key, self.beside = name, key, Path(path).parent
+        self.asleep: set[str] = set()
+        self.adapters: list[str] = []
+        self.version = ""
+        self.has_weights = True
+
+    def note(self, call: Any) -> None:
+        """Add a line to what was asked for."""
+        with (self.beside / "calls").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(call) + "\n")
+
+    def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Any:
+        """The answer to a request; None where there is no such route."""
+        match method, path:
+            case "GET", "/health":
+                return {}
+            case "GET", "/v1/models":
+                own = [{"id": self.name, "parent": None}]
+                return {"data": own + [{"id": each, "parent": self.name} for each in self.adapters]}
+            case "GET", "/weight_info":
+                return {"weight_version": self.version}
+            case "POST", "/sleep":
+                self.asleep, self.has_weights = {"weights", "kv_cache"}, query["level"] == ["1"]
+            case "POST", "/wake_up":
+                self.asleep -= set(query["tags"])
+            case "POST", "/collective_rpc":
+                self.has_weights = Path(body["kwargs"]["weights_path"]).is_dir()
+            case "POST", "/update_weight_version":
+                self.version = body["new_version"]
+            case "POST", "/v1/load_lora_adapter":
+                self.adapters.append(body["lora_name"])
+            case "POST", "/v1/unload_lora_adapter":
+                self.adapters.remove(body["lora_name"])
+            case "POST", "/v1/completions":
+                assert self.has_weights
+                return completions(body)
+            case "POST", "/reset_prefix_cache":
+                pass
+            case _:
+                return None
+        return {"success": True}
+
+
+def completions(body: Any) -> Any:
+    """Completions up to their length cap, of digits as the tiny policy's tokenizer writes them."""
+    draw = random.Random(body["seed"])
+    count = body["max_tokens"]
+    choices = [
+        {
+            "index": index,
+            "finish_reason": "length",
+            "token_ids": [draw.randint(5, 9) for _ in range(count)],
+            "logprobs": {"token_logprobs": [-2.0] * count},
+        }
+        for index in range(body["n"])
+    ]
+    return {"model": body["model"], "choices": choices}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Reads requests."""
+
+    server: Server
+
+    def do_GET(self) -> None:
+        self._answer("GET")
+
+    def do_POST(self) -> None:
+        self._answer("POST")
+
+    def _answer(self, method: str) -> None:
+        parts = urlsplit(self.path)
+        content = self.rfile.read(int(self.headers.get("content-length", 0)))
+        query = f"?{parts.query}" if parts.query else ""
+        if method == "POST":
+            self.server.note(f"{parts.path}{query}")
+        status, found = 200, None
+        if parts.path.startswith("/v1") and self.headers["authorization"] != f"Bearer {self.server.key}":
+            status = 401
+        elif self.server.asleep & NEEDED.get(parts.path, set()):
+            status = 400
+        else:
+            body = json.loads(content) if content else None
+            found = self.server.answer(method, parts.path, parse_qs(parts.query), body)
+            status = 404 if found is None else 200
+        answer = json.dumps(found).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def address_string(self) -> str:
+        """A unix socket has none."""
+        return "somebody"
+
+    def log_request(self, *_: object) -> None:
+        """Without a word."""
+
+
+def main() -> None:
+    """Start as vLLM does, or fail to."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("-m", dest="module")
+    for name in ("--uds", "--served-model-name"):
+        parser.add_argument(name, required=True)
+    given, others = parser.parse_known_args()
+    how, key = os.environ.get(VARIABLE, ""), os.environ["VLLM_API_KEY"]
+    assert given.module == "vllm.entrypoints.openai.api_server"
+    assert key not in " ".join(sys.argv)
+    if how in ("dies", "memory"):
+        print(DEATH.format(key=key) if how == "dies" else NO_MEMORY, flush=True)
+        sys.exit(1)
+    second = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"])
+
+    def end(*_: object) -> None:
+        second.kill()
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    if how == "never":
+        time.sleep(3600)
+    server = Server(given.uds, given.served_model_name, key)
+    server.note({"arguments": others, "variables": dict(os.environ)})
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""The engine beside the trainer: start, sleep and death of its server, with a fake vLLM."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from backend.config.adapters import LoraAdapter
+from backend.config.engines import ColocatedEngine as ColocatedConfig
+from backend.config.run import PolicyConfig
+from backend.errors import EngineFailed
+from tests.faults.processes import wait_for
+from tests.worker.rollout import fake_vllm
+from tests.worker.rollout.test_server_engine import changed, drawn
+from worker.policy.model import BUILT_IN, load_policy
+from worker.rewards import endpoint
+from worker.rollout.colocated_engine import ColocatedEngine
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture
+def engine(settings, state_dir, monkeypatch):
+    """An engine whose server can sleep, as on a GPU."""
+    monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
+    own = settings.model_copy(update={"engine_python": fake_vllm.install(state_dir)})
+    made = []
+
+    def engine(adapter=None, **changes):
+        policy = load_policy(PolicyConfig(**({"adapter": adapter} if adapter else {})), own)
+        config = ColocatedConfig(**{"largest_mismatch": 1e6, **changes})  # its log-probabilities are made up
+        made.append(
+            ColocatedEngine(
+                config, policy, own, model=BUILT_IN["tiny"], run_id="run", attempt=1, most_tokens=64
+            )
+        )
+        made[-1].can_sleep = True
+        return made[-1]
+
+    yield engine
+    for each in made:
+        each.close()
+
+
+def calls(engine):
+    """What the server was started with, and the requests since."""
+    lines = (engine._command.directory / "calls").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def paths(engine):
+    """The requests that change something, since the newest start."""
+    found = calls(engine)
+    newest = max(at for at, call in enumerate(found) if isinstance(call, dict))
+    return [call for call in found[newest + 1 :] if call != "/tokenize"]
+
+
+def test_it_sleeps_but_for_sampling_and_dies_once_without_harm(engine):
+    sampling = engine()
+    said = sampling.check()
+    assert said.startswith("vLLM beside the trainer started in ")
+    assert "it sleeps while the policy learns" in said
+    assert paths(sampling) == ["/sleep?level=2"]
+    sampling.sync(0, sampling.policy)
+    assert paths(sampling)[1:] == [
+        "/wake_up?tags=weights",
+        "/collective_rpc",
+        "/reset_prefix_cache",
+        "/update_weight_version",
+        "/wake_up?tags=kv_cache",
+    ]
+    first = drawn(sampling)
+    assert {one.version for group in first for one in group} == {0}
+    sampling.rest()
+    assert paths(sampling)[-1] == "/sleep?level=2"
+    assert sampling.take_metrics()["time/engine_sleep_seconds"] > 0
+
+    changed(sampling.policy, by=1.0)
+    sampling.sync(1, sampling.policy)
+    second = drawn(sampling)
+    assert {one.version for group in second for one in group} == {1}
+    os.kill(sampling.process.pid, signal.SIGKILL)
+    again = drawn(sampling)  # in the middle of a batch: started again, with weights and random numbers
+    assert [one.ids.tolist() for group in again for one in group] == [
+        one.ids.tolist() for group in second for one in group
+    ]
+    assert sampling.take_metrics()["sampling/engine_restarts"] == 1
+    assert "/sleep?level=2" not in paths(sampling)
+
+    os.kill(sampling.process.pid, signal.SIGKILL)
+    with pytest.raises(EngineFailed, match="vLLM beside the trainer has died twice in one batch: "):
+        drawn(sampling)
+    directories = [sampling._command.directory, sampling.server.directory]
+    assert all(directory.exists() for directory in directories)
+    sampling.close()
+    assert not any(directory.exists() for directory in directories)
+
+
+def test_an_adapter_goes_to_a_base_that_is_kept_in_sleep(engine):
+    sampling = engine(LoraAdapter(rank=2))
+    sampling.check()
+    for version in (0, 1):
+        changed(sampling.policy, by=0.3)
+        sampling.sync(version, sampling.policy)
+        assert {one.version for group in drawn(sampling) for one in group} == {version}
+        sampling.rest()
+    found = paths(sampling)
+    assert found.count("/sleep?level=1") == 3
+    assert "/collective_rpc" not in found
+    assert found[1:4] == ["/wake_up?tags=weights", "/v1/load_lora_adapter", "/wake_up?tags=kv_cache"]
+    os.kill(sampling.process.pid, signal.SIGKILL)  # while the policy learns
+    wait_for(lambda: not sampling.process.is_running(), "it is gone")
+    sampling.rest()
+    sampling.sync(2, sampling.policy)
+    assert {one.version for group in drawn(sampling) for one in group} == {2}
+
+
+def test_its_server_is_started_with_the_policy_and_without_the_trainers_secrets(engine, monkeypatch):
+    for name in ("ENGINE_API_KEY", "JUDGE_API_KEY", "HF_TOKEN", "DATABASE_URL", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "canary")
+    sampling = engine(LoraAdapter(rank=9), memory_share=0.3)
+    arguments = {"engine_arguments": "--block-size 16 --name 'a b'"}
+    sampling.settings = sampling.settings.model_copy(update=arguments)
+    sampling.check()
+    argv, variables = sampling._command.argv, calls(sampling)[0]["variables"]
+    words = " ".join(argv[3:])
+    assert "canary" not in str(variables)
+    assert variables["VLLM_API_KEY"] == sampling.client.api_key
+    assert variables["VLLM_API_KEY"] not in words
+    assert words.startswith(f"--model {BUILT_IN['tiny']} --served-model-name policy --uds ")
+    for expected in ("--dtype float32", "--gpu-memory-utilization 0.3", "--enable-lora --max-lora-rank 16"):
+        assert expected in words
+    assert argv[-4:] == ["--block-size", "16", "--name", "a b"]  # the operator's prevail
+    assert "--enable-sleep-mode" not in words  # on a CPU
+    assert "--port" not in words
+
+
+def test_without_a_python_that_has_vllm_nothing_is_started(engine):
+    sampling = engine()
+    sampling.settings = sampling.settings.model_copy(update={"engine_python": ""})
+    with pytest.raises(EngineFailed, match="is colocated, and ENGINE_PYTHON is not set here"):
+        sampling.check()
+
+
+def test_directories_of_killed_attempts_are_removed_and_sockets_have_room(engine, monkeypatch, state_dir):
+    monkeypatch.setattr("tempfile.tempdir", str(state_dir))
+    left = state_dir / "grpolab-run-left"
+    left.mkdir()
+    monkeypatch.setenv(fake_vllm.VARIABLE, "dies")
+    with pytest.raises(EngineFailed, match="vLLM did not start"):
+        engine().check()
+    assert not left.exists()
+    deep = state_dir / ("d" * 90)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    with pytest.raises(EngineFailed, match="TMPDIR is too long a path for the sockets of vLLM"):
+        engine().check()
+    assert list(Path(deep).iterdir()) == []

@@ -1,0 +1,270 @@
+"""The colocated engine: a vLLM server that the trainer starts beside itself, on its own device.
+
+    check             start, then sleep
+    sync              wake the weights, send the policy's, wake the keys and values
+    sample, generate  as at any other server, through a unix socket
+    rest              sleep while the policy learns
+
+All weights are sent before each step, so they are dropped in sleep (level 2); the frozen ones under an
+adapter are kept in the host's memory (level 1). Only vLLM for CUDA can sleep. A server that dies is started
+once more for each batch, and gets the weights again.
+"""
+
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from backend.config.engines import ColocatedEngine as ColocatedConfig
+from backend.errors import EngineFailed
+from backend.redaction import learn
+from backend.sandbox import bubblewrap
+from backend.settings import Settings
+from worker.policy.model import Policy
+from worker.prompt import Prompt
+from worker.rollout.engine import Interrupted, SamplingLike
+from worker.rollout.engine_client import EngineClient
+from worker.rollout.server_engine import ServerEngine, answer_bytes
+from worker.rollout.vllm_command import MODEL, command
+from worker.rollout.vllm_process import Command, VllmProcess
+from worker.types import Completion
+
+logger = logging.getLogger(__name__)
+
+TITLE = "vLLM beside the trainer"
+
+DYING_SECONDS = 3.0
+"""A server that fails to answer may be about to end: the process of its engine ends before its first one."""
+
+SOCKET_BYTES = 107
+"""Longest path of a unix socket on Linux."""
+
+Found = TypeVar("Found")
+
+
+class ColocatedEngine:
+    """Samples with a vLLM server of its own, whose weights follow the policy's."""
+
+    def __init__(
+        self,
+        config: ColocatedConfig,
+        policy: Policy,
+        settings: Settings,
+        *,
+        model: Path,
+        run_id: str,
+        attempt: int,
+        most_tokens: int,
+    ) -> None:
+        """`model` is the directory of the policy's files, `most_tokens` what one answer may have."""
+        self.config, self.policy, self.settings, self.model = config, policy, settings, model
+        self.is_unwanted: Callable[[], bool] = lambda: False
+        self.can_sleep = policy.model.device.type == "cuda"
+        self.run_id = run_id
+        self.client = EngineClient(
+            ["http://vllm"],
+            secrets.token_urlsafe(32),
+            settings.engine_concurrency,
+            config.timeout_seconds,
+            config.retries,
+            answer_bytes(most_tokens),
+            is_unwanted=self._is_given_up,
+            title=TITLE,
+        )
+        learn(self.client.api_key)
+        self.server = ServerEngine(
+            self.client,
+            policy,
+            settings.engine_directory,
+            run_id=run_id,
+            attempt=attempt,
+            model=MODEL,
+            largest_mismatch=config.largest_mismatch,
+        )
+        self.process: VllmProcess | None = None
+        self._command: Command | None = None
+        self.is_asleep = False
+        self.restarts = 0
+        self.sleep_seconds = 0.0
+        self._may_restart = True
+        self._version = -1
+
+    def check(self) -> str:
+        """See Engine: start the server, which serves the policy, and let it sleep until the first step."""
+        if not self.settings.engine_python:
+            raise EngineFailed("sampling.engine is colocated, and ENGINE_PYTHON is not set here")
+        started = time.perf_counter()
+        self._command = command(
+            self.config,
+            self.policy,
+            self.settings,
+            model=self.model,
+            directory=_private_directory(self.run_id),
+            key=self.client.api_key,
+        )
+        self.client.socket = str(self._command.socket)
+        process = self._start(self._command)
+        self.server.check()
+        self.rest()
+        took = f"{TITLE} started in {time.perf_counter() - started:.0f} s and will sample"
+        sleep = "it sleeps while the policy learns"
+        if not self.can_sleep:
+            sleep = "it keeps its memory while the policy learns: only vLLM on a GPU can sleep"
+        apart = "" if process.is_apart else f"; it shares processes and network: {bubblewrap.why_not_apart()}"
+        return f"{took}; {sleep}{apart}"
+
+    def sync(self, version: int, policy: Policy) -> None:
+        """See Engine."""
+        self.policy, self._version = policy, version
+        self._surviving(lambda: None)
+
+    def sample(
+        self,
+        prompts: Sequence[Prompt],
+        group_size: int,
+        sampling: SamplingLike,
+        generator: torch.Generator,
+        *,
+        beginnings: Sequence[Sequence[int]] = (),
+    ) -> list[list[Completion]]:
+        """See Samples; a server that dies is started once more, and draws the same again."""
+        state = generator.get_state()
+
+        def draw() -> list[list[Completion]]:
+            generator.set_state(state)
+            return self.server.sample(prompts, group_size, sampling, generator, beginnings=beginnings)
+
+        return self._surviving(draw)
+
+    def generate(
+        self,
+        encoded: Sequence[list[int]],
+        group_size: int,
+        sampling: SamplingLike,
+        generator: torch.Generator,
+        *,
+        stops: Sequence[int] = (),
+    ) -> list[list[Completion]]:
+        """See Samples; as `sample`."""
+        state = generator.get_state()
+
+        def draw() -> list[list[Completion]]:
+            generator.set_state(state)
+            return self.server.generate(encoded, group_size, sampling, generator, stops=stops)
+
+        return self._surviving(draw)
+
+    def rest(self) -> None:
+        """See Engine: sleep, where vLLM can; one that has died meanwhile is noticed at the next `sync`."""
+        self._may_restart = True
+        if not self.can_sleep or self.is_asleep:
+            return
+        try:
+            self._order(f"/sleep?level={1 if self.server.is_adapter else 2}")
+        except (EngineFailed, Interrupted):
+            if not self._has_died():
+                raise
+        self.is_asleep = True
+        if not self.server.is_adapter:
+            self.server.forget_sent()
+
+    def take_metrics(self) -> dict[str, float]:
+        """See Engine: those of a server, and how often and how long this one was started and woken."""
+        own = {"sampling/engine_restarts": self.restarts, "time/engine_sleep_seconds": self.sleep_seconds}
+        self.restarts, self.sleep_seconds = 0, 0.0
+        return self.server.take_metrics() | own
+
+    def close(self) -> None:
+        """See Engine."""
+        if self.process is not None:
+            self.process.kill()
+        shutil.rmtree(self.server.directory, ignore_errors=True)
+        if self._command is not None:
+            shutil.rmtree(self._command.directory, ignore_errors=True)
+
+    def _start(self, what: Command) -> VllmProcess:
+        self._release_reserve()
+        self.process = VllmProcess(what)
+        self.is_asleep = False
+        self.server.forget_sent()
+        if not self.process.answers(seconds=self.config.start_seconds, is_unwanted=self.is_unwanted):
+            raise Interrupted
+        return self.process
+
+    def _release_reserve(self) -> None:
+        """Give back the memory of the GPU that the trainer's allocator holds without need."""
+        if self.policy.model.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _send(self) -> None:
+        """Bring the weights to the server, unless it has them, and have it awake with them."""
+        if not self.is_asleep:
+            self.server.sync(self._version, self.policy)
+            return
+        self._release_reserve()
+        self._order("/wake_up?tags=weights")
+        self.server.sync(self._version, self.policy)
+        self._order("/wake_up?tags=kv_cache")
+        self.is_asleep = False
+
+    def _order(self, path: str) -> None:
+        started = time.perf_counter()
+        self.server.order(path)
+        self.sleep_seconds += time.perf_counter() - started
+
+    def _surviving(self, do: Callable[[], Found]) -> Found:
+        """The result of `do` with the present weights; a server that is dead is started again."""
+        while True:
+            try:
+                if self._is_running():
+                    self._send()
+                    return do()
+            except (EngineFailed, Interrupted):
+                if not self._has_died():
+                    raise
+            self._start_again()
+
+    def _start_again(self) -> None:
+        process, what = self.process, self._command
+        if process is None or what is None:
+            raise RuntimeError("an engine samples only once it has been checked")
+        words = process.last_words()
+        if not self._may_restart:
+            raise EngineFailed(f"{TITLE} has died twice in one batch: {words}")
+        logger.warning("%s has died, and is started once more: %s", TITLE, words)
+        process.kill()
+        self._may_restart = False
+        self.restarts += 1
+        self._start(what)
+
+    def _has_died(self) -> bool:
+        """Whether the server has ended, or does so in a moment."""
+        return self.process is not None and self.process.ends_within(DYING_SECONDS)
+
+    def _is_running(self) -> bool:
+        return self.process is not None and self.process.is_running()
+
+    def _is_given_up(self) -> bool:
+        """Whether nobody waits for answers: the run is to end, or the server is dead and will give none."""
+        return self.is_unwanted() or not self._is_running()
+
+
+def _private_directory(run_id: str) -> Path:
+    """A directory for sockets that only this user can open; those of killed attempts are removed."""
+    place = Path(tempfile.gettempdir())
+    for left in place.glob(f"grpolab-{run_id}-*"):
+        with suppress(OSError):
+            shutil.rmtree(left)
+    directory = Path(tempfile.mkdtemp(prefix=f"grpolab-{run_id}-"))
+    if len(os.fsencode(directory)) + 38 > SOCKET_BYTES:  # vLLM adds an id of 36 characters
+        shutil.rmtree(directory)
+        raise EngineFailed(f"TMPDIR is too long a path for the sockets of vLLM: {SOCKET_BYTES} bytes at most")
+    return directory

@@ -1,0 +1,76 @@
+"""The command line and the environment of the vLLM server that a trainer starts beside itself."""
+
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from backend.config.engines import ColocatedEngine as ColocatedConfig
+from backend.settings import Settings
+from worker.policy.adapter import NAME as ADAPTER
+from worker.policy.adapter import is_adapted
+from worker.policy.model import Policy
+from worker.rollout.vllm_process import SOCKET, Command
+
+SERVER = ("-m", "vllm.entrypoints.openai.api_server")
+"""Not the command `vllm serve`, which builds of vLLM under another name do not have."""
+
+MODEL = "policy"
+"""Name of the policy on its server."""
+
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks of adapters that vLLM makes room for."""
+
+NAMES = {"HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "USER", "XDG_CACHE_HOME"}
+BEGINNINGS = ("CUBLAS_", "CUDA_", "LC_", "NCCL_", "NVIDIA_", "OMP_", "TORCH_", "TRITON_", "VLLM_")
+"""Variables that the server gets from its trainer; keys, tokens and addresses are none of them, and neither
+are settings of the trainer's allocator (PYTORCH_), some of which vLLM cannot sleep with."""
+
+CPU_CACHE_GIB = "1"
+"""Keys and values that vLLM keeps on a CPU unless the operator sets VLLM_CPU_KVCACHE_SPACE."""
+
+
+def command(
+    config: ColocatedConfig, policy: Policy, settings: Settings, *, model: Path, directory: Path, key: str
+) -> Command:
+    """The server of `policy`, whose files are in `model`; it asks for `key`.
+
+    What the operator adds by ENGINE_ARGUMENTS comes last, and so prevails.
+    """
+    weight = policy.model.get_input_embeddings().weight
+    argv = [settings.engine_python, *SERVER]
+    argv += ["--model", str(model), "--served-model-name", MODEL, "--uds", str(directory / SOCKET)]
+    argv += ["--dtype", str(weight.dtype).removeprefix("torch.")]
+    argv += ["--generation-config", "vllm", "--logprobs-mode", "processed_logprobs"]
+    argv += ["--gpu-memory-utilization", f"{config.memory_share:g}"]
+    argv += ["--max-model-len", "-1"]  # as long as the policy's context, or as fits
+    argv += ["--disable-log-stats", "--disable-uvicorn-access-log"]
+    if weight.device.type == "cuda":
+        argv.append("--enable-sleep-mode")
+    if is_adapted(policy.model):
+        argv += ["--enable-lora", "--max-lora-rank", str(_room_for(policy))]
+    argv += shlex.split(settings.engine_arguments)
+    return Command(argv, _environment(os.environ, directory=directory, key=key), directory)
+
+
+def _room_for(policy: Policy) -> int:
+    """The least rank that vLLM offers and the adapter fits; else the adapter's own, which vLLM refuses."""
+    rank = policy.model.peft_config[ADAPTER].r
+    return next((offered for offered in RANKS if offered >= rank), rank)
+
+
+def _environment(inherited: Mapping[str, str], *, directory: Path, key: str) -> dict[str, str]:
+    kept = {name: value for name, value in inherited.items() if name in NAMES or name.startswith(BEGINNINGS)}
+    own = {
+        "VLLM_API_KEY": key,  # an argument could be read by every user of the machine
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
+        "VLLM_RPC_BASE_PATH": str(directory),
+        "VLLM_HOST_IP": "127.0.0.1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    return {"VLLM_CPU_KVCACHE_SPACE": CPU_CACHE_GIB, **kept, **own}

@@ -1,0 +1,194 @@
+"""The vLLM server beside the trainer as a process: started, waited for, heard, ended.
+
+It ends with the trainer, however that ends. Where the machine permits namespaces the server has its own ones
+of processes and network: with its first process all others end, and no port of it can be reached. Elsewhere
+the kernel sends SIGTERM when the trainer dies, and the supervisor of the trainer ends what is left of its
+session.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+import httpx2
+import psutil
+
+from backend.errors import EngineFailed
+from backend.redaction import redact
+from backend.sandbox import bubblewrap
+from worker.out_of_memory import SAYINGS
+
+logger = logging.getLogger("worker.vllm")
+
+ASK_SECONDS = 0.1
+"""Time between two questions whether the server is ready."""
+
+HEALTH_SECONDS = 5.0
+
+END_SECONDS = 10.0
+"""Time that the processes of the server have to end once they were told to."""
+
+KEPT_LINES = 400
+"""Of what the server said last: a failure of its engine is told long before its last line."""
+
+WORDS_CHARACTERS = 500
+"""Of them in the reason why a run failed."""
+
+FAILURE = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): \S.*)")
+
+MEMORY = (*SAYINGS, "less than desired GPU memory utilization", "No available memory for the cache blocks")
+
+GUARD = (
+    "import ctypes, os, sys\n"
+    "ctypes.CDLL(None).prctl(1, 15)\n"  # PR_SET_PDEATHSIG, SIGTERM
+    "os.getppid() == int(sys.argv[1]) and os.execv(sys.argv[2], sys.argv[2:])\n"
+)
+"""Ties what it starts to the life of the process that started it."""
+
+
+SOCKET = "socket"
+
+
+class Command(NamedTuple):
+    """A server to start: its arguments, environment and directory."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    directory: Path
+    """The server's own, private directory: the one it starts in, with its sockets."""
+
+    @property
+    def socket(self) -> Path:
+        """The unix socket at which the server answers."""
+        return self.directory / SOCKET
+
+
+class VllmProcess:
+    """One server process. The thread that starts it must live as long: Linux ties it to that thread."""
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self.is_apart = not bubblewrap.why_not_apart()
+        guarded = [sys.executable, "-I", "-c", GUARD, str(os.getpid())] if sys.platform == "linux" else []
+        argv = list(command.argv)
+        command.socket.unlink(missing_ok=True)
+        try:
+            self._process = subprocess.Popen(
+                bubblewrap.apart(argv) if self.is_apart else [*guarded, *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=dict(command.environment),
+                cwd=command.directory,
+                umask=0o077,
+            )  # no session of its own: the trainer's end is its end
+        except OSError as error:
+            raise EngineFailed(f"vLLM cannot be started: {type(error).__name__}") from None
+        self._reader = threading.Thread(target=self._read, name="output of vLLM", daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the first process."""
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        """Whether it lives."""
+        return self._process.poll() is None
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether it has ended, waited for so long."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return not self.is_running()
+
+    def answers(self, *, seconds: float, is_unwanted: Callable[[], bool]) -> bool:
+        """Wait until the server answers; False as soon as nobody wants that any more.
+
+        Raises EngineFailed with the reason why it will not, and has ended the process then.
+        """
+        deadline = time.monotonic() + seconds
+        transport = httpx2.HTTPTransport(uds=str(self._command.socket))
+        try:
+            with httpx2.Client(transport=transport, timeout=HEALTH_SECONDS) as client:
+                while not self._is_well(client):
+                    self._check_start(deadline, seconds)
+                    if is_unwanted():
+                        return False
+                    time.sleep(ASK_SECONDS)
+        except BaseException:
+            self.kill()
+            raise
+        return True
+
+    def _check_start(self, deadline: float, seconds: float) -> None:
+        if not self.is_running():
+            raise EngineFailed(f"vLLM did not start: {self.last_words()}")
+        if time.monotonic() > deadline:
+            late = f"vLLM did not start within {seconds:g} s (sampling.engine.start_seconds)"
+            raise EngineFailed(f"{late}: {self.last_words()}")
+
+    def _is_well(self, client: httpx2.Client) -> bool:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as tried:
+            tried.connect(str(self._command.socket))  # httpx2 would leave open a socket that cannot connect
+            with contextlib.suppress(httpx2.HTTPError):
+                return client.get("http://vllm/health").status_code == httpx2.codes.OK
+        return False
+
+    def last_words(self) -> str:
+        """The reason of its failure: the first error that it told and the last one, else its last line."""
+        if not self.is_running():
+            self._reader.join(END_SECONDS)  # what it said is read to the end
+        lines = list(self._lines)
+        errors = [found[1] for line in lines if (found := FAILURE.search(line))]
+        said = list(dict.fromkeys([*errors[:1], *errors[-1:]])) or lines[-1:]
+        words = " ... ".join(said)[:WORDS_CHARACTERS] or "it said nothing"
+        is_memory = any(saying in line for saying in MEMORY for line in lines)
+        hint = "; another sampling.engine.memory_share may fit" if is_memory else ""
+        code = self._process.poll()
+        ended = "" if code is None else f" ({_ended(code)})"
+        return f"{words}{ended}{hint}"
+
+    def kill(self) -> None:
+        """End it and all that it has started."""
+        started: list[psutil.Process] = []
+        with contextlib.suppress(psutil.Error):
+            started = psutil.Process(self.pid).children(recursive=True)
+        if not self.is_apart and self.is_running():
+            self._process.terminate()  # it ends the process of its engine
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_SECONDS)
+        self._process.kill()
+        self._process.wait()
+        for process in started:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        self._reader.join(END_SECONDS)
+
+    def _read(self) -> None:
+        with cast("IO[bytes]", self._process.stdout) as output:
+            for line in output:
+                text = redact(line.decode(errors="backslashreplace").rstrip())
+                if text:
+                    self._lines.append(text)
+                    logger.info("%s", text)
+
+
+def _ended(code: int) -> str:
+    known = -code if code < 0 else code - 128
+    try:
+        return f"ended by {signal.Signals(known).name}"
+    except ValueError:
+        return f"exit code {code}"
