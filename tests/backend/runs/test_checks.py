@@ -189,3 +189,23 @@ def test_a_run_samples_with_servers_only_where_there_are_any_and_as_they_tell_lo
     )
     processed = raw.model_copy(update={"engine_logprobs": "processed"})
     assert refused(processed, temperature=0.8, top_p=0.9) == {}
+
+
+def test_an_environment_needs_a_server_of_that_name(settings):
+    config = {
+        "environment": {"type": "openenv", "server": "guess"},
+        "problems": [{"name": "episodes", "instruction": "Guess."}],
+        "rewards": [{"name": "environment"}],
+    }
+    with pytest.raises(InvalidConfig) as caught:
+        runnable(settings, config)
+    [error] = caught.value.errors
+    assert (error.path, error.message) == (
+        "environment.server",
+        "is guess, but OPENENV_URLS is not set: see docs/environments.md",
+    )
+    other = settings.model_copy(update={"openenv_urls": "maze=http://a:8000"})
+    with pytest.raises(InvalidConfig, match="OPENENV_URLS names maze"):
+        runnable(other, config)
+    named = settings.model_copy(update={"openenv_urls": "guess=http://a:8000"})
+    assert runnable(named, config).environment.server == "guess"
