@@ -37,5 +37,5 @@ class Prompt:
 
     @property
     def task(self) -> str:
-        """What makes it another task than other prompts."""
+        """The part of it by which prompts are told apart."""
         return self.id if self.is_episode else self.text

@@ -49,7 +49,7 @@ class Turn(NamedTuple):
 
 
 class EpisodeResult(NamedTuple):
-    """What an environment said of a whole episode."""
+    """The verdict of an environment on a whole episode."""
 
     reward: float | None
     """Its reward; None where the environment failed."""
@@ -92,7 +92,7 @@ class Completion:
     turns: tuple[Turn, ...] = ()
     """The calls of tools, or the actions in an environment, in order."""
     episode: EpisodeResult | None = None
-    """What the environment said of it; None where there is none that rewards."""
+    """The environment's verdict on it; None where there is none that rewards."""
 
     @property
     def is_truncated(self) -> bool:

@@ -1,5 +1,7 @@
 """What the form refuses about tools, each at its field; a run without tools is what it was."""
 
+from typing import Any
+
 import pytest
 
 from backend.config.merge import config_hash, resolve
@@ -7,7 +9,7 @@ from backend.config.run import RunConfig
 from backend.errors import InvalidConfig
 
 TOOLS = {"type": "tool_use"}
-PLAYED = {
+PLAYED: dict[str, Any] = {
     "environment": {"type": "openenv", "server": "guess"},
     "problems": [{"name": "episodes", "instruction": "Guess."}],
     "rewards": [{"name": "environment"}],

@@ -17,19 +17,19 @@ from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
 
 
-class Answer(Action):
+class Answer(Action):  # type: ignore[misc]
     """What the policy says."""
 
     text: str
 
 
-class Question(Observation):
+class Question(Observation):  # type: ignore[misc]
     """What it is asked."""
 
     text: str
 
 
-class TwoQuestions(Environment[Answer, Question, State]):
+class TwoQuestions(Environment[Answer, Question, State]):  # type: ignore[misc]
     """One episode."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True

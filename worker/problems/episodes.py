@@ -5,7 +5,7 @@ from worker.prompt import Prompt
 
 
 class Episodes:
-    """As many different episodes as are asked for. The eval split ignores the seed, as that of sums."""
+    """Different episodes without end. The eval split ignores the seed, as that of sums."""
 
     name = "episodes"
 

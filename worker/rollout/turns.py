@@ -213,7 +213,7 @@ def given(call: FoundCall | None) -> FoundCall:
 
 
 def decoding(sampling: SamplingLike, tokens: int) -> Decoding:
-    """How tokens are drawn, at most so many."""
+    """The rules by which at most so many tokens are drawn."""
     return Decoding(tokens, sampling.temperature, sampling.top_p, sampling.top_k)
 
 

@@ -3,6 +3,7 @@
 import random
 import subprocess
 import sys
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 
@@ -38,13 +39,20 @@ def tiny():
     return load_policy(PolicyConfig(), Settings())
 
 
-@pytest.fixture(scope="module")
-def address():
+@contextmanager
+def started():
+    """A server's process and its address."""
     argv = [sys.executable, "-m", "tests.worker.rollout.openenv_server"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        yield process, f"http://127.0.0.1:{int(process.stdout.readline())}"
         process.kill()
+
+
+@pytest.fixture(scope="module")
+def address():
+    with started() as (_, address):
+        yield address
 
 
 @pytest.fixture
@@ -218,6 +226,39 @@ def test_a_server_that_nobody_started_and_one_without_a_name_are_found_out(tiny,
         OpenEnvEpisodes(OpenEnv(server="away"), tiny, away).check()
     with pytest.raises(EnvironmentFailed, match="OPENENV_URLS names no environment 'other' here"):
         OpenEnvEpisodes(OpenEnv(server="other"), tiny, away)
+
+
+def test_an_episode_that_begins_unlike_its_prompt_is_lost(tiny, served):
+    with pytest.raises(EnvironmentFailed, match="its first observation is another one than in the prompt"):
+        played(tiny, served, "forgetful", [["0<eos>"]])
+
+
+def test_a_server_that_goes_away_ends_the_run_with_the_reason(tiny, served, settings):
+    with started() as (process, address):
+        episodes = OpenEnvEpisodes(OpenEnv(server="good"), tiny, with_servers(settings, address))
+        prompts = episodes.shown([PROMPT])
+        process.kill()
+        process.wait()
+        script = Script(tiny, ["0<eos>", "0<eos>"])
+        with pytest.raises(EnvironmentFailed, match="it cannot be reached"):
+            episodes.sample(script, prompts, 2, Decoding(60), torch.Generator())
+
+
+def test_a_server_that_goes_away_within_an_episode_loses_it(tiny, served, settings):
+    class Killing(Script):
+        """The server ends while the policy writes."""
+
+        def generate(self, *args, **options):
+            process.kill()
+            process.wait()
+            return super().generate(*args, **options)
+
+    with started() as (process, address):
+        episodes = OpenEnvEpisodes(OpenEnv(server="good", sessions=1), tiny, with_servers(settings, address))
+        episodes.check()
+        prompts = episodes.shown([PROMPT])
+        with pytest.raises(EnvironmentFailed, match="it closed the connection"):
+            episodes.sample(Killing(tiny, ["0<eos>"]), prompts, 1, Decoding(60), torch.Generator())
 
 
 def test_a_reset_is_tried_again(tiny, served):

@@ -115,7 +115,7 @@ class ArgumentsForm:
 
 
 class Form(NamedTuple):
-    """How turns become actions."""
+    """The form of a run, which makes actions of turns."""
 
     calls: CallForm
     is_text: bool

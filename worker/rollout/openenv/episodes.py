@@ -215,7 +215,7 @@ class OpenEnvEpisodes(TurnTaking):
             episode.call = None
 
     def _stepped(self, episode: Played) -> ToolAnswer:
-        """What an action brought. It is sent once: the environment may have acted before it failed."""
+        """The answer to an action, which is sent once: the environment may have acted before it failed."""
         started = time.perf_counter()
         text, outcome = self._step(episode)
         return ToolAnswer(text, outcome, time.perf_counter() - started)

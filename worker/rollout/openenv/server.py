@@ -88,7 +88,7 @@ class EnvironmentServer:
             time.sleep(WAIT_SECONDS)
 
     def begin_all(self, seeds: Sequence[int]) -> list[Begun | Full | Lost]:
-        """What became of the beginning of each episode, side by side."""
+        """The beginning of each episode, or why there is none, side by side."""
 
         def begun(seed: int) -> Begun | Full | Lost:
             try:
