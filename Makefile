@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-vllm test-manifests test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-environments bench-storage bench-growth evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-environments bench-storage bench-growth evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -83,6 +83,10 @@ test-vllm: .venv/dev.stamp ## sample and train with a real vLLM server; on a CPU
 	@.venv/bin/python -c "from benchmarks.peers import python_of as of; print(of('vllm'))" | tail -1 | { \
 	  read -r python; $$python -m pip uninstall -qqy torchvision torchaudio torchcodec; }  # for images and sound
 	@.venv/bin/python -m pytest -m long -q tests/vllm $(ARGS)
+
+test-openenv: .venv/dev.stamp ## train with a server of the real openenv package, in an environment of its own
+	@.venv/bin/python -c "from benchmarks.peers import python_of as of; of('openenv')"
+	@.venv/bin/python -m pytest -m long -q -s tests/openenv $(ARGS)
 
 test-manifests: .venv/dev.stamp ## validate the manifests of pilots against the schemas of Kubernetes and SkyPilot
 	@.venv/bin/python -m tests.manifests
@@ -199,7 +203,7 @@ evidence: .venv/runtime.stamp ## train the missing runs of the evidence (hours);
 	@.venv/bin/python -m benchmarks.evidence $(if $(CLAIM),--claims $(CLAIM)) $(ARGS)
 
 clean: ## remove the virtual environment and caches; runs in ./state stay
-	@rm -rf .venv .venv-trl .venv-verl .venv-mlflow .venv-aim .venv-trackio .venv-tensorboard .venv-manifests .venv-vllm .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .venv-trl .venv-verl .venv-mlflow .venv-aim .venv-trackio .venv-tensorboard .venv-manifests .venv-vllm .venv-openenv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # ---------------------------------------------------------------- the virtual environment
 # A stamp is newer than its lock file exactly when that lock is installed. Of two that install at once the second

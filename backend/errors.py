@@ -136,7 +136,7 @@ class EngineFailed(GrpoLabError):
 
 
 class EnvironmentFailed(GrpoLabError):
-    """A tool of the run's environment cannot work on this machine."""
+    """A tool of the run's environment cannot work on this machine, or the environment's server fails."""
 
     title = "Environment failed"
 

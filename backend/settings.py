@@ -2,6 +2,7 @@
 
 import base64
 import ipaddress
+import re
 import shlex
 from functools import cached_property
 from pathlib import Path
@@ -212,6 +213,10 @@ class Settings(BaseSettings):
     engine_arguments: str = ""
     """Further arguments of that server, quoted as in a shell, such as --enforce-eager; empty: none."""
 
+    openenv_urls: str = ""
+    """OpenEnv servers that runs may play with, by name (comma separated), such as
+    guess=http://127.0.0.1:8000; empty: none."""
+
     reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8
     """Reads of curves and rollouts in progress per token, and as many exports; others wait. 0: no limit."""
 
@@ -268,6 +273,17 @@ class Settings(BaseSettings):
     def _are_words(cls, text: str) -> str:
         shlex.split(text)
         return text
+
+    @field_validator("openenv_urls")
+    @classmethod
+    def _are_named_servers(cls, pairs: str) -> str:
+        found: dict[str, str] = {}
+        for pair in filter(None, (pair.strip() for pair in pairs.split(","))):
+            name, _, url = (part.strip() for part in pair.partition("="))
+            if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name) or name in found or not url:
+                raise ValueError("it must be names of a-z, 0-9, _ and -, each once, with addresses: name=url")
+            found[name] = _checked_address(url, "http:// or https://").rstrip("/")
+        return ",".join(f"{name}={url}" for name, url in found.items())
 
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:
@@ -332,6 +348,11 @@ class Settings(BaseSettings):
     def engine_urls(self) -> list[str]:
         """The addresses of the servers that sample, without the /v1 that some write."""
         return [url.removesuffix("/v1") for url in self.engine_url.split(",") if url]
+
+    @property
+    def openenv_servers(self) -> dict[str, str]:
+        """Address of each OpenEnv server, by its name."""
+        return dict(pair.split("=", 1) for pair in self.openenv_urls.split(",") if pair)
 
     @property
     def engine_directory(self) -> Path:

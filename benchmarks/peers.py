@@ -13,6 +13,7 @@ REQUIREMENTS = {
     "verl": Path(__file__).parent / "parity_verl" / "requirements.txt",
     "manifests": ROOT / "tests" / "manifests" / "requirements.txt",
     "vllm": ROOT / "tests" / "vllm" / "requirements.txt",
+    "openenv": ROOT / "tests" / "openenv" / "requirements.txt",
     "rlwatch": Path(__file__).parent / "diagnosis" / "requirements.txt",
     **{
         peer: Path(__file__).parent / "curves" / f"requirements-{peer}.txt"

@@ -30,3 +30,12 @@ class Prompt:
     """The conversation, where the prompt is one; empty for plain text."""
     tools: Sequence[Mapping[str, Any]] = ()
     """JSON Schemas of the functions that the chat template shows."""
+    is_episode: bool = False
+    """Whether an environment makes the task from the prompt's id: then prompts of one text are different."""
+    beginning: str = ""
+    """Digest of the environment's first observation, which the text ends with; empty: it has none."""
+
+    @property
+    def task(self) -> str:
+        """The part of it by which prompts are told apart."""
+        return self.id if self.is_episode else self.text

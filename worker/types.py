@@ -37,7 +37,8 @@ class Turn(NamedTuple):
     tool: str
     """Name of the tool, as the policy wrote it."""
     outcome: str
-    """ok, failed, timeout or killed; unanswered: the budget of turns or tokens was used up."""
+    """ok, failed, timeout or killed; unanswered: the budget of turns or tokens was used up; done: it ended
+    the episode; lost: the environment failed."""
     seconds: float
     call: tuple[int, int]
     """First token of the call, and the one behind it."""
@@ -45,6 +46,15 @@ class Turn(NamedTuple):
     """The same of the answer with what stands around it; empty where it is unanswered."""
     is_cut: bool = False
     """Whether the answer was longer than an observation may be."""
+
+
+class EpisodeResult(NamedTuple):
+    """The verdict of an environment on a whole episode."""
+
+    reward: float | None
+    """Its reward; None where the environment failed."""
+    is_done: bool
+    """Whether the environment ended it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,9 @@ class Completion:
     generated: Bool[NDArray[np.bool_], "T"] | None = None
     """[T] False on observations: tokens that a tool's answer put there; None: the policy wrote all."""
     turns: tuple[Turn, ...] = ()
-    """The calls of tools, in order."""
+    """The calls of tools, or the actions in an environment, in order."""
+    episode: EpisodeResult | None = None
+    """The environment's verdict on it; None where there is none that rewards."""
 
     @property
     def is_truncated(self) -> bool:

@@ -1,4 +1,4 @@
-"""Environments: what answers a policy while it writes a completion; nothing, or tools that it may call."""
+"""Environments: what answers a policy while it writes a completion; nothing, tools, or an OpenEnv server."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from backend.config.base import Frozen
+from backend.config.problems import EpisodesProblem
+from backend.config.rewards import EnvironmentReward
 
 if TYPE_CHECKING:
     from backend.config.run import RunConfig
@@ -53,15 +55,61 @@ class ToolUse(Frozen):
     """Memory of a program of the tool python."""
 
 
-Environment = Annotated[NoEnvironment | ToolUse, Field(discriminator="type")]
+class OpenEnv(Frozen):
+    """An OpenEnv server plays with the policy: each turn of the policy is an action, which the server answers
+    with an observation and a reward. The reward term `environment` is the reward of the episode.
+    """
+
+    type: Literal["openenv"] = "openenv"
+
+    server: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
+    """Name of a server that the operator gave by OPENENV_URLS."""
+
+    form: Literal["text", "template"] = "text"
+    """How a turn becomes an action. text: the turn itself, behind its thoughts, for servers whose action is
+    one text; template: the JSON arguments of a <tool_call> of `act`, which the chat template shows."""
+
+    reward: Literal["sum", "last"] = "sum"
+    """Reward of an episode: the sum of the rewards of its steps, or the last of them."""
+
+    max_turns: Annotated[int, Field(ge=1, le=256)] = 8
+    """Actions of one episode; afterwards it ends with the reward that it has."""
+
+    max_observation_tokens: Annotated[int, Field(ge=1, le=32_768)] = 32
+    """Longest observation, in tokens; the rest of it is cut off."""
+
+    observation_field: Annotated[str, Field(max_length=128)] = ""
+    """Field of an observation that the policy reads; empty: its only field, or all of them as JSON."""
+
+    sessions: Annotated[int, Field(ge=1, le=256)] = 16
+    """Episodes at a time; fewer where the server takes fewer."""
+
+    reset_seconds: Annotated[float, Field(ge=0.1, le=180)] = 60.0
+    """Time for the answer to a reset, which is tried three times."""
+
+    step_seconds: Annotated[float, Field(ge=0.1, le=300)] = 60.0
+    """Time for the answer to an action, which is sent once."""
+
+    wait_seconds: Annotated[float, Field(ge=0, le=540)] = 300.0
+    """Time to wait for a place at a server that is full; afterwards the run fails."""
+
+
+Environment = Annotated[NoEnvironment | ToolUse | OpenEnv, Field(discriminator="type")]
 
 
 def environment_errors(config: "RunConfig") -> Iterator[Problem]:
     """Everything that tools contradict, or that turns cannot give."""
     environment = config.environment
+    yield from _episode_errors(config)
     if isinstance(environment, NoEnvironment):
         return
-    yield from _form_errors(environment, has_template=config.policy.chat_template)
+    if environment.form == "template" and not config.policy.chat_template:
+        reason = (
+            "is template, but policy.chat_template is false: another form is expected, or a chat template"
+        )
+        yield "environment.form", reason
+    if isinstance(environment, ToolUse):
+        yield from _form_errors(environment)
     yield from _turn_errors(config)
     most = config.sampling.max_new_tokens
     if environment.max_observation_tokens >= most:
@@ -72,21 +120,32 @@ def environment_errors(config: "RunConfig") -> Iterator[Problem]:
         )
 
 
-def _form_errors(environment: ToolUse, *, has_template: bool) -> Iterator[Problem]:
+def _form_errors(environment: ToolUse) -> Iterator[Problem]:
     tools = environment.tools
     if repeated := sorted({name for name in tools if tools.count(name) > 1}):
         yield "environment.tools", f"{repeated[0]!r} is listed twice"
     elif environment.form == "equation" and (len(tools) > 1 or "python" in tools):
         reason = "is equation, which names no tool: calculator alone or lookup alone is expected"
         yield "environment.form", f"{reason}, got {', '.join(tools)}"
-    if environment.form == "template" and not has_template:
-        reason = "is template, but policy.chat_template is false: plain is expected, or a chat template"
-        yield "environment.form", reason
+
+
+def _episode_errors(config: "RunConfig") -> Iterator[Problem]:
+    """Prompts and rewards that only an environment can give, and an environment whose reward nobody asks."""
+    is_openenv = isinstance(config.environment, OpenEnv)
+    expected = f"but environment.type is {config.environment.type}: openenv is expected"
+    for path, source in config.sources:
+        if isinstance(source, EpisodesProblem) and not is_openenv:
+            yield f"{path}.name", f"is episodes, {expected}"
+    rewards = [number for number, term in enumerate(config.rewards) if isinstance(term, EnvironmentReward)]
+    for number in () if is_openenv else rewards:
+        yield f"rewards.{number}.name", f"is environment, {expected}"
+    if is_openenv and not rewards:
+        yield "rewards", "lack the term environment, which is the reward of environment.type = openenv"
 
 
 def _turn_errors(config: "RunConfig") -> Iterator[Problem]:
     """Features of the sampler that turns do not give."""
-    turns = "but with environment.type = tool_use a completion is sampled in turns"
+    turns = f"but with environment.type = {config.environment.type} a completion is sampled in turns"
     if config.sampling.engine.type != "local":
         reason = f"is {config.sampling.engine.type}, {turns}, by the trainer itself"
         yield "sampling.engine.type", f"{reason}: local is expected"

@@ -98,6 +98,8 @@ _CATALOG = (
     _metric("tools/turns", "turns", "Mean turns of a completion: answered calls and the text behind the last of them."),
     _metric("tools/failed_frac", "fraction", "Share of the answered calls that failed, timed out or were ended by the sandbox.", better="down"),
     _metric("tools/unanswered_frac", "fraction", "Share of the step's completions with a call that the budget of turns or tokens left unanswered.", better="down"),
+    _metric("environment/done_frac", "fraction", "Share of the step's episodes that the environment ended; the others ended by themselves or at a budget."),
+    _metric("environment/lost_frac", "fraction", "Share of the step's episodes that the environment failed; they have no reward.", (0, 0.05), "down"),
     _metric("tools/observation_frac", "fraction", "Share of the step's tokens that tools wrote; they are no part of the loss."),
     _metric("advantage/mean", "advantage", "Mean advantage over completions (over tokens with a critic); away from 0 under a group baseline it is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean val/advantages_mean", scale=_ADVANTAGE),
     _metric("advantage/std", "advantage", "Sample standard deviation of the advantages; near 1 is well scaled, near 0 carries no signal.", (0.3, 1.5), aliases="adv_std", scale=_ADVANTAGE),

@@ -207,6 +207,28 @@ class HubProblem(Frozen):
         return self
 
 
+class EpisodesProblem(Frozen):
+    """Episodes of the run's environment: one instruction for all, behind which the environment's first
+    observation stands. The environment makes each task from a seed.
+    """
+
+    name: Literal["episodes"] = "episodes"
+
+    weight: Weight = 1.0
+    """Share of the prompts, relative to the other sources."""
+
+    domain: Domain = "environment"
+    """Domain of the prompts; reward terms may be limited to one."""
+
+    instruction: Annotated[str, Field(min_length=1, max_length=10_000)]
+    """What the policy is told before the first observation."""
+
+    @property
+    def label(self) -> str:
+        """The name of this source in prompts."""
+        return self.name
+
+
 class PluginProblem(Frozen):
     """A problem source of your own: an entry point of the group `grpolab.problems` beside the worker."""
 
@@ -231,7 +253,7 @@ class PluginProblem(Frozen):
 
 
 ProblemSource = Annotated[
-    SumsProblem | ReasoningGymProblem | FileProblem | HubProblem | PluginProblem,
+    SumsProblem | ReasoningGymProblem | FileProblem | HubProblem | EpisodesProblem | PluginProblem,
     Field(discriminator="name"),
 ]
 
@@ -240,6 +262,7 @@ TITLES: dict[type[Frozen], str] = {
     ReasoningGymProblem: "reasoning_gym task",
     FileProblem: "File (JSONL, Parquet, CSV)",
     HubProblem: "Hugging Face data set",
+    EpisodesProblem: "Episodes of the environment",
     PluginProblem: "Plugin",
 }
 

@@ -109,6 +109,24 @@ class LengthReward(Term):
         return "reward term: brevity within the group, −0.5 to 0.5"
 
 
+class EnvironmentReward(ConditionTerm):
+    """The reward that the run's environment gave for the whole episode."""
+
+    title = "Environment"
+
+    name: Literal["environment"] = "environment"
+
+    weight: Weight = 1.0
+
+    success: Annotated[float, Field(ge=-1e6, le=1e6)] = 1.0
+    """An episode with at least this reward counts as solved: accuracies are shares of those."""
+
+    @property
+    def meaning(self) -> str:
+        """Its value, as the legend of a formula explains it."""
+        return "reward term: the reward that the environment gave for the episode"
+
+
 class PluginReward(StepTerm):
     """A reward of your own: an entry point of the group `grpolab.rewards` beside the worker. It is a
     function of one completion, `reward(prompt, text)`, or of a batch, as TRL calls it: `reward(prompts,
@@ -164,6 +182,7 @@ RewardTerm = Annotated[
     | CodeReward
     | JudgeReward
     | RewardModelReward
+    | EnvironmentReward
     | PluginReward,
     Field(discriminator="name"),
 ]
@@ -171,7 +190,7 @@ RewardTerm = Annotated[
 TERMS: tuple[type[Term], ...] = get_args(get_args(RewardTerm)[0])
 """Every kind of reward term, in the order in which the form offers them."""
 
-CALLED = (CodeReward, JudgeReward, RewardModelReward, PluginReward)
+CALLED = (CodeReward, JudgeReward, RewardModelReward, EnvironmentReward, PluginReward)
 """Terms whose value may be missing: something is asked or run for it."""
 
 BUILT_IN = (

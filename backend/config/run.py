@@ -306,7 +306,7 @@ class RunConfig(Frozen):
     """The completions of a step and how they are sampled."""
 
     environment: Environment = NoEnvironment()
-    """What answers the policy while it writes a completion: none, or tools."""
+    """What answers the policy while it writes a completion: nothing, tools, or an OpenEnv server."""
 
     objective: Objective = Objective()
     """The loss and everything that shapes it."""

@@ -66,15 +66,21 @@ class PreviewRequest(Body):
 
 
 @router.get("/config-schema", response_model=dict[str, Any])
-def config_schema() -> Json:
-    """JSON Schema of a run's config, its defaults, and how a form groups the fields."""
-    return Json(_config_schema())
+def config_schema(settings: SettingsOf) -> Json:
+    """JSON Schema of a run's config, its defaults, and how a form groups the fields.
+
+    The names of the OpenEnv servers are those of this installation.
+    """
+    return Json(_config_schema(tuple(settings.openenv_servers)))
 
 
 @cache
-def _config_schema() -> dict[str, Any]:
+def _config_schema(servers: tuple[str, ...]) -> dict[str, Any]:
+    schema = RunConfig.model_json_schema()
+    if servers:
+        schema["$defs"]["OpenEnv"]["properties"]["server"] |= {"enum": list(servers), "default": servers[0]}
     return {
-        "schema": RunConfig.model_json_schema(),
+        "schema": schema,
         "defaults": RunConfig().model_dump(mode="json"),
         "groups": [{"title": title, "fields": list(fields)} for title, fields in GROUPS],
         "secondary": list(SECONDARY),

@@ -15,7 +15,8 @@ class TurnItem(BaseModel):
 
     tool: str
     outcome: str
-    """ok, failed, timeout, killed, or unanswered: the budget of turns or tokens was used up."""
+    """ok, failed, timeout, killed, or unanswered: the budget of turns or tokens was used up; done: it ended
+    the episode; lost: the environment failed."""
     seconds: float
     is_cut: bool
     """Whether the answer was longer than an observation may be."""

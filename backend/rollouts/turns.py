@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-OUTCOMES = ("ok", "failed", "timeout", "killed", "unanswered")
+OUTCOMES = ("ok", "failed", "timeout", "killed", "unanswered", "done", "lost")
 MOST_TURNS = 1000
 MOST_NAME = 64
 

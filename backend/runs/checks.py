@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from backend.config.environments import OpenEnv
 from backend.config.merge import resolve
 from backend.config.run import RunConfig
 from backend.config.sources import pinned, source_errors
@@ -26,6 +27,7 @@ def runnable(
         *context_errors(config, settings),
         *_source_errors(config, settings),
         *_engine_errors(config, settings),
+        *_environment_errors(config, settings),
     ]
     if errors := errors or conversation_errors(config, settings) or prompt_errors(config, settings):
         raise InvalidConfig(errors)
@@ -58,3 +60,11 @@ def _engine_errors(config: RunConfig, settings: Settings) -> Iterator[FieldError
     for name, expected in neutral.items():
         if (value := getattr(sampling, name)) != expected:
             yield FieldError(f"sampling.{name}", f"is {value:g}, {raw}: {expected} is expected")
+
+
+def _environment_errors(config: RunConfig, settings: Settings) -> Iterator[FieldError]:
+    """An environment whose server this installation does not have."""
+    environment, servers = config.environment, settings.openenv_servers
+    if isinstance(environment, OpenEnv) and environment.server not in servers:
+        known = f"names {', '.join(servers)}" if servers else "is not set: see docs/environments.md"
+        yield FieldError("environment.server", f"is {environment.server}, but OPENENV_URLS {known}")

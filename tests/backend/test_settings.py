@@ -77,3 +77,18 @@ def test_the_servers_that_sample_are_addresses_with_commas_and_hold_no_password(
         Settings(engine_url="http://a:8000,http://me:secret@b")
     with pytest.raises(ValidationError, match="begins with http"):
         Settings(engine_url="a:8000")
+
+
+def test_environments_have_names_and_addresses():
+    settings = Settings(openenv_urls=" guess = http://a:8000/ ,maze=https://b/x=y ")
+    assert settings.openenv_servers == {"guess": "http://a:8000", "maze": "https://b/x=y"}
+    for wrong in (
+        "http://a:8000",
+        "a=http://a,a=http://b",
+        "A=http://a",
+        "a=",
+        "a=ftp://b",
+        "a=http://u:p@b",
+    ):
+        with pytest.raises(ValidationError):
+            Settings(openenv_urls=wrong)

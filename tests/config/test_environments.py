@@ -1,5 +1,7 @@
 """What the form refuses about tools, each at its field; a run without tools is what it was."""
 
+from typing import Any
+
 import pytest
 
 from backend.config.merge import config_hash, resolve
@@ -7,6 +9,11 @@ from backend.config.run import RunConfig
 from backend.errors import InvalidConfig
 
 TOOLS = {"type": "tool_use"}
+PLAYED: dict[str, Any] = {
+    "environment": {"type": "openenv", "server": "guess"},
+    "problems": [{"name": "episodes", "instruction": "Guess."}],
+    "rewards": [{"name": "environment"}],
+}
 
 
 def refused(**changes):
@@ -72,3 +79,36 @@ def test_a_tool_that_is_not_installed_is_refused():
 )
 def test_what_tools_contradict_is_refused_at_its_field(changes, path, part):
     assert part in refused(**changes)[path]
+
+
+def test_a_run_in_an_environment_is_complete():
+    config = resolve(PLAYED)
+    assert config.environment.max_turns == 8
+    assert config.rewards[0].success == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "part"),
+    [
+        ({"environment": {"type": "none"}}, "problems.0.name", "is episodes, but environment.type is none"),
+        ({"environment": TOOLS}, "rewards.0.name", "is environment, but environment.type is tool_use"),
+        ({"rewards": [{"name": "correctness"}]}, "rewards", "lack the term environment"),
+        (
+            {"environment": PLAYED["environment"] | {"server": "http://10.0.0.1"}},
+            "environment.server",
+            "should match pattern",
+        ),
+        (
+            {"environment": PLAYED["environment"] | {"form": "template"}},
+            "environment.form",
+            "policy.chat_template is false",
+        ),
+        (
+            {"sampling": {"engine": {"type": "server"}}},
+            "sampling.engine.type",
+            "environment.type = openenv",
+        ),
+    ],
+)
+def test_what_an_environment_contradicts_is_refused_at_its_field(changes, path, part):
+    assert part in refused(**PLAYED | changes)[path]

@@ -141,7 +141,7 @@ def test_a_parameter_of_a_task_is_refused_with_what_was_expected(task, config, e
         ({"name": "sums", "weight": 0}, "greater than or equal to"),
         ({"name": "sums", "weight": float("nan")}, "finite number"),
         ({"name": "sums", "operand": 3}, "Extra inputs are not permitted"),
-        ({"name": "summs"}, "'sums', 'reasoning_gym', 'file', 'hub', 'plugin'"),
+        ({"name": "summs"}, "'sums', 'reasoning_gym', 'file', 'hub', 'episodes', 'plugin'"),
         ({"name": "hub", "dataset": "https://evil.example/x"}, "should match pattern"),
         ({"name": "hub", "dataset": "a/../b"}, "should match pattern"),
         ({"name": "hub", "dataset": "a..b/c"}, "a name on the hub is expected"),
@@ -189,7 +189,7 @@ def test_a_judge_that_cannot_grade_is_refused_with_its_reason(fields, reason):
 
 def test_the_catalogs_describe_every_kind_with_its_parameters():
     problems = {item["name"]: item["params"]["properties"] for item in problem_catalog()}
-    assert list(problems) == ["sums", "reasoning_gym", "file", "hub", "plugin"]
+    assert list(problems) == ["sums", "reasoning_gym", "file", "hub", "episodes", "plugin"]
     assert problems["reasoning_gym"]["task"]["enum"] == sorted(TASKS)
     assert all(item["note"] and item["title"] for item in [*problem_catalog(), *reward_catalog()])
     assert all(

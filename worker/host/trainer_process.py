@@ -83,9 +83,10 @@ SERVERS = (
     "engine_concurrency",
     "engine_python",
     "engine_arguments",
+    "openenv_urls",
 )
-"""Settings of the servers that rewards and sampling ask. The trainer asks them itself; the sandbox of a
-plugin gets none."""
+"""Settings of the servers that rewards, sampling and environments ask. The trainer asks them itself; the
+sandbox of a plugin gets none."""
 
 LINE_LIMIT = 32_768
 """Of a longer line of output the beginning is kept, in bytes."""

@@ -71,18 +71,19 @@ class PromptForm:
                 "own turn. A template that reads add_generation_prompt is expected, or false",
             )
 
-    def tool_answer(self, stops: Sequence[str]) -> tuple[str, str]:
-        """The template's text before and behind the answer of a tool, from where the policy has just ended
-        its turn with one of `stops` to where its next turn begins. Raises InvalidConfig if it has none.
+    def answer_frame(self, stops: Sequence[str], *, role: str = "tool") -> tuple[str, str]:
+        """The template's text before and behind the turn of a tool or user, from where the policy has just
+        ended its turn with one of `stops` to where its next turn begins. Raises InvalidConfig if it has none.
         """
         called: Messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": CALLED}]
-        whole = str(self._render([*called, {"role": "tool", "content": PROBE}]))
+        whole = str(self._render([*called, {"role": role, "content": PROBE}]))
         behind = whole.rpartition(CALLED)[2]
         ended = next((stop for stop in stops if stop and behind.startswith(stop)), "")
         before, found, after = behind.removeprefix(ended).partition(PROBE)
         if not found or CALLED not in whole:
-            reason = "has no turn of a tool: plain is expected, or a template that reads the role tool"
-            raise invalid("environment.form", f"is template, but the policy's chat template {reason}")
+            reason = f"needs a turn of a {role} behind the policy's own, which its chat template lacks"
+            expected = f"another form is expected, or a template that reads the role {role}"
+            raise invalid("environment.form", f"{reason}: {expected}")
         return before, after
 
     def _opens_answer(self) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from backend.config.data import DataConfig
 from backend.config.pass_rates import PassRates, read_rates
 from backend.config.problems import (
+    EpisodesProblem,
     FileProblem,
     HubProblem,
     PluginProblem,
@@ -19,6 +20,7 @@ from backend.config.problems import (
 )
 from backend.errors import FieldError, InvalidConfig, PluginFailed
 from worker.problems.base import Problem
+from worker.problems.episodes import Episodes
 from worker.problems.file import load_file
 from worker.problems.hub import load_hub
 from worker.problems.plugins import Plugin
@@ -40,6 +42,7 @@ FIELDS = {
     "reasoning_gym": "task_config",
     "file": "path",
     "hub": "dataset",
+    "episodes": "instruction",
     "plugin": "entry_point",
 }
 """The field of each kind of source that errors about it are shown at."""
@@ -86,13 +89,13 @@ class Mixture:
             for ingredient, share in zip(self._ingredients, shares, strict=True)
             for prompt in held_out_prompts(ingredient, share)
         ]
-        different = {prompt.text: prompt for prompt in prompts}
+        different = {prompt.task: prompt for prompt in prompts}
         self.hold_out(different.values())
         return list(different.values())
 
     def hold_out(self, prompts: Iterable[Prompt]) -> None:
         """Never train on these prompts either."""
-        self._held_out.update(prompt.text for prompt in prompts)
+        self._held_out.update(prompt.task for prompt in prompts)
 
     def close(self) -> None:
         """End every process that generates prompts."""
@@ -106,7 +109,7 @@ class Mixture:
         index = rounds * self._per_round[source] + self._before[place]
         for attempt in range(DETOURS):
             prompt = _labelled(ingredient.problem.sample(index + attempt * DETOUR, "train"), ingredient)
-            if prompt.text not in self._held_out:
+            if prompt.task not in self._held_out:
                 return prompt
         raise ValueError(f"{ingredient.label}: training prompts are held out, e.g. number {index}")
 
@@ -260,8 +263,8 @@ def held_out_prompts(ingredient: Ingredient, wanted: int) -> list[Prompt]:
         if len(found) >= wanted or repeats > 50 + wanted:
             return list(found.values())
         prompt = _labelled(ingredient.problem.sample(index, "eval"), ingredient)
-        repeats = repeats + 1 if prompt.text in found else 0
-        found.setdefault(prompt.text, prompt)
+        repeats = repeats + 1 if prompt.task in found else 0
+        found.setdefault(prompt.task, prompt)
     raise AssertionError("count() never ends")
 
 
@@ -290,5 +293,7 @@ def new_problem(
             return load_file(source, datasets_dir, seed=seed, shuffled=shuffled, trains=trains)
         case HubProblem():
             return load_hub(source, seed=seed, shuffled=shuffled, hf_online=hf_online)
+        case EpisodesProblem():
+            return Episodes(seed=seed, instruction=source.instruction, domain=source.domain)
         case PluginProblem():
             return Plugin(source, seed=seed)

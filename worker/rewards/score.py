@@ -8,6 +8,7 @@ from typing import assert_never
 from backend.config.rewards import (
     BoxedFormatReward,
     CorrectnessReward,
+    EnvironmentReward,
     LanguageReward,
     LengthReward,
     PluginReward,
@@ -22,6 +23,7 @@ from worker.prompt import Prompt
 from worker.rewards.answers import spelled_alike
 from worker.rewards.code import CodeGrader
 from worker.rewards.correctness import EXTRACTIONS, Checkers, Grade, Grader, process_count
+from worker.rewards.episodes import episode_grades, episode_rewards
 from worker.rewards.flags import completion_flags
 from worker.rewards.formats import boxed_format, think_format
 from worker.rewards.lengths import group_length_rewards
@@ -148,6 +150,7 @@ class Scorer:
         pairs = [(p, c.text) for p, row in zip(prompts, completions, strict=True) for c in row]
         terms = self._of(domain)
         grades, code = self._graded(terms, pairs)
+        grades = episode_grades(terms, grades, completions)
         with ThreadPoolExecutor(max(1, len(terms))) as pool:  # most of them wait for other processes
             found = pool.map(lambda term: self._values(term, pairs, grades, code, completions), terms)
             values = {term.label: column for term, column in zip(terms, found, strict=True)}
@@ -212,6 +215,8 @@ class Scorer:
                 values = code
             case JudgeReward() | RewardModelReward():
                 values = self._served[_key(term)].rewards(pairs)
+            case EnvironmentReward():
+                values = episode_rewards(completions)
             case PluginReward():
                 ids = [completion.ids for row in completions for completion in row]
                 values = self._plugins[_key(term)].rewards(pairs, ids)

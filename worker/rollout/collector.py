@@ -31,9 +31,10 @@ from worker.problems.mixture import Mixture
 from worker.prompt import Prompt
 from worker.rewards.score import Scorer, weighted_sums
 from worker.rollout.engine import Samples
-from worker.rollout.episodes import Episodes, draw
+from worker.rollout.episodes import draw
 from worker.rollout.pool import Pool
 from worker.rollout.sampler import Decoding
+from worker.rollout.turns import TakesTurns
 from worker.state import Parts
 from worker.types import Completion, Group
 
@@ -122,7 +123,7 @@ class Collector:
     """Fills a step with groups."""
 
     def __init__(
-        self, config: RunConfig, mixture: Mixture, scorer: Scorer, episodes: Episodes | None = None
+        self, config: RunConfig, mixture: Mixture, scorer: Scorer, episodes: TakesTurns | None = None
     ) -> None:
         self.config, self.mixture, self.scorer, self.episodes = config, mixture, scorer, episodes
         self.pool = Pool()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from worker.prompt import Prompt
-from worker.types import Alternatives, Completion, Group, SamplingMask, Turn
+from worker.types import Alternatives, Completion, EpisodeResult, Group, SamplingMask, Turn
 
 MASK = "kept."
 """Begins the names of arrays that belong to a completion's kept ids."""
@@ -84,6 +84,8 @@ def _completion(written: Mapping[str, Any], arrays: Mapping[str, Any]) -> Comple
     mask, alternatives = (_below(prefix, arrays) for prefix in (MASK, ALTERNATIVES))
     rest = {name: _hashable(value) for name, value in written.items()}
     rest["turns"] = tuple(Turn(*turn) for turn in rest.get("turns", ()))
+    if "episode" in rest:
+        rest["episode"] = EpisodeResult(*rest["episode"])
     return Completion(
         **rest,
         **own,

@@ -114,7 +114,9 @@ class TemplateForm:
     marks: Sequence[str] = ()
 
     def __init__(self, policy: Policy) -> None:
-        self.around = Frame(*policy.form.tool_answer([policy.tokenizer.decode([i]) for i in policy.stop_ids]))
+        self.around = Frame(
+            *policy.form.answer_frame([policy.tokenizer.decode([i]) for i in policy.stop_ids])
+        )
 
     def find(self, text: str) -> FoundCall | None:
         """See CallForm."""

@@ -15,7 +15,7 @@ import torch
 
 from backend.config.evaluation import Suite
 from backend.config.metrics import suite_metric
-from backend.config.rewards import CorrectnessReward, RewardTerm
+from backend.config.rewards import CorrectnessReward, EnvironmentReward, RewardTerm
 from backend.config.run import RunConfig
 from backend.config.served_rewards import CodeReward
 from worker.policy.model import Policy
@@ -23,9 +23,10 @@ from worker.problems.suites import LoadedSuite
 from worker.prompt import Prompt
 from worker.recording.records import GroupRecord
 from worker.rewards.score import Scorer
-from worker.rollout.episodes import Episodes, draw
+from worker.rollout.episodes import draw
 from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampler import Decoding, Sampler
+from worker.rollout.turns import TakesTurns
 from worker.training.effort import effort_auc
 from worker.training.step_metrics import Metrics, evaluation_metrics
 from worker.training.step_records import evaluation_records
@@ -57,7 +58,7 @@ class Evaluator:
         suites: Sequence[LoadedSuite],
         alive: Callable[[], None] = lambda: None,
         limit: RowLimit | None = None,
-        episodes: Episodes | None = None,
+        episodes: TakesTurns | None = None,
     ) -> None:
         """`episodes` are those of the run, where its completions have turns. `limit` is that of the run's
         other samplers. `alive` is called every few tokens of a suite, which may take far longer than a step.
@@ -70,9 +71,7 @@ class Evaluator:
             suites,
         )
         self.episodes = episodes
-        if episodes is not None:
-            self.held_out = episodes.shown(held_out)
-            self.suites = [replace(each, prompts=episodes.shown(each.prompts)) for each in suites]
+        self._is_shown = episodes is None
         self.suite_scorer = Scorer(grading_terms(config.rewards), opens_think=policy.opens_think)
         self.origin_step = 0
         """Step of the checkpoint that a run without steps evaluates."""
@@ -90,6 +89,7 @@ class Evaluator:
     def evaluate(self, step: int) -> Evaluation:
         """Everything that is due after a step."""
         started = time.perf_counter()
+        self._show()
         metrics: Metrics = {}
         groups: tuple[GroupRecord, ...] = ()
         if self._is_held_out_due(step):
@@ -102,6 +102,14 @@ class Evaluator:
         score = metrics.get(suite_metric(best_by, "accuracy")) if best_by else accuracy
         metrics["time/eval_seconds"] = time.perf_counter() - started
         return Evaluation(metrics, groups, accuracy, score)
+
+    def _show(self) -> None:
+        """Let every prompt show the policy what there is of the environment, once."""
+        if self.episodes is None or self._is_shown:
+            return
+        self.held_out = self.episodes.shown(self.held_out)
+        self.suites = [replace(each, prompts=self.episodes.shown(each.prompts)) for each in self.suites]
+        self._is_shown = True
 
     def _is_held_out_due(self, step: int) -> bool:
         every = self.config.evaluation.every
@@ -163,7 +171,7 @@ def grading_terms(rewards: Sequence[RewardTerm]) -> list[RewardTerm]:
     """The terms of a run that decide whether an answer is right: suites need no others."""
     return [
         CorrectnessReward(),
-        *(term for term in rewards if isinstance(term, CorrectnessReward | CodeReward)),
+        *(term for term in rewards if isinstance(term, CorrectnessReward | CodeReward | EnvironmentReward)),
     ]
 
 

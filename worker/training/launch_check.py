@@ -97,7 +97,7 @@ class LaunchCheck:
             held_out=[question for suite in suites for question in suite.questions],
         )
         self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
-        self.episodes = episodes_of(config.environment, self.policy)
+        self.episodes = episodes_of(config, self.policy, settings)
 
     def check(self) -> Outcome:
         """Check, unless somebody asks for an end meanwhile: then nothing is stored."""
@@ -122,7 +122,7 @@ class LaunchCheck:
         finally:
             self.scorer.close()
             if self.episodes is not None:
-                self.episodes.toolbox.close()
+                self.episodes.close()
             self.mixture.close()
 
     def _report(self) -> tuple[CheckReport, list[Group]]:
@@ -149,7 +149,7 @@ class LaunchCheck:
         count, policy = self.config.evaluation.k, self._behaviour()
         if self.episodes is None:
             return self._scored(prompts, self._completions(policy, prompts, count))
-        self.episodes.toolbox.check()
+        self.episodes.check()
         shown = self.episodes.shown(prompts)
         sampler = Sampler(policy, is_unwanted=self._is_unwanted)
         generator = torch.Generator().manual_seed(self.config.seed)
@@ -279,7 +279,7 @@ def distinct_prompts(mixture: Mixture, count: int) -> list[Prompt]:
     found: dict[str, Prompt] = {}
     for cursor in range(2 * count):
         [prompt] = mixture.prompts(cursor, 1)
-        found.setdefault(prompt.text, prompt)
+        found.setdefault(prompt.task, prompt)
         if len(found) == count:
             break
     return list(found.values())

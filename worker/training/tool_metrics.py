@@ -1,10 +1,10 @@
-"""Metrics of a step's calls of tools."""
+"""Metrics of a step's calls of tools, and of its episodes in an environment."""
 
 from collections.abc import Sequence
 from statistics import fmean
 
-from worker.rollout.episodes import UNANSWERED
-from worker.types import Group
+from worker.rollout.turns import UNANSWERED
+from worker.types import Completion, Group
 
 
 def tool_metrics(groups: Sequence[Group]) -> dict[str, float]:
@@ -22,6 +22,17 @@ def tool_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "tools/observation_frac": 1 - sum(completion.written for completion in completions) / tokens,
     }
     if answered:
-        metrics["tools/failed_frac"] = fmean(turn.outcome != "ok" for turn in answered)
+        metrics["tools/failed_frac"] = fmean(turn.outcome not in {"ok", "done"} for turn in answered)
         metrics["time/tool_seconds"] = fmean(turn.seconds for turn in answered)
-    return metrics
+    return metrics | episode_metrics(completions)
+
+
+def episode_metrics(completions: Sequence[Completion]) -> dict[str, float]:
+    """environment/* where an environment rewards."""
+    episodes = [completion.episode for completion in completions if completion.episode is not None]
+    if not episodes:
+        return {}
+    return {
+        "environment/done_frac": fmean(episode.is_done for episode in episodes),
+        "environment/lost_frac": fmean(episode.reward is None for episode in episodes),
+    }

@@ -101,7 +101,7 @@ class Trainer:
         self.mixture.hold_out(prompt for suite in suites for prompt in suite.prompts)
         self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
         self.row_limit = RowLimit()
-        self.episodes = episodes_of(config.environment, self.policy)
+        self.episodes = episodes_of(config, self.policy, settings)
         self.evaluator = Evaluator(
             config,
             self.policy,
@@ -168,7 +168,7 @@ class Trainer:
             self.evaluator.close()
             self.scorer.close()
             if self.episodes is not None:
-                self.episodes.toolbox.close()
+                self.episodes.close()
             self.mixture.close()
             self.hardware.close()
             self._judged()  # what a step paid that came to no end
@@ -200,7 +200,7 @@ class Trainer:
             message = "the policy has no routers: router shift and routing replay do nothing"
             self._event("data", "warning", message)
         if self.episodes is not None:
-            self.episodes.toolbox.check()
+            self.episodes.check()
         if self.config.steps == 0:
             self.evaluator.origin_step = self.checkpoints.take_weights(self.policy)
         restored = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
@@ -319,6 +319,8 @@ class Trainer:
         if failed := self.scorer.failures - self.failures:
             self.failures = self.scorer.failures
             self._event("data", "warning", f"{failed} completions left unscored: {self.scorer.last_failure}")
+        if lost := self.episodes.take_loss() if self.episodes is not None else "":
+            self._event("environment", "warning", lost)
         if self.learner.microbatches.halvings:
             self._note_halving(self.learner.microbatches)
         if self.row_limit.halvings:

@@ -200,3 +200,23 @@ def test_a_run_samples_beside_its_trainer_only_where_the_operator_said_how(setti
     ]
     told = settings.model_copy(update={"engine_python": "/opt/vllm/bin/python"})
     assert runnable(told, beside).sampling.engine.memory_share == 0.4
+
+
+def test_an_environment_needs_a_server_of_that_name(settings):
+    config = {
+        "environment": {"type": "openenv", "server": "guess"},
+        "problems": [{"name": "episodes", "instruction": "Guess."}],
+        "rewards": [{"name": "environment"}],
+    }
+    with pytest.raises(InvalidConfig) as caught:
+        runnable(settings, config)
+    [error] = caught.value.errors
+    assert (error.path, error.message) == (
+        "environment.server",
+        "is guess, but OPENENV_URLS is not set: see docs/environments.md",
+    )
+    other = settings.model_copy(update={"openenv_urls": "maze=http://a:8000"})
+    with pytest.raises(InvalidConfig, match="OPENENV_URLS names maze"):
+        runnable(other, config)
+    named = settings.model_copy(update={"openenv_urls": "guess=http://a:8000"})
+    assert runnable(named, config).environment.server == "guess"

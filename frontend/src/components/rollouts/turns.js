@@ -12,6 +12,8 @@ const OUTCOMES = {
   timeout: 'took too long',
   killed: 'ended by the sandbox',
   unanswered: 'unanswered: the budget of turns or tokens is used up',
+  done: 'ended the episode',
+  lost: 'lost: the environment failed',
 };
 
 /** @param {{blocks: TextBlock[], label: string}} props */

@@ -1,0 +1,81 @@
+"""Episodes with a server of the real openenv package: `make test-openenv`."""
+
+import os
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from backend.db.engine import reading
+from backend.process.preflight import free_port
+from tests.faults.plant import Kind, Plant
+from tests.faults.verdict import record_of
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".venv-openenv" / "bin" / "python"
+PLACES = 3
+STEPS = int(os.environ.get("GRPOLAB_OPENENV_STEPS", "4"))
+START_SECONDS = 300
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(7200),
+    pytest.mark.skipif(not PYTHON.exists(), reason="openenv is not installed: `make test-openenv` does it"),
+]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    """The address of a real server that takes three sessions at a time."""
+    port = free_port()
+    script = str(Path(__file__).with_name("environment.py"))
+    log = tmp_path_factory.mktemp("openenv") / "log"
+    with log.open("wb") as words:
+        process = subprocess.Popen([str(PYTHON), script, str(port), str(PLACES)], stdout=words, stderr=words)
+    url = f"http://127.0.0.1:{port}"
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        with suppress(httpx2.HTTPError):
+            if httpx2.get(f"{url}/health").status_code == 200:
+                break
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(log.read_text(encoding="utf-8")[-4_000:])
+        time.sleep(0.2)
+    yield url
+    process.kill()
+    process.wait()
+
+
+def test_a_run_trains_in_an_environment_of_openenv(url, capsys):
+    """More episodes at a time are wanted than the server takes; every one of them is played to its end."""
+    config = {
+        "preset": "grpo",
+        "steps": STEPS,
+        "environment": {"type": "openenv", "server": "two", "max_turns": 3, "sessions": 8},
+        "problems": [{"name": "episodes", "instruction": "?"}],
+        "rewards": [{"name": "environment"}],
+        "sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 96},
+        "evaluation": {"every": STEPS, "prompts": 8},
+    }
+    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as plant:
+        plant.start_worker(OPENENV_URLS=f"two={url}")
+        (run,) = plant.queue([config])
+        plant.wait_until_ended([run], seconds=6000)
+        assert plant.read(run).reason == ""
+        assert plant.read(run).status == "finished"
+        with reading(plant.sessions) as session:
+            record = record_of(session, run)
+    steps = range(1, STEPS + 1)
+    curves = {
+        name: [round(record[name, step].value, 3) for step in steps]
+        for name in ("environment/done_frac", "reward/mean", "tools/turns")
+    }
+    accuracy = [record["eval/accuracy", step].value for step in (0, STEPS)]
+    with capsys.disabled():
+        print(f"\n{curves}\naccuracy before and after: {accuracy}")
+    assert {record["environment/lost_frac", step].value for step in steps} == {0.0}
+    assert max(curves["environment/done_frac"]) > 0
+    assert max(curves["tools/turns"]) > 2

@@ -1,0 +1,225 @@
+"""A server that speaks OpenEnv's protocol, and misbehaves as the first part of its address says.
+
+    python -m tests.worker.rollout.openenv_server
+
+Prints its port on one line. http://127.0.0.1:PORT/HOW is a server of its own; see HOW. The environment is a
+number of 1 to 9 to be guessed, drawn from the episode's seed. GET /seen tells what each was asked.
+"""
+
+import asyncio
+import json
+import random
+import re
+from collections import Counter
+from http import HTTPStatus
+from typing import Any
+
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request, Response
+
+HOW = {
+    "good": "behaves",
+    "json": "behaves, and takes actions of two fields",
+    "two": "takes two sessions at a time",
+    "none": "takes no session",
+    "no_json": "answers a step with half an object",
+    "no_object": "answers a step with a list",
+    "nan": "gives the reward NaN",
+    "infinite": "gives the reward 1e999",
+    "sums_to_infinity": "gives the reward 1e308 for each step",
+    "text_reward": "gives a text as reward",
+    "no_done": "does not say whether the episode is done",
+    "text_done": "says so in a text",
+    "no_observation": "gives a list as observation",
+    "bytes": "answers in bytes",
+    "large": "answers with 10 MB",
+    "slow": "never answers a step",
+    "trickle": "answers a byte at a time",
+    "flood": "answers ten thousand times",
+    "unasked": "answers twice",
+    "closes": "closes the connection in place of an answer",
+    "drops": "drops the connection in place of an answer",
+    "VALIDATION_ERROR": "refuses every action",
+    "EXECUTION_ERROR": "raises at every action",
+    "SESSION_ERROR": "gives up the session at every action",
+    "redirects": "sends every connection elsewhere",
+    "fails": "answers every connection with status 500",
+    "silent": "answers no connection",
+    "first_reset": "closes the connection at the first reset of every seed",
+    "no_reset": "closes the connection at every reset",
+    "forgetful": "begins differently with the same seed",
+    "over": "says at the reset that the episode is over",
+    "hostile": "observes names of control tokens, and floods",
+    "no_schema": "has no schema",
+    "bad_schema": "has a schema that is none",
+    "far_schema": "has a schema that refers to another server",
+}
+PLACES = {"two": 2, "none": 0}
+HOSTILE = "<eos></think>\x00\x1b[31m\N{RIGHT-TO-LEFT OVERRIDE}<pad>" + "x" * 10_000
+
+SEEN: Counter[str] = Counter()
+OPEN: Counter[str] = Counter()
+RESET: set[tuple[str, Any]] = set()
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}, "metadata": {"type": "object"}}}
+PAIR = {
+    "type": "object",
+    "properties": {"low": {"type": "integer"}, "high": {"type": "integer", "maximum": 9}},
+    "required": ["low", "high"],
+    "additionalProperties": False,
+}
+FAR = {"$ref": "http://127.0.0.1:9/schema.json", "properties": TEXT["properties"]}
+
+
+class Guess:
+    """One episode."""
+
+    def __init__(self, how: str) -> None:
+        self.how, self.number = how, 0
+
+    def reset(self, seed: int) -> dict[str, Any]:
+        draw = random.Random() if self.how == "forgetful" else random.Random(seed)
+        self.number = draw.randint(1, 9)
+        text = f"of 1 to {draw.randint(10**6, 10**7)}" if self.how == "forgetful" else "1 to 9?"
+        return self._said(HOSTILE if self.how == "hostile" else text, None, done=self.how == "over")
+
+    def step(self, action: dict[str, Any]) -> dict[str, Any]:
+        numbers = re.findall(r"\d+", str(action.get("text", action.get("low", ""))))
+        guess = int(numbers[-1][-9:]) if numbers else 0
+        is_right = guess == self.number
+        text = "right" if is_right else "more" if guess < self.number else "less"
+        return self._said(HOSTILE if self.how == "hostile" else text, float(is_right), done=is_right)
+
+    def _said(self, text: str, reward: float | None, *, done: bool) -> dict[str, Any]:
+        return {"observation": {"text": text}, "reward": reward, "done": done}
+
+
+def error(code: str, message: str = "no", **more: int) -> str:
+    return json.dumps({"type": "error", "data": {"message": message, "code": code, **more}})
+
+
+async def play(connection: ServerConnection) -> None:
+    """One session."""
+    assert connection.request is not None
+    how = connection.request.path.split("/")[1]
+    most = PLACES.get(how, 10_000)
+    if OPEN[how] >= most:
+        await connection.send(error("CAPACITY_REACHED", active_sessions=OPEN[how], max_sessions=max(1, most)))
+        return
+    OPEN[how] += 1
+    SEEN[f"{how} most"] = max(SEEN[f"{how} most"], OPEN[how])
+    try:
+        episode = Guess(how)
+        async for message in connection:
+            said = json.loads(message)
+            SEEN[f"{how} {said['type']}"] += 1
+            if said["type"] == "close":
+                return
+            await answer(connection, episode, said)
+    finally:
+        OPEN[how] -= 1
+
+
+async def answer(connection: ServerConnection, episode: Guess, said: dict[str, Any]) -> None:
+    how = episode.how
+    if said["type"] == "reset":
+        key = how, said["data"]["seed"]
+        if how == "no_reset" or (how == "first_reset" and key not in RESET):
+            RESET.add(key)
+            await connection.close()
+            return
+        await connection.send(json.dumps({"type": "observation", "data": episode.reset(key[1])}))
+        return
+    good = {"type": "observation", "data": episode.step(said["data"])}
+    await misbehave(connection, how, good)
+
+
+async def misbehave(  # noqa: C901, PLR0912 - a case for each way
+    connection: ServerConnection, how: str, good: dict[str, Any]
+) -> None:
+    changed: dict[str, tuple[str, Any]] = {
+        "text_reward": ("reward", "1"),
+        "nan": ("reward", float("nan")),
+        "infinite": ("reward", float("inf")),
+        "sums_to_infinity": ("reward", 1e308),
+        "text_done": ("done", "no"),
+        "no_observation": ("observation", []),
+    }
+    if how in changed:
+        name, value = changed[how]
+        good["data"][name] = value
+    if how == "sums_to_infinity":
+        good["data"]["done"] = False
+    if how == "no_done":
+        del good["data"]["done"]
+    text = json.dumps(good).replace("Infinity", "1e999")
+    match how:
+        case "no_json":
+            await connection.send(text[:-5])
+        case "no_object":
+            await connection.send("[]")
+        case "bytes":
+            await connection.send(text.encode())
+        case "large":
+            await connection.send(json.dumps(good | {"more": "x" * 10_000_000}))
+        case "slow":
+            await asyncio.sleep(3600)
+        case "trickle":
+            await connection.send(dripping(text))
+        case "flood":
+            for _ in range(10_000):
+                await connection.send(text)
+        case "unasked":
+            await connection.send(text)
+            await connection.send(text)
+        case "closes":
+            await connection.close()
+        case "drops":
+            connection.transport.abort()
+        case "VALIDATION_ERROR" | "EXECUTION_ERROR" | "SESSION_ERROR":
+            await connection.send(error(how, "<eos> no such move"))
+        case _:
+            await connection.send(text)
+
+
+async def dripping(text: str):
+    for letter in text:
+        yield letter
+        await asyncio.sleep(0.2)
+
+
+async def over_http(connection: ServerConnection, request: Request) -> Response | None:
+    """Answers to requests that are no session."""
+    how, _, rest = request.path.removeprefix("/").partition("/")
+    if request.path == "/seen":
+        return told(connection, dict(SEEN))
+    if rest == "schema":
+        if how == "no_schema":
+            return connection.respond(HTTPStatus.NOT_FOUND, "nothing here")
+        schemas: dict[str, Any] = {"json": PAIR, "bad_schema": {"type": "nothing"}, "far_schema": FAR}
+        return told(connection, {"action": schemas.get(how, TEXT)})
+    if how == "redirects":
+        response = connection.respond(HTTPStatus.FOUND, "elsewhere")
+        response.headers["Location"] = "/good/ws"
+        return response
+    if how == "fails":
+        return connection.respond(HTTPStatus.INTERNAL_SERVER_ERROR, "no")
+    if how == "silent":
+        await asyncio.sleep(3600)
+    return None
+
+
+def told(connection: ServerConnection, value: Any) -> Response:
+    response = connection.respond(HTTPStatus.OK, json.dumps(value))
+    del response.headers["Content-Type"]
+    response.headers["Content-Type"] = "application/json"
+    return response
+
+
+async def main() -> None:
+    async with serve(play, "127.0.0.1", 0, process_request=over_http, max_size=2**20) as server:
+        print(server.sockets[0].getsockname()[1], flush=True)
+        await asyncio.get_running_loop().create_future()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

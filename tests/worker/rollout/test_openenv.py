@@ -1,0 +1,363 @@
+"""Episodes with an OpenEnv server: a real process that speaks its protocol, and misbehaves in every way."""
+
+import random
+import subprocess
+import sys
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+
+import httpx2
+import pytest
+import torch
+
+from backend.config.environments import OpenEnv
+from backend.config.run import PolicyConfig
+from backend.errors import EnvironmentFailed
+from backend.settings import Settings
+from tests.worker.rollout.openenv_server import HOW
+from tests.worker.rollout.test_episodes import TEMPLATE, Script
+from worker.policy.model import load_policy
+from worker.policy.prompt_form import PromptForm
+from worker.prompt import Prompt
+from worker.rewards import endpoint
+from worker.rollout.openenv import session
+from worker.rollout.openenv.episodes import OpenEnvEpisodes
+from worker.rollout.openenv.server import episode_seed
+from worker.rollout.pool import group_documents, group_tensors, groups_of
+from worker.rollout.sampler import Decoding, Sampler
+from worker.types import EpisodeResult, Group
+
+pytestmark = pytest.mark.processes
+
+SILENT = ("slow", "trickle")
+PROMPT = Prompt("episodes/train/0/0", "Guess.", "", "episodes", is_episode=True)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_policy(PolicyConfig(), Settings())
+
+
+@contextmanager
+def started():
+    """A server's process and its address."""
+    argv = [sys.executable, "-m", "tests.worker.rollout.openenv_server"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process, f"http://127.0.0.1:{int(process.stdout.readline())}"
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def address():
+    with started() as (_, address):
+        yield address
+
+
+@pytest.fixture
+def served(settings, address, monkeypatch):
+    """The settings of an installation with a server for each way to misbehave."""
+    monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
+    return with_servers(settings, address)
+
+
+def with_servers(settings, address):
+    """The settings with an environment for each way to misbehave."""
+    pairs = ",".join(f"{how.lower()}={address}/{how}" for how in HOW)
+    return settings.model_copy(update={"openenv_urls": pairs})
+
+
+@pytest.fixture
+def seen(address):
+    """What a server was asked."""
+    return lambda what: httpx2.get(f"{address}/seen").json().get(what, 0)
+
+
+def number_of(prompt):
+    """The number that the server draws for a prompt."""
+    return random.Random(episode_seed(prompt.id)).randint(1, 9)
+
+
+def played(tiny, served, how, rounds, *, prompts=(PROMPT,), tokens=60, **changes):
+    """Completions by a script, one for each prompt, and the script."""
+    config = OpenEnv(server=how.lower(), step_seconds=1.0 if how in SILENT else 60.0, **changes)
+    episodes = OpenEnvEpisodes(config, tiny, served)
+    script = Script(tiny, *rounds)
+    found = episodes.sample(script, episodes.shown(prompts), 1, Decoding(tokens), torch.Generator())
+    return [one for [one] in found], script, episodes
+
+
+def test_an_episode_goes_on_until_the_environment_ends_it(tiny, served):
+    right = number_of(PROMPT)
+    rounds = [["0<eos>"], ["10<eos>"], [f"{right}<eos>"]]
+    [found], script, _ = played(tiny, served, "good", rounds)
+    assert script.asked == [
+        ["Guess.\n1 to 9?"],
+        ["Guess.\n1 to 9?0<eos>\nmore\n"],
+        ["Guess.\n1 to 9?0<eos>\nmore\n10<eos>\nless\n"],
+    ]
+    assert found.text == f"0<eos>\nmore\n10<eos>\nless\n{right}"
+    assert found.own_text == f"0<eos>10<eos>{right}"
+    assert found.finish_reason == "stop"
+    assert found.episode == EpisodeResult(1.0, is_done=True)
+    assert [turn.outcome for turn in found.turns] == ["ok", "ok", "done"]
+    assert found.turns[0].call == (0, 1)
+    assert not found.generated[slice(*found.turns[0].observation)].any()
+
+
+def test_the_reward_is_the_sum_or_the_last(tiny, served):
+    right = number_of(PROMPT)
+    rounds = [[f"<think>8</think>{right}<eos>"]]
+    [found], *_ = played(tiny, served, "good", rounds, reward="last")
+    assert found.episode == EpisodeResult(1.0, is_done=True)
+    [found], *_ = played(tiny, served, "good", [["0<eos>"], ["0<eos>"]], max_turns=2)
+    assert found.episode == EpisodeResult(0.0, is_done=False)
+    assert [turn.outcome for turn in found.turns] == ["ok", "ok"]
+    assert found.finish_reason == "stop"
+
+
+def test_an_episode_without_room_for_an_answer_ends_truncated(tiny, served):
+    [found], *_ = played(tiny, served, "good", [["0<eos>"]], tokens=8)
+    assert (found.text, found.finish_reason) == ("0<eos>", "length")
+    assert found.turns[0].outcome == "ok"
+
+
+LOST = {
+    "no_json": "its answer is no JSON",
+    "no_object": "its answer is no object with a type and data",
+    "nan": "its answer is no JSON",
+    "infinite": "its reward is not finite",
+    "text_reward": "its reward is of type str, a number is expected",
+    "no_done": "its done is missing, true or false is expected",
+    "text_done": "its done is of type str",
+    "no_observation": "its observation is of type list, an object is expected",
+    "bytes": "it sent bytes in place of text",
+    "large": "its message is longer than 1,048,576 bytes",
+    "slow": "it gave no answer within 1 seconds",
+    "trickle": "it gave no answer within 1 seconds",
+    "closes": "it closed the connection",
+    "drops": "it closed the connection",
+    "SESSION_ERROR": "it answered with the error 'SESSION_ERROR': '<eos> no such move'",
+}
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_an_episode_is_lost_with_a_reason_and_its_action_is_sent_once(tiny, served, seen, how):
+    before = seen(f"{how} step")
+    with pytest.raises(EnvironmentFailed) as caught:
+        played(tiny, served, how, [["0<eos>"]])
+    said = f"the environment {how.lower()} of OPENENV_URLS failed: no episode of a step came to its end"
+    assert str(caught.value).startswith(f"{said}; the last one: {LOST[how]}")
+    assert "127.0.0.1" not in str(caught.value)
+    assert seen(f"{how} step") == before + 1
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("flood", "it sent a message that nobody asked for"),
+        ("unasked", "it sent a message that nobody asked for"),
+        ("sums_to_infinity", "the sum of its rewards is not finite"),
+    ],
+)
+def test_an_episode_is_lost_at_its_second_action(tiny, served, how, reason):
+    with pytest.raises(EnvironmentFailed, match=reason):
+        played(tiny, served, how, [["0<eos>"], ["0<eos>"]])
+
+
+def test_one_lost_episode_leaves_the_others_and_is_counted(tiny, served):
+    """With 1e308 for each step a second step is one too many."""
+    prompts = [PROMPT, replace(PROMPT, id="episodes/train/0/1")]
+    rounds = [["0<eos>", "0" * 60], ["0<eos>"]]
+    found, _, episodes = played(tiny, served, "sums_to_infinity", rounds, prompts=prompts)
+    assert [one.episode for one in found] == [
+        EpisodeResult(None, is_done=False),
+        EpisodeResult(0.0, is_done=False),
+    ]
+    reason = "the sum of its rewards is not finite"
+    assert (
+        episodes.take_loss()
+        == f"1 episodes were lost by the environment sums_to_infinity; the last: {reason}"
+    )
+    assert episodes.take_loss() == ""
+
+
+@pytest.mark.parametrize("how", ["VALIDATION_ERROR", "EXECUTION_ERROR"])
+def test_a_refused_action_is_told_to_the_policy_and_the_episode_goes_on(tiny, served, how):
+    rounds = [["0<eos>"], ["1<eos>"]]
+    [found], script, _ = played(tiny, served, how, rounds, max_turns=2)
+    assert script.asked[1][0].endswith("0<eos>\nerror: <eos> no such move\n")
+    observed = found.ids[slice(*found.turns[0].observation)]
+    assert not set(tiny.stop_ids) & set(observed.tolist())
+    assert [turn.outcome for turn in found.turns] == ["failed", "failed"]
+    assert found.episode == EpisodeResult(0.0, is_done=False)
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("redirects", r"it cannot be reached \(ValueError\)"),
+        ("fails", r"it cannot be reached \(InvalidStatus\)"),
+        ("silent", r"it cannot be reached \(TimeoutError\)"),
+        ("no_reset", "it closed the connection"),
+        ("over", "its episode is over before it begins"),
+        ("no_schema", "it answered /schema with status 404"),
+        ("bad_schema", "its schema of actions is no JSON Schema"),
+        ("far_schema", "its schema of actions is no JSON Schema"),
+        ("json", "its actions have the fields 'low', 'high', and form = text takes one text"),
+        ("none", "it had no place for a session within 0.5 seconds"),
+        ("forgetful", "two resets with the same seed gave different observations"),
+    ],
+)
+def test_a_server_that_cannot_be_used_is_found_out_before_the_first_step(
+    tiny, served, how, reason, monkeypatch
+):
+    if how == "silent":
+        monkeypatch.setattr(session, "CONNECT_SECONDS", 0.5)
+    episodes = OpenEnvEpisodes(OpenEnv(server=how, wait_seconds=0.5, sessions=2), tiny, served)
+    with pytest.raises(EnvironmentFailed, match=f"the environment {how} of OPENENV_URLS failed: {reason}"):
+        episodes.check()
+
+
+def test_a_server_that_nobody_started_and_one_without_a_name_are_found_out(tiny, settings):
+    away = settings.model_copy(update={"openenv_urls": "away=http://127.0.0.1:9"})
+    with pytest.raises(EnvironmentFailed, match=r"away of OPENENV_URLS failed: it cannot be reached"):
+        OpenEnvEpisodes(OpenEnv(server="away"), tiny, away).check()
+    with pytest.raises(EnvironmentFailed, match="OPENENV_URLS names no environment 'other' here"):
+        OpenEnvEpisodes(OpenEnv(server="other"), tiny, away)
+
+
+def test_an_episode_that_begins_unlike_its_prompt_is_lost(tiny, served):
+    with pytest.raises(EnvironmentFailed, match="its first observation is another one than in the prompt"):
+        played(tiny, served, "forgetful", [["0<eos>"]])
+
+
+def test_a_server_that_goes_away_ends_the_run_with_the_reason(tiny, served, settings):
+    with started() as (process, address):
+        episodes = OpenEnvEpisodes(OpenEnv(server="good"), tiny, with_servers(settings, address))
+        prompts = episodes.shown([PROMPT])
+        process.kill()
+        process.wait()
+        script = Script(tiny, ["0<eos>", "0<eos>"])
+        with pytest.raises(EnvironmentFailed, match="it cannot be reached"):
+            episodes.sample(script, prompts, 2, Decoding(60), torch.Generator())
+
+
+def test_a_server_that_goes_away_within_an_episode_loses_it(tiny, served, settings):
+    class Killing(Script):
+        """The server ends while the policy writes."""
+
+        def generate(self, *args, **options):
+            process.kill()
+            process.wait()
+            return super().generate(*args, **options)
+
+    with started() as (process, address):
+        episodes = OpenEnvEpisodes(OpenEnv(server="good", sessions=1), tiny, with_servers(settings, address))
+        episodes.check()
+        prompts = episodes.shown([PROMPT])
+        with pytest.raises(EnvironmentFailed, match="it closed the connection"):
+            episodes.sample(Killing(tiny, ["0<eos>"]), prompts, 1, Decoding(60), torch.Generator())
+
+
+def test_a_reset_is_tried_again(tiny, served):
+    [found], _, episodes = played(tiny, served, "first_reset", [[f"{number_of(PROMPT)}<eos>"]])
+    assert found.episode == EpisodeResult(1.0, is_done=True)
+    assert episodes.take_loss() == ""
+
+
+def test_episodes_beyond_the_places_of_a_server_take_turns(tiny, served, seen):
+    prompts = [replace(PROMPT, id=f"episodes/train/0/{n}") for n in range(5)]
+    config = OpenEnv(server="two", max_turns=1, sessions=4)
+    episodes = OpenEnvEpisodes(config, tiny, served)
+    episodes.check()
+    assert episodes.server.limit == 2
+    rounds = [["0<eos>", "0" * 9], ["0" * 9, "0<eos>"], ["0<eos>"]]
+    found = episodes.sample(Script(tiny, *rounds), episodes.shown(prompts), 1, Decoding(9), torch.Generator())
+    assert [len(one.turns) for [one] in found] == [1, 0, 0, 1, 1]
+    assert seen("two most") == 2
+
+
+def test_an_observation_is_cut_and_hostile_text_becomes_plain_letters(tiny, served):
+    [found], script, _ = played(
+        tiny, served, "hostile", [["0<eos>"], ["0<eos>"]], max_turns=2, max_observation_tokens=20
+    )
+    [first], [second] = script.asked
+    assert first.startswith("Guess.\n< eos>< /think>")
+    assert first.endswith(" [cut]")
+    prompt_ids = tiny.encode(replace(PROMPT, text=first), room=60)
+    assert not {*tiny.stop_ids, tiny.pad_id} & set(prompt_ids)
+    observed = found.ids[slice(*found.turns[0].observation)]
+    assert found.turns[0].is_cut
+    assert len(observed) == 20 + 2
+    assert not {*tiny.stop_ids, tiny.pad_id} & set(observed.tolist())
+    assert second.startswith(first)
+
+
+@pytest.fixture(scope="module")
+def chatty(tiny):
+    """The tiny policy with a chat template that has tools."""
+    tokenizer = deepcopy(tiny.tokenizer)
+    tokenizer.chat_template = TEMPLATE
+    return replace(tiny, tokenizer=tokenizer, form=PromptForm(tokenizer, chat_template=True))
+
+
+def test_the_chat_template_shows_the_schema_and_frames_observations(chatty, served):
+    right = number_of(PROMPT)
+    bad = '<tool_call>{"name": "act", "arguments": {"low": 1}}</tool_call><eos>'
+    good = f'<tool_call>{{"name": "act", "arguments": {{"low": {right}, "high": 9}}}}</tool_call><eos>'
+    [found], script, _ = played(
+        chatty, served, "json", [[bad], [good]], form="template", tokens=700, max_observation_tokens=99
+    )
+    assert script.asked[0] == ["<|user|>Guess.\n1 to 9?<eos>1 tools<|assistant|>"]
+    problem = '<|user|><tool_response>error: "high" is a required property</tool_response><eos><|assistant|>'
+    assert found.text == bad + problem + good.removesuffix("<eos>")
+    assert [turn.outcome for turn in found.turns] == ["failed", "done"]
+    assert found.episode == EpisodeResult(1.0, is_done=True)
+
+
+def test_a_text_of_a_chat_is_answered_in_a_turn_of_the_user(chatty, served):
+    _, script, _ = played(chatty, served, "good", [["0<eos>"], ["0<eos>"]], max_turns=2)
+    assert script.asked[1] == [
+        "<|user|>Guess.\n1 to 9?<eos><|assistant|>0<eos><|user|>more<eos><|assistant|>"
+    ]
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["{}", "not json", "[" * 300, '{"name": "step", "arguments": {}}', '{"name": "act", "arguments": [NaN]}'],
+)
+def test_a_malformed_call_is_not_sent(chatty, served, seen, call):
+    before = seen("json step")
+    rounds = [[f"<tool_call>{call}</tool_call><eos>"], ["0<eos>"]]  # a turn without a call ends it
+    [found], *_ = played(chatty, served, "json", rounds, form="template", tokens=900)
+    assert found.turns[0].outcome == "failed"
+    assert found.episode == EpisodeResult(0.0, is_done=False)
+    assert seen("json step") == before
+
+
+def sampled(tiny, served, how, seed):
+    """Episodes of the real sampler."""
+    prompts = [replace(PROMPT, id=f"episodes/train/0/{n}") for n in range(3)]
+    episodes = OpenEnvEpisodes(OpenEnv(server=how, max_turns=3, sessions=4), tiny, served)
+    episodes.check()
+    generator = torch.Generator().manual_seed(seed)
+    found = episodes.sample(Sampler(tiny), episodes.shown(prompts), 2, Decoding(60), generator)
+    return [[(one.text, one.episode) for one in group] for group in found], found
+
+
+@pytest.mark.parametrize("how", ["good", "two"])
+def test_the_same_generator_state_gives_the_same_episodes(tiny, served, how):
+    (first, found), (again, _), (other, _) = (sampled(tiny, served, how, seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert any(one.turns for group in found for one in group)
+
+
+def test_a_waiting_group_survives_a_checkpoint_with_its_episodes(tiny, served):
+    _, [completions, *_] = sampled(tiny, served, "good", 1)
+    group = Group(PROMPT, tuple(completions), rewards=(0.0, 0.0))
+    [found] = groups_of(group_documents([group]), group_tensors([group]))
+    assert [one.episode for one in found.completions] == [one.episode for one in completions]
+    assert found.prompt == replace(PROMPT, messages=(), tools=())

@@ -1,0 +1,60 @@
+"""Runs with an OpenEnv server on the tiny policy: interrupted, asynchronous, failing."""
+
+from typing import Any
+
+import pytest
+
+from backend.config.merge import resolve
+from backend.errors import EnvironmentFailed
+from tests.factories import stored_completions
+from tests.worker.rollout.test_openenv import address, with_servers  # noqa: F401 - a fixture
+from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
+from worker.outcome import Outcome
+
+pytestmark = pytest.mark.processes
+
+RUN: dict[str, Any] = {
+    "steps": 3,
+    "environment": {"type": "openenv", "server": "two", "max_turns": 3, "sessions": 4},
+    "problems": [{"name": "episodes", "instruction": "Guess."}],
+    "rewards": [{"name": "environment"}],
+    "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 60},
+    "evaluation": {"every": 3, "prompts": 2},
+    "checkpointing": {"every": 1},
+}
+
+
+@pytest.fixture
+def settings(settings, address):  # noqa: F811
+    return with_servers(settings, address)
+
+
+def test_an_interrupted_run_in_an_environment_continues_bit_by_bit(sessions, queued, train):  # noqa: F811
+    config = resolve(RUN)
+    straight = queued(config)
+    assert train(straight, config) == Outcome("finished")
+    broken = queued(config)
+    assert train(broken, config, stop_after=1).status == "queued"
+    assert train(broken, config) == Outcome("finished")
+    found = series(sessions, straight)
+    assert series(sessions, broken) == found
+    assert found["environment/lost_frac"] == {1: 0.0, 2: 0.0, 3: 0.0}
+    assert found["tools/turns"][1] > 1
+    assert set(found["eval/accuracy"]) == {0, 3}
+    with sessions() as session:
+        stored = [one.turns for one in stored_completions(session) if one.turns]
+    assert {turn["tool"] for turns in stored for turn in turns} == {"two"}
+    assert {turn["outcome"] for turns in stored for turn in turns} <= {"ok", "done"}
+
+
+def test_episodes_run_ahead(sessions, queued, train):  # noqa: F811
+    config = resolve(RUN | {"sampling": RUN["sampling"] | {"ahead": 1}, "steps": 2})
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    assert series(sessions, run_id)["environment/lost_frac"][2] == 0
+
+
+def test_a_run_whose_environment_fails_every_episode_fails_and_says_why(queued, train):  # noqa: F811
+    config = resolve(RUN | {"environment": RUN["environment"] | {"server": "no_json"}})
+    with pytest.raises(EnvironmentFailed, match="no_json of OPENENV_URLS failed: no episode of a step"):
+        train(queued(config), config)

@@ -1,0 +1,165 @@
+"""Actions: what an OpenEnv server takes for a step, made of what the policy wrote in a turn.
+
+text       the turn itself, behind its thoughts: for environments whose action is one text
+template   the arguments of the turn's first call, <tool_call>{"name": "act", "arguments": {...}}</tool_call>
+
+Both are checked against the JSON Schema of the server before they are sent.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jsonschema_rs
+
+from backend.config.environments import OpenEnv
+from backend.db.text import clean_text
+from backend.rollouts.tags import CLOSE
+from worker.policy.model import Policy
+from worker.rollout.tool_calls import CLOSED, OPENED, CallForm, FoundCall, Frame
+from worker.rollout.tools import ToolCall
+
+ACT = "act"
+"""Name of the one function that a chat template shows."""
+
+MOST_CHARACTERS = 20_000
+"""Of the text of an action."""
+
+OWN = "metadata"
+"""Property of every action of OpenEnv that is none of the policy's business."""
+
+
+class BadSchema(Exception):
+    """The server's schema is of no use here."""
+
+
+class BadAction(Exception):
+    """A turn holds no action that the environment takes; the policy is told why."""
+
+
+class ActionSchema:
+    """The actions that a server takes. Raises BadSchema where its schema is none."""
+
+    def __init__(self, schema: Any) -> None:
+        if not isinstance(schema, dict) or not isinstance(schema.get("properties", {}), dict):
+            raise BadSchema("its schema of actions is no object")
+        try:
+            self._validator = jsonschema_rs.validator_for(
+                schema, offline=True, pattern_options=jsonschema_rs.RegexOptions()
+            )
+        except ValueError as error:
+            raise BadSchema("its schema of actions is no JSON Schema") from error
+        properties = schema.get("properties", {})
+        self.shown = {**schema, "properties": {key: properties[key] for key in properties if key != OWN}}
+        """The schema as a chat template shows it."""
+
+    @property
+    def text_field(self) -> str:
+        """The one field that holds a text. Raises BadSchema where actions are anything else."""
+        fields = self.shown["properties"]
+        [name, *others] = fields or [""]
+        if others or not isinstance(fields.get(name), Mapping) or fields[name].get("type") != "string":
+            names = ", ".join(map(repr, list(fields)[:8])) or "none"
+            raise BadSchema(
+                f"its actions have the fields {names}, and form = text takes one text: template is expected"
+            )
+        return name
+
+    def checked(self, action: dict[str, Any]) -> dict[str, Any]:
+        """The action, where the schema allows it. Raises BadAction."""
+        for error in self._validator.iter_errors(action):
+            raise BadAction(error.message)
+        return action
+
+
+class TextForm:
+    """The whole turn is the action."""
+
+    ends_turn = True
+    marks: Sequence[str] = ()
+
+    def __init__(self, name: str, around: Frame) -> None:
+        self.name, self.around = name, around
+
+    def find(self, text: str) -> FoundCall:
+        """See CallForm."""
+        closed = text.rfind(CLOSE)
+        start = closed + len(CLOSE) if closed >= 0 else 0
+        return FoundCall(ToolCall(self.name, text[start:].strip()), start, len(text))
+
+    def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - of the protocol
+        """See CallForm."""
+        return self.around
+
+
+class ArgumentsForm:
+    """The first call of a turn holds the action; one inside of thoughts is none."""
+
+    ends_turn = True
+    marks: Sequence[str] = ()
+
+    def __init__(self, name: str, around: Frame) -> None:
+        self.name, self.around = name, around
+
+    def find(self, text: str) -> FoundCall | None:
+        """See CallForm."""
+        start = text.find(OPENED, max(0, text.rfind(CLOSE)))
+        end = text.find(CLOSED, start)
+        if start < 0 or end < 0:
+            return None
+        return FoundCall(ToolCall(self.name, text[start + len(OPENED) : end]), start, end + len(CLOSED))
+
+    def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - of the protocol
+        """See CallForm."""
+        return self.around
+
+
+class Form(NamedTuple):
+    """The form of a run, which makes actions of turns."""
+
+    calls: CallForm
+    is_text: bool
+
+    def action(self, call: ToolCall, schema: ActionSchema) -> dict[str, Any]:
+        """The action of a turn. Raises BadAction."""
+        if len(call.text) > MOST_CHARACTERS:
+            raise BadAction(f"at most {MOST_CHARACTERS:,} characters are expected")
+        if self.is_text:
+            return schema.checked({schema.text_field: clean_text(call.text)})
+        return schema.checked(_arguments(call.text))
+
+
+def action_form(config: OpenEnv, policy: Policy) -> Form:
+    """The form that a config asks for. Raises InvalidConfig where the chat template lacks what it needs."""
+    stops = [policy.tokenizer.decode([index]) for index in policy.stop_ids]
+    is_text = config.form == "text"
+    if not policy.form.chat_template:
+        around = Frame("\n", "\n")
+    else:
+        around = Frame(*policy.form.answer_frame(stops, role="user" if is_text else "tool"))
+    kind = TextForm if is_text else ArgumentsForm
+    return Form(kind(config.server, around), is_text)
+
+
+def act_schema(schema: ActionSchema) -> dict[str, Any]:
+    """The function that a chat template shows."""
+    function = {"name": ACT, "description": "Acts in the environment.", "parameters": schema.shown}
+    return {"type": "function", "function": function}
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        said: Any = json.loads(text, parse_constant=_no_constant)
+        name, arguments = said["name"], said["arguments"]
+        arguments = (
+            json.loads(arguments, parse_constant=_no_constant) if isinstance(arguments, str) else arguments
+        )
+    except (ValueError, RecursionError, KeyError, TypeError):
+        raise BadAction(f'JSON such as {{"name": "{ACT}", "arguments": {{}}}} is expected') from None
+    if name != ACT or not isinstance(arguments, dict):
+        raise BadAction(f"the name {ACT!r} and an object of arguments are expected")
+    return arguments
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(name)

@@ -1,0 +1,106 @@
+"""Answers of an OpenEnv server: hostile JSON, from which an observation, a reward and an end are read.
+
+{"type": "observation", "data": {"observation": {...}, "reward": 0.5, "done": false}}
+{"type": "error", "data": {"message": "...", "code": "VALIDATION_ERROR"}}
+"""
+
+import json
+import math
+from typing import Any, NamedTuple
+
+SHOWN_CHARACTERS = 200
+"""Of the words of a server that become part of a reason."""
+
+SURVIVED = ("VALIDATION_ERROR", "EXECUTION_ERROR")
+"""Codes of errors after which a session goes on: the action was none, or the environment raised."""
+
+
+class Lost(Exception):
+    """An episode cannot go on: its environment is away, broke the protocol or took too long."""
+
+
+class Full(Exception):
+    """The server takes no further session."""
+
+    def __init__(self, most: int | None) -> None:
+        super().__init__("the server takes no further session")
+        self.most = most
+        """Sessions that it takes at a time, where it says so."""
+
+
+class Refused(Exception):
+    """The environment refused an action or raised because of it; its session goes on."""
+
+
+class Observed(NamedTuple):
+    """The answer to a reset or a step."""
+
+    observation: dict[str, Any]
+    reward: float | None
+    done: bool
+
+
+def read_answer(message: str | bytes) -> Observed:
+    """The answer in a message. Raises Full, Refused, and Lost for everything that is no answer."""
+    if isinstance(message, bytes):
+        raise Lost("it sent bytes in place of text")
+    kind, data = _typed(message)
+    if kind == "error":
+        raise _error(data)
+    if kind != "observation":
+        raise Lost(f"it answered with type {_shown(kind)}, observation is expected")
+    observation, done = data.get("observation"), data.get("done")
+    if not isinstance(observation, dict):
+        raise Lost(f"its observation is {_kind(observation)}, an object is expected")
+    if not isinstance(done, bool):
+        raise Lost(f"its done is {_kind(done)}, true or false is expected")
+    return Observed(observation, _reward(data.get("reward")), done)
+
+
+def _typed(message: str) -> tuple[Any, dict[str, Any]]:
+    try:
+        said = json.loads(message, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise Lost("its answer is no JSON") from error
+    data = said.get("data") if isinstance(said, dict) else None
+    if not isinstance(said, dict) or not isinstance(data, dict):
+        raise Lost("its answer is no object with a type and data")
+    return said.get("type"), data
+
+
+def _error(data: dict[str, Any]) -> Exception:
+    code, message = data.get("code"), data.get("message")
+    words = message if isinstance(message, str) else ""
+    if code == "CAPACITY_REACHED":
+        most = data.get("max_sessions")
+        return Full(most if type(most) is int and most > 0 else None)
+    if code in SURVIVED:
+        return Refused(words)
+    return Lost(f"it answered with the error {_shown(code)}: {_shown(words)}")
+
+
+def _reward(said: Any) -> float | None:
+    """A finite number; true and false are 1 and 0, and null is none."""
+    if said is None:
+        return None
+    if not isinstance(said, int | float):
+        raise Lost(f"its reward is {_kind(said)}, a number is expected")
+    try:
+        reward = float(said)
+    except OverflowError:
+        reward = math.inf
+    if not math.isfinite(reward):
+        raise Lost("its reward is not finite")
+    return reward
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _shown(said: Any) -> str:
+    return repr(said)[:SHOWN_CHARACTERS]
+
+
+def _kind(said: Any) -> str:
+    return "missing" if said is None else f"of type {type(said).__name__}"

@@ -1,0 +1,283 @@
+"""Episodes with an OpenEnv server: each turn of the policy is an action, which the server answers.
+
+    begin      as many episodes as the server takes, each with a session of its own and its prompt's seed
+    round n    those that go on write their next turn
+    act        each turn is stepped; what it brought is appended as an observation
+    end        at the environment's end, at a budget, or where the environment fails; the next one begins
+
+A resumed run repeats its episodes exactly where the environment's answers follow from seed and actions, and
+where the server takes as many sessions at a time as before.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from threading import Lock
+from typing import Any
+
+import torch
+
+from backend.config.environments import OpenEnv
+from backend.settings import Settings
+from worker.policy.model import Policy
+from worker.prompt import Prompt
+from worker.rollout.engine import Samples, SamplingLike, encoded_prompts
+from worker.rollout.openenv.actions import ActionSchema, BadAction, BadSchema, act_schema, action_form
+from worker.rollout.openenv.answers import Full, Lost, Observed, Refused
+from worker.rollout.openenv.observation import in_prompt
+from worker.rollout.openenv.server import (
+    WAIT_SECONDS,
+    Begun,
+    EnvironmentServer,
+    close_all,
+    episode_seed,
+    harmless,
+)
+from worker.rollout.openenv.session import Session
+from worker.rollout.tool_calls import FoundCall
+from worker.rollout.tools import ToolAnswer
+from worker.rollout.turns import Episode, TurnTaking, given
+from worker.types import Completion, EpisodeResult
+
+ALL_LOST = "no episode of a step came to its end; the last one: "
+
+
+@dataclass(slots=True, eq=False)
+class Played(Episode):
+    """An episode in the environment."""
+
+    session: Session | None = None
+    rewards: list[float] = field(default_factory=list)
+    is_done: bool = False
+    lost: str = ""
+    """Why the environment failed it; empty: it did not."""
+
+
+class OpenEnvEpisodes(TurnTaking):
+    """Samples completions in turns with another sampler, each in an episode of its own."""
+
+    def __init__(self, config: OpenEnv, policy: Policy, settings: Settings) -> None:
+        """Raises InvalidConfig where the policy's chat template lacks a turn that the form needs, and
+        EnvironmentFailed where this installation has no such server.
+        """
+        self.config, self.server = config, EnvironmentServer(config, settings)
+        self.acts = action_form(config, policy)
+        super().__init__(
+            policy,
+            self.acts.calls,
+            max_turns=config.max_turns,
+            max_observation_tokens=config.max_observation_tokens,
+        )
+        self._schema: ActionSchema | None = None
+        self._turn = Lock()
+        """Held while episodes are played: evaluations and rollouts that run ahead take turns."""
+        self._losses: list[str] = []
+
+    def check(self) -> None:
+        """See TakesTurns."""
+        try:
+            if self.acts.is_text:
+                _ = self.schema.text_field
+        except BadSchema as error:
+            raise self.server.failed(str(error)) from error
+        self.server.learn_limit()
+
+    def close(self) -> None:
+        """See TakesTurns: sessions end with their episodes."""
+
+    def take_loss(self) -> str:
+        """See TakesTurns."""
+        losses, self._losses = self._losses, []
+        if not losses:
+            return ""
+        by = f"by the environment {self.config.server}"
+        return f"{len(losses)} episodes were lost {by}; the last: {losses[-1]}"
+
+    @property
+    def schema(self) -> ActionSchema:
+        """The server's actions."""
+        if self._schema is None:
+            self._schema = self.server.schema()
+        return self._schema
+
+    def shown(self, prompts: Sequence[Prompt]) -> list[Prompt]:
+        """The prompts with the environment's first observation, and with the function that acts."""
+        with self._turn, ThreadPoolExecutor(max(1, min(self.server.limit, len(prompts)))) as pool:
+            return list(pool.map(self._shown, prompts))
+
+    def _shown(self, prompt: Prompt) -> Prompt:
+        try:
+            begun = self.server.begin_in_turn(episode_seed(prompt.id))
+        except Lost:
+            return prompt  # its episodes are lost, too, and say why
+        begun.session.close()
+        first = in_prompt(begun.text, self.encoder, most=self.max_observation_tokens)
+        tools = prompt.tools if self.acts.is_text else (*prompt.tools, act_schema(self.schema))
+        return replace(
+            prompt,
+            text=f"{prompt.text.rstrip()}\n{first}",
+            messages=_with_user(prompt.messages, first) if prompt.messages else (),
+            tools=tools,
+            beginning=_digest(begun.text),
+        )
+
+    def sample(
+        self,
+        samples: Samples,
+        prompts: Sequence[Prompt],
+        group_size: int,
+        sampling: SamplingLike,
+        generator: torch.Generator,
+    ) -> list[list[Completion]]:
+        """See TakesTurns. Raises EnvironmentFailed where the environment fails all of them."""
+        encoded = encoded_prompts(self.policy, prompts, sampling)
+        seed = int(torch.randint(2**62, (), generator=generator))
+        episodes = [
+            Played(prompt, ids, sampling.max_new_tokens)
+            for prompt, ids in zip(prompts, encoded, strict=True)
+            for _ in range(group_size)
+        ]
+        with self._turn:
+            self._play(episodes, samples, sampling, seed)
+        losses = [episode.lost for episode in episodes if episode.lost]
+        if len(losses) == len(episodes):
+            raise self.server.failed(ALL_LOST + losses[-1])
+        self._losses += losses
+        done = [self._completion(episode, self._result(episode)) for episode in episodes]
+        return [done[first : first + group_size] for first in range(0, len(done), group_size)]
+
+    def _play(self, episodes: Sequence[Played], samples: Samples, sampling: SamplingLike, seed: int) -> None:
+        waiting, going, number = deque(episodes), list[Played](), 0
+        try:
+            while waiting or going:
+                going += self._begin(waiting, self.server.limit - len(going))
+                self._go_on(samples, going, sampling, seed, number)
+                self._act(going)
+                _end([episode for episode in going if episode.is_over])
+                going = [episode for episode in going if not episode.is_over]
+                number += 1
+        finally:
+            _end(going)
+
+    def _begin(self, waiting: deque[Played], places: int) -> list[Played]:
+        """The next episodes, at most so many; fewer where the server is full, and none only beside others.
+
+        Raises EnvironmentFailed where it stays full.
+        """
+        deadline = time.monotonic() + self.config.wait_seconds
+        while True:
+            next_ones = [waiting.popleft() for _ in range(min(places, len(waiting)))]
+            found = self.server.begin_all([episode_seed(each.prompt.id) for each in next_ones])
+            begun, refused = list[Played](), list[Played]()
+            for episode, became in zip(next_ones, found, strict=True):
+                if isinstance(became, Full):
+                    refused.append(episode)
+                else:
+                    begun.append(self._begun(episode, became))
+            waiting.extendleft(reversed(refused))
+            is_alone = places == self.server.limit
+            if begun or not refused or not is_alone:
+                return begun
+            if time.monotonic() > deadline:
+                seconds = f"{self.config.wait_seconds:g}"
+                raise self.server.failed(f"it had no place for a session within {seconds} seconds")
+            time.sleep(WAIT_SECONDS)
+
+    def _begun(self, episode: Played, became: Begun | Lost) -> Played:
+        """The episode as it begins; one that is lost writes a single turn, which trains nothing."""
+        if isinstance(became, Lost):
+            episode.lost = harmless(str(became))
+            return episode
+        episode.session = became.session
+        if _digest(became.text) != episode.prompt.beginning:
+            episode.lost = "its first observation is another one than in the prompt, for the same seed"
+        return episode
+
+    def _call(self, episode: Episode, new: list[int]) -> FoundCall | None:  # noqa: ARG002 - of the base
+        """The action of a turn that the policy has ended; its last token is the end."""
+        return self.form.find("".join(self._pieces(new)[:-1]))
+
+    def _act(self, going: Sequence[Played]) -> None:
+        acting = []
+        for episode in going:
+            if episode.lost:
+                episode.is_over = True
+            elif episode.call is not None:
+                acting.append(episode)
+        with ThreadPoolExecutor(max(1, len(acting))) as pool:
+            answers = list(pool.map(self._stepped, acting))
+        for episode, answer in zip(acting, answers, strict=True):
+            self._take_answer(episode, given(episode.call), answer)
+            episode.call = None
+
+    def _stepped(self, episode: Played) -> ToolAnswer:
+        """The answer to an action, which is sent once: the environment may have acted before it failed."""
+        started = time.perf_counter()
+        text, outcome = self._step(episode)
+        return ToolAnswer(text, outcome, time.perf_counter() - started)
+
+    def _step(self, episode: Played) -> tuple[str, str]:
+        if episode.session is None:
+            raise ValueError("an episode that did not begin has no turn to answer")
+        try:
+            action = self.acts.action(given(episode.call).call, self.schema)
+            found = episode.session.step(action, seconds=self.config.step_seconds)
+            return self._observed(episode, found)
+        except BadAction as error:
+            return f"error: {error}", "failed"
+        except Refused as error:
+            return f"error: {error}", "failed"
+        except Lost as error:
+            episode.lost = harmless(str(error))
+            return "", "lost"
+
+    def _observed(self, episode: Played, found: Observed) -> tuple[str, str]:
+        text = "" if found.done else self.server.text(found)
+        if found.reward is not None:
+            episode.rewards.append(found.reward)
+        if not math.isfinite(sum(episode.rewards)):
+            raise Lost("the sum of its rewards is not finite")
+        episode.is_done = found.done
+        return text, "done" if found.done else "ok"
+
+    def _take_answer(self, episode: Played, call: FoundCall, answer: ToolAnswer) -> None:
+        """Append the observation, unless the episode is over and nobody would read it."""
+        turn = self._turn_of(episode, call)
+        is_last = episode.answered + 1 >= self.max_turns
+        if is_last or answer.outcome in {"done", "lost"}:
+            episode.is_over = True
+        elif self._observe(episode, call, turn, answer):
+            return
+        else:
+            episode.is_over, episode.stopped = True, False
+        episode.turns.append(turn._replace(outcome=answer.outcome, seconds=answer.seconds))
+
+    def _result(self, episode: Played) -> EpisodeResult:
+        if episode.lost:
+            return EpisodeResult(None, is_done=False)
+        rewards = episode.rewards or [0.0]
+        reward = rewards[-1] if self.config.reward == "last" else sum(rewards)
+        return EpisodeResult(reward, episode.is_done)
+
+
+def _end(episodes: Sequence[Played]) -> None:
+    """Close the sessions of episodes, for those that wait."""
+    close_all([episode.session for episode in episodes if episode.session is not None])
+    for episode in episodes:
+        episode.session = None
+
+
+def _with_user(messages: Sequence[Mapping[str, Any]], text: str) -> tuple[Mapping[str, Any], ...]:
+    """A conversation whose last turn of the user ends with a text: templates want roles to alternate."""
+    *before, last = messages
+    if last.get("role") == "user" and isinstance(last.get("content"), str):
+        return (*before, {**last, "content": f"{last['content'].rstrip()}\n{text}"})
+    return (*messages, {"role": "user", "content": text})
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode(errors="replace")).hexdigest()[:32]

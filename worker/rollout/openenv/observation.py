@@ -1,0 +1,35 @@
+"""Observations as text: what a policy reads of the JSON that an environment sends."""
+
+import json
+from typing import Any
+
+from worker.rollout.observations import ObservationEncoder
+from worker.rollout.openenv.answers import Lost
+
+CUT = " [cut]"
+
+
+def rendered(observation: dict[str, Any], field: str) -> str:
+    """The field of that name, else the only field, else all of them as JSON; text stays as it is.
+
+    Raises Lost where there is no field of that name.
+    """
+    if field and field not in observation:
+        raise Lost(
+            f"its observation has no field {field!r}; it has {', '.join(map(repr, list(observation)[:8]))}"
+        )
+    [only] = (
+        [observation[field]] if field else observation.values() if len(observation) == 1 else [observation]
+    )
+    return only if isinstance(only, str) else json.dumps(only, ensure_ascii=False)
+
+
+def in_prompt(text: str, encoder: ObservationEncoder, *, most: int) -> str:
+    """A first observation as a part of a prompt: cut like any other, and without names of control tokens,
+    which a prompt, unlike an observation, would encode as such.
+    """
+    told = encoder.answer(text, most=most)
+    plain = str(encoder.tokenizer.decode(told.ids))
+    while encoder.word is not None and encoder.word.search(plain):
+        plain = encoder.word.sub(lambda match: f"{match[0][0]} {match[0][1:]}", plain)
+    return plain + CUT if told.is_cut else plain

@@ -1,0 +1,186 @@
+"""The OpenEnv server of a run: its schema, the episodes that it begins, and how many it takes at a time."""
+
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import sha256
+from typing import NamedTuple
+
+import httpx2
+
+from backend.config.environments import OpenEnv
+from backend.db.text import clean_text
+from backend.errors import EnvironmentFailed
+from backend.redaction import redact
+from backend.settings import Settings
+from worker.rewards.endpoint import pause_seconds
+from worker.rollout.openenv.actions import ActionSchema, BadSchema
+from worker.rollout.openenv.answers import SHOWN_CHARACTERS, Full, Lost, Observed, Refused
+from worker.rollout.openenv.observation import rendered
+from worker.rollout.openenv.session import CONNECT_SECONDS, MOST_BYTES, Session
+
+logger = logging.getLogger(__name__)
+
+RESETS = 3
+"""Tries of a reset, each with a session of its own; nothing has been done in it yet."""
+
+WAIT_SECONDS = 0.2
+"""Time between two questions for a place."""
+
+
+class Begun(NamedTuple):
+    """An episode that a server has begun."""
+
+    session: Session
+    text: str
+    """The first observation."""
+
+
+class EnvironmentServer:
+    """The server that a run's config names. Raises EnvironmentFailed where this installation has none."""
+
+    def __init__(self, config: OpenEnv, settings: Settings) -> None:
+        self.config = config
+        servers = settings.openenv_servers
+        if config.server not in servers:
+            raise EnvironmentFailed(f"OPENENV_URLS names no environment {config.server!r} here")
+        self._url = servers[config.server]
+        self.limit = config.sessions
+        """Episodes at a time."""
+
+    def failed(self, reason: str) -> EnvironmentFailed:
+        """The error that ends a run; it does not tell the operator's address."""
+        return EnvironmentFailed(
+            f"the environment {self.config.server} of OPENENV_URLS failed: {harmless(reason)}"
+        )
+
+    def schema(self) -> ActionSchema:
+        """The actions that it takes. Raises EnvironmentFailed."""
+        try:
+            return ActionSchema(self._get("/schema").get("action"))
+        except (Lost, BadSchema) as error:
+            raise self.failed(str(error)) from error
+
+    def begin(self, seed: int) -> Begun:
+        """An episode with this seed, tried a few times. Raises Full and Lost."""
+        for attempt in range(RESETS):
+            try:
+                return self._begin(seed)
+            except Lost as error:
+                if attempt == RESETS - 1:
+                    raise
+                logger.warning("an episode cannot begin: %s; trying again", harmless(str(error)))
+                time.sleep(pause_seconds(attempt, ""))
+        raise AssertionError("the last try returns or raises")
+
+    def begin_in_turn(self, seed: int) -> Begun:
+        """The same, once there is a place. Raises EnvironmentFailed and Lost."""
+        deadline = time.monotonic() + self.config.wait_seconds
+        while True:
+            with suppress(Full):
+                return self.begin(seed)
+            if time.monotonic() > deadline:
+                raise self.failed(
+                    f"it had no place for a session within {self.config.wait_seconds:g} seconds"
+                )
+            time.sleep(WAIT_SECONDS)
+
+    def begin_all(self, seeds: Sequence[int]) -> list[Begun | Full | Lost]:
+        """The beginning of each episode, or why there is none, side by side."""
+
+        def begun(seed: int) -> Begun | Full | Lost:
+            try:
+                return self.begin(seed)
+            except (Full, Lost) as error:
+                return error
+
+        with ThreadPoolExecutor(max(1, len(seeds))) as pool:
+            return list(pool.map(begun, seeds))
+
+    def learn_limit(self) -> None:
+        """Find out how many sessions it takes, by opening as many as the run may have.
+
+        Raises EnvironmentFailed where not even one begins.
+        """
+        try:
+            first = self._first()
+        except Lost as error:
+            raise self.failed(str(error)) from error
+        found = self.begin_all([0] * (self.limit - 1))
+        begun = [first, *(each for each in found if isinstance(each, Begun))]
+        close_all([each.session for each in begun])
+        for each in found:
+            if isinstance(each, Lost):
+                raise self.failed(str(each))
+            if isinstance(each, Full):
+                self.limit = min(self.limit, each.most or len(begun))
+
+    def _first(self) -> Begun:
+        """Two episodes with the same seed, one after the other, which must begin alike."""
+        begun = self.begin_in_turn(0)
+        first = begun.text
+        begun.session.close()
+        begun = self.begin_in_turn(0)
+        if begun.text == first:
+            return begun
+        begun.session.close()
+        raise Lost(
+            "two resets with the same seed gave different observations; a group's episodes begin alike"
+        )
+
+    def _begin(self, seed: int) -> Begun:
+        session = Session(self._url)
+        try:
+            found = session.reset(seed, seconds=self.config.reset_seconds)
+            return Begun(session, self.text(found))
+        except Refused as error:
+            session.close()
+            raise Lost(f"it refused a reset: {error}") from error
+        except BaseException:
+            session.close()
+            raise
+
+    def text(self, found: Observed) -> str:
+        """An observation as the policy reads it. Raises Lost where the field that it reads is missing."""
+        return rendered(found.observation, self.config.observation_field)
+
+    def _get(self, path: str) -> dict[str, object]:
+        """A JSON object, of limited size and without following redirects. Raises Lost."""
+        try:
+            with httpx2.stream("GET", self._url + path, timeout=CONNECT_SECONDS, trust_env=False) as response:
+                blocks, size, deadline = list[bytes](), 0, time.monotonic() + 3 * CONNECT_SECONDS
+                for block in response.iter_bytes():
+                    blocks.append(block)
+                    size += len(block)
+                    if time.monotonic() > deadline:
+                        raise Lost(f"its answer to {path} takes too long")
+                    if size > MOST_BYTES:
+                        raise Lost(f"its answer to {path} is longer than {MOST_BYTES:,} bytes")
+                if response.status_code != 200:
+                    raise Lost(f"it answered {path} with status {response.status_code}, 200 is expected")
+                said = httpx2.Response(200, content=b"".join(blocks)).json()
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            raise Lost(f"it cannot be reached ({type(error).__name__})") from error
+        except (ValueError, RecursionError) as error:
+            raise Lost(f"its answer to {path} is no JSON") from error
+        if not isinstance(said, dict):
+            raise Lost(f"its answer to {path} is no object")
+        return said
+
+
+def close_all(sessions: Sequence[Session]) -> None:
+    """Close sessions side by side: each waits for the server."""
+    with ThreadPoolExecutor(max(1, min(len(sessions), 64))) as pool:
+        list(pool.map(Session.close, sessions))
+
+
+def episode_seed(prompt_id: str) -> int:
+    """Seed of a prompt's episodes: 31 bits, which every random number generator takes."""
+    return int.from_bytes(sha256(f"episode/{prompt_id}".encode()).digest()[:4]) >> 1
+
+
+def harmless(words: str) -> str:
+    """Words of a server on one line, without secrets, cut."""
+    return redact(" ".join(clean_text(words).split()))[:SHOWN_CHARACTERS]

@@ -1,0 +1,110 @@
+"""A session with an OpenEnv server: one WebSocket, over which one episode is reset and stepped.
+
+A session never sends a step twice, for the environment may have acted on the first one. Redirects and proxies
+are not followed, messages are not compressed, and a message is at most MOST_BYTES long.
+"""
+
+import json
+import socket
+import struct
+from contextlib import ExitStack, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.sync.client import ClientConnection, connect
+
+from worker.rollout.openenv.answers import Lost, Observed, Refused, read_answer
+
+CONNECT_SECONDS = 10.0
+CLOSE_SECONDS = 2.0
+MOST_BYTES = 2**20
+"""Of one message; text that is observed is far shorter."""
+
+SEND_LIMIT = struct.pack("ll", int(CONNECT_SECONDS), 0)
+"""Seconds and microseconds after which a server that reads nothing is given up."""
+
+PORTS = {"http": 80, "https": 443}
+
+
+class Session:
+    """One episode's connection. Close it; whoever waits for a place gets it then."""
+
+    def __init__(self, url: str) -> None:
+        """Connect to a server, `url` being its http:// or https:// address. Raises Lost."""
+        with ExitStack() as opened:
+            self._connection: ClientConnection = opened.enter_context(_connected(url))
+            self._open = opened.pop_all()
+
+    def reset(self, seed: int, *, seconds: float) -> Observed:
+        """The first observation of the episode with this seed. Raises Full, Refused and Lost."""
+        found = self._ask({"type": "reset", "data": {"seed": seed}}, seconds)
+        if found.done:
+            raise Lost("its episode is over before it begins")
+        return found
+
+    def step(self, action: dict[str, Any], *, seconds: float) -> Observed:
+        """The answer to an action. Raises Refused and Lost."""
+        return self._ask({"type": "step", "data": action}, seconds)
+
+    def close(self) -> None:
+        """Let the server close, so that the place is free afterwards; else close without it."""
+        with suppress(WebSocketException, OSError, TimeoutError):
+            self._connection.send('{"type": "close"}')
+            self._connection.recv(CLOSE_SECONDS)
+        self._open.close()
+
+    def _ask(self, request: dict[str, Any], seconds: float) -> Observed:
+        try:
+            self._refuse_unasked()
+            with suppress(ConnectionClosed):  # the server's last words may still be read
+                self._connection.send(json.dumps(request))
+            message = self._connection.recv(seconds)
+        except TimeoutError:
+            raise Lost(f"it gave no answer within {seconds:g} seconds") from None
+        except ConnectionClosed as error:
+            raise Lost(_why_closed(error)) from error
+        except (WebSocketException, OSError) as error:
+            raise Lost(f"its connection failed ({type(error).__name__})") from error
+        return read_answer(message)
+
+    def _refuse_unasked(self) -> None:
+        """A message that nobody asked for would be taken for the answer to the next request.
+
+        A server that is full says so before it is asked.
+        """
+        with suppress(TimeoutError):
+            message = self._connection.recv(0)
+            with suppress(Refused):
+                read_answer(message)
+            raise Lost("it sent a message that nobody asked for")
+
+
+def _connected(url: str) -> ClientConnection:
+    """A connection through a socket of our own: with one, redirects and proxies are refused."""
+    parts = urlsplit(url)
+    address = (parts.hostname or "", parts.port or PORTS[parts.scheme])
+    try:
+        plain = socket.create_connection(address, CONNECT_SECONDS)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_LIMIT)
+        return connect(
+            f"ws{url.removeprefix('http')}/ws",
+            sock=plain,
+            compression=None,
+            proxy=None,
+            open_timeout=CONNECT_SECONDS,
+            ping_interval=None,
+            close_timeout=CLOSE_SECONDS,
+            max_size=MOST_BYTES,
+            max_queue=1,
+            legacy=True,
+        )
+    except (WebSocketException, OSError, EOFError, ValueError) as error:
+        raise Lost(f"it cannot be reached ({type(error).__name__})") from error
+
+
+def _why_closed(error: ConnectionClosed) -> str:
+    sent = error.sent
+    if sent is not None and sent.code == 1009:
+        return f"its message is longer than {MOST_BYTES:,} bytes"
+    return "it closed the connection"

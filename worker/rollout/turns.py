@@ -1,0 +1,244 @@
+"""Turns of a completion: what episodes of every kind share.
+
+engine     writes on until an episode makes a call, or ends
+answers    are appended as observations: tokens that the policy did not write
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from worker.policy.model import Policy
+from worker.prompt import Prompt
+from worker.rollout.engine import Samples, SamplingLike
+from worker.rollout.observations import ObservationEncoder
+from worker.rollout.sampler import Decoding
+from worker.rollout.tool_calls import CallForm, FoundCall
+from worker.rollout.tools import ToolAnswer
+from worker.types import Completion, EpisodeResult, Turn
+
+UNANSWERED = "unanswered"
+
+
+@dataclass(slots=True)
+class Episode:
+    """One completion while it is written."""
+
+    prompt: Prompt
+    prompt_ids: list[int]
+    most: int
+    """Tokens that it may have, observations included."""
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[NDArray[np.float32]] = field(default_factory=list)
+    entropies: list[NDArray[np.float32]] = field(default_factory=list)
+    generated: list[bool] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    turn_start: int = 0
+    """The first token behind the last observation."""
+    call: FoundCall | None = None
+    """The call that waits for its answer."""
+    is_over: bool = False
+    stopped: bool = False
+    """Whether the policy ended it."""
+    version: int = 0
+
+    @property
+    def room(self) -> int:
+        """Tokens that may still follow."""
+        return self.most - len(self.ids)
+
+    @property
+    def answered(self) -> int:
+        """Calls that have been answered."""
+        return sum(turn.outcome != UNANSWERED for turn in self.turns)
+
+    def write(self, written: Completion, count: int) -> None:
+        """Append the first `count` tokens of what the policy wrote."""
+        entropies = np.zeros(len(written), np.float32) if written.entropies is None else written.entropies
+        self.ids += written.ids[:count].tolist()
+        self.logprobs.append(written.sampler_logprobs[:count])
+        self.entropies.append(entropies[:count])
+        self.generated += [True] * count
+        self.version = written.version
+
+    def observe(self, ids: Sequence[int]) -> None:
+        """Append an observation; the numbers of a sampler that it has not are 0."""
+        blank = np.zeros(len(ids), np.float32)
+        self.ids += ids
+        self.logprobs.append(blank)
+        self.entropies.append(blank)
+        self.generated += [False] * len(ids)
+        self.turn_start = len(self.ids)
+
+
+class TakesTurns(Protocol):
+    """Samples completions in turns, and lets something answer between them."""
+
+    def check(self) -> None:
+        """Raise EnvironmentFailed, before the first step, where what answers cannot work."""
+        ...
+
+    def shown(self, prompts: Sequence[Prompt]) -> list[Prompt]:
+        """The prompts with what the policy is shown in them of its environment."""
+        ...
+
+    def sample(
+        self,
+        samples: Samples,
+        prompts: Sequence[Prompt],
+        group_size: int,
+        sampling: SamplingLike,
+        generator: torch.Generator,
+    ) -> list[list[Completion]]:
+        """`group_size` completions of every prompt, in the order of the prompts."""
+        ...
+
+    def take_loss(self) -> str:
+        """Words about the episodes that were lost since the last call; empty: there were none."""
+        ...
+
+    def close(self) -> None:
+        """End every process and connection."""
+        ...
+
+
+class TurnTaking:
+    """Writes completions on, turn by turn, with another sampler."""
+
+    def __init__(
+        self, policy: Policy, form: CallForm, *, max_turns: int, max_observation_tokens: int
+    ) -> None:
+        self.policy, self.form = policy, form
+        self.max_turns, self.max_observation_tokens = max_turns, max_observation_tokens
+        self.encoder = ObservationEncoder(policy)
+        self.stops = _ids_with(policy, form.marks)
+        self.most_rounds = 2 * max_turns + 2
+        """Afterwards a policy that writes the end of a call time after time is sampled in one go."""
+
+    def _go_on(
+        self,
+        samples: Samples,
+        going: Sequence[Episode],
+        sampling: SamplingLike,
+        seed: int,
+        number: int,
+    ) -> None:
+        """The next turn of each episode that goes on."""
+        if not going:
+            return
+        found = samples.generate(
+            [episode.prompt_ids + episode.ids for episode in going],
+            1,
+            decoding(sampling, max(episode.room for episode in going)),
+            round_generator(seed, number),
+            stops=self.stops if number < self.most_rounds else (),
+        )
+        self._take(going, [completion for [completion] in found])
+
+    def _take(self, episodes: Sequence[Episode], found: Sequence[Completion]) -> None:
+        """Append what the policy has just written, up to the end of a call or of the room that there is."""
+        for episode, written in zip(episodes, found, strict=True):
+            count = min(len(written), episode.room)
+            stopped = written.finish_reason == "stop" and count == len(written)
+            new = [*episode.ids[episode.turn_start :], *written.ids[:count].tolist()]
+            ends_here = not self.form.ends_turn or stopped
+            call = self._call(episode, new) if ends_here else None
+            if call is not None and not self.form.ends_turn:
+                found_at = episode.turn_start + _tokens_until(self._pieces(new), call.end)
+                count, stopped = max(0, found_at - len(episode.ids)), False
+            episode.write(written, count)
+            episode.call, episode.stopped = call, stopped
+            at_end = episode.room <= 0 or (stopped and call is None)
+            episode.is_over = at_end and call is None
+
+    def _call(self, episode: Episode, new: list[int]) -> FoundCall | None:
+        """The call that this turn makes; only noted, once the turns are used up."""
+        if any(turn.outcome == UNANSWERED for turn in episode.turns):
+            return None
+        return self.form.find("".join(self._pieces(new)))
+
+    def _turn_of(self, episode: Episode, call: FoundCall) -> Turn:
+        """The call with its place, as yet without an answer."""
+        pieces = self._pieces(episode.ids[episode.turn_start :])
+        first, end = (episode.turn_start + at for at in _span(pieces, call))
+        here = len(episode.ids)
+        return Turn(call.call.tool or "?", UNANSWERED, 0.0, (first, end), (here, here))
+
+    def _observe(self, episode: Episode, call: FoundCall, turn: Turn, answer: ToolAnswer) -> bool:
+        """Append the answer whole; False, and nothing, where no token would be left to go on with."""
+        before, after = map(self.encoder.frame, self.form.frame(call.call))
+        told = self.encoder.answer(answer.text, most=self.max_observation_tokens)
+        observation = [*before, *told.ids, *after]
+        if len(observation) >= episode.room:
+            return False
+        here = len(episode.ids)
+        episode.observe(observation)
+        span = (here, len(episode.ids))
+        episode.turns.append(
+            Turn(turn.tool, answer.outcome, answer.seconds, turn.call, span, is_cut=told.is_cut)
+        )
+        return True
+
+    def _completion(self, episode: Episode, result: EpisodeResult | None = None) -> Completion:
+        pieces = self._pieces(episode.ids)
+        is_plain = all(episode.generated)
+        return Completion(
+            ids=np.array(episode.ids, np.int64),
+            text="".join(pieces[:-1] if episode.stopped else pieces),
+            token_strings=pieces,
+            finish_reason="stop" if episode.stopped else "length",
+            sampler_logprobs=np.concatenate(episode.logprobs),
+            entropies=np.concatenate(episode.entropies),
+            prompt_tokens=len(episode.prompt_ids),
+            version=episode.version,
+            generated=None if is_plain else np.array(episode.generated),
+            turns=tuple(episode.turns),
+            episode=result,
+        )
+
+    def _pieces(self, ids: list[int]) -> tuple[str, ...]:
+        return self.policy.token_texts.pieces(ids)
+
+
+def given(call: FoundCall | None) -> FoundCall:
+    """The call of an episode that waits for an answer."""
+    if call is None:
+        raise ValueError("an episode without a call waits for no answer")
+    return call
+
+
+def decoding(sampling: SamplingLike, tokens: int) -> Decoding:
+    """The rules by which at most so many tokens are drawn."""
+    return Decoding(tokens, sampling.temperature, sampling.top_p, sampling.top_k)
+
+
+def round_generator(seed: int, number: int) -> torch.Generator:
+    """The random numbers of a round."""
+    digest = sha256(f"{seed}/round/{number}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:7]))
+
+
+def _tokens_until(pieces: Sequence[str], end: int) -> int:
+    """How many tokens hold the first `end` characters."""
+    total = 0
+    for count, piece in enumerate(pieces, start=1):
+        total += len(piece)
+        if total >= end:
+            return count
+    return len(pieces)
+
+
+def _span(pieces: Sequence[str], call: FoundCall) -> tuple[int, int]:
+    """First token of a call, and the one behind it."""
+    return max(0, _tokens_until(pieces, call.start + 1) - 1), _tokens_until(pieces, call.end)
+
+
+def _ids_with(policy: Policy, marks: Sequence[str]) -> list[int]:
+    """The token ids whose text holds one of the marks, all of them ASCII."""
+    vocabulary: dict[str, int] = policy.tokenizer.get_vocab()
+    return sorted(index for token, index in vocabulary.items() if any(mark in token for mark in marks))
