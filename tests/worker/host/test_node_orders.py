@@ -17,6 +17,7 @@ from backend.workers.nodes import Answer, Order, nonce_file, say, seats_of, take
 from tests.factories import make_run
 from worker.host.nodes import NodeFollower, NodeSeat
 from worker.host.slots import SlotPool
+from worker.host.spares import Spare
 from worker.host.supervisor import Supervisor
 from worker.host.trainer_logs import LastLines
 from worker.outcome import NodeLost
@@ -141,7 +142,8 @@ def test_the_last_lines_of_a_node_that_fails_reach_the_leaders_output(pair, sess
     seat = NodeSeat(pair[1], sessions, "follower", [CPU_SLOT])
     seat._take()
     events = threading.Event(), threading.Event()
-    supervisor = Supervisor(pair[1], sessions, CPU_SLOT, events[0], argv=(sys.executable, "-c", CRASHES))
+    spare = Spare(pair[1], CPU_SLOT, (sys.executable, "-c", CRASHES))
+    supervisor = Supervisor(pair[1], sessions, CPU_SLOT, events[0], spare=spare)
     follower = NodeFollower(pair[1], sessions, seat, supervisor, *events)
     file = nonce_file(pair[1].state, claim.run_id, claim.attempt)
     file.parent.mkdir()
