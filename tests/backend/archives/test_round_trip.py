@@ -466,6 +466,7 @@ def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, na
     with client.app.state.lab.sessions() as session:
         assert list(session.scalars(select(Run.id))) == [run]
         assert set(session.scalars(select(Metric.run_id))) == {run}
+        assert list(session.scalars(select(MetricBlock.run_id))) == []
         assert set(session.scalars(select(Checkpoint.run_id))) == {run}
     assert [path.name for path in (settings.state / "runs").iterdir()] == [run]
 

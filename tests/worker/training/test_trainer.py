@@ -23,6 +23,7 @@ from backend.metrics.reading import read_points
 from backend.rollouts.reading import tokens_of
 from backend.runs import lifecycle
 from tests.factories import stored_completions
+from tests.stored_points import stored_points
 from worker.checkpoints.files import BadCheckpoint
 from worker.checkpoints.fork import origin_of
 from worker.checkpoints.store import Checkpoints
@@ -132,17 +133,12 @@ def _stop_after(trainer, stopping, step):
 
 def series(sessions, run_id):
     """{metric: {step: value}} of the newest attempt, without what depends on the machine's speed."""
-    query = (
-        select(MetricKey.name, Metric.step, Metric.value)
-        .join(MetricKey, MetricKey.id == Metric.key_id)
-        .where(Metric.run_id == run_id)
-        .order_by(Metric.attempt)
-    )
     found = {}
     with sessions() as session:
-        for name, step, value in session.execute(query):
-            if not name.startswith(OF_THE_MACHINE):
-                found.setdefault(name, {})[step] = value
+        for point in stored_points(session, run_id):
+            if not point.name.startswith(OF_THE_MACHINE):
+                value = point.value if math.isfinite(point.value) else None
+                found.setdefault(point.name, {})[point.step] = value
     return found
 
 
