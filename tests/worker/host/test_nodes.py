@@ -122,7 +122,7 @@ class Lab:
         """Process id of the first rank of a node: the trainer of its worker that leads to others."""
         trainers = [
             each
-            for each in psutil.Process(self.workers[rank].pid).children()
+            for each in psutil.Process(self.workers[rank].pid).children(recursive=True)
             if "worker.train" in each.cmdline()
         ]
         return next(each.pid for each in trainers if each.net_connections())
