@@ -25,6 +25,7 @@ class ForkedProcess:
         """Ask the parent for it; raises OSError where it does not fork."""
         self.returncode: int | None = None
         self._ended = threading.Event()
+        self._lock = threading.Lock()
         with contextlib.ExitStack() as opened:
             stdin, self.stdin = _pipe(opened, writes=True)
             stdout, self.stdout = _pipe(opened)
@@ -56,9 +57,10 @@ class ForkedProcess:
 
     def send_signal(self, number: int) -> None:
         """Signal it, if it still runs."""
-        if self.returncode is None and self._handle >= 0:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, number)
+        with self._lock:  # the handle is open while the process runs
+            if self.returncode is None and self._handle >= 0:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._handle, number)
 
     def _read_pid(self) -> int:
         readable, _, _ = select.select([self._status], [], [], FORK_SECONDS)
@@ -72,10 +74,11 @@ class ForkedProcess:
             line = self._status.readline()
         if not line and self._handle >= 0:  # the parent is gone
             select.select([self._handle], [], [])
-        self.returncode = int(line) if line else UNKNOWN
+        with self._lock:
+            self.returncode = int(line) if line else UNKNOWN
+            if self._handle >= 0:
+                os.close(self._handle)
         self._ended.set()
-        if self._handle >= 0:
-            os.close(self._handle)
 
 
 def _pipe(opened: contextlib.ExitStack, *, writes: bool = False) -> tuple[int, IO[bytes]]:

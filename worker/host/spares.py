@@ -32,6 +32,7 @@ class Spare:
         self._bad = 0
         self._not_before = 0.0
         self._process: TrainerProcess | None = None
+        self._is_closed = False
         self._lock = threading.Lock()
 
     @property
@@ -43,7 +44,7 @@ class Spare:
     def keep(self) -> None:
         """Start one where none lives, ever more rarely while they do not get ready."""
         with self._lock:
-            if time.monotonic() < self._not_before:
+            if self._is_closed or time.monotonic() < self._not_before:
                 return
             if self._process is not None and self._process.is_running():
                 self._bad = 0 if self._process.ready.is_set() else self._bad
@@ -68,8 +69,9 @@ class Spare:
         return start_trainer(self._argv, environment)
 
     def close(self) -> None:
-        """End it."""
+        """End it, for good."""
         with self._lock:
+            self._is_closed = True
             self._drop_dead()
 
     def _start(self) -> TrainerProcess:
