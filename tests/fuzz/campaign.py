@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from backend.db.models import Worker
 from backend.http.access_log import REQUESTS
+from backend.settings import LONGEST_LEASE_SECONDS
 from tests import servers
 from tests.browser.service import TOKEN, VIEWER_TOKEN, Service, running
 
@@ -57,7 +58,11 @@ def play(database: str, client: str, seed: int, examples: int, *, phases: str, o
     started, before = time.monotonic(), _answered()
     with tempfile.TemporaryDirectory(prefix="gl-") as name, _database(database, Path(name)) as url:
         directory = Path(name)
-        limits: dict[str, Any] = {"writes_per_second": 0, "streams_per_token": 0}
+        limits: dict[str, Any] = {
+            "writes_per_second": 0,
+            "streams_per_token": 0,
+            "lease_seconds": LONGEST_LEASE_SECONDS,
+        }
         with running(directory / "state", url, **limits) as service:
             _furnish(service)
             found = _schemathesis(service, directory, TOKENS[client], seed, examples, phases, only)
@@ -93,13 +98,11 @@ def _database(kind: str, directory: Path) -> Iterator[str]:
 
 
 def _furnish(service: Service) -> None:
-    """A trained run, a waiting one, and a worker that seems to live for a long time."""
+    """A trained run, a waiting one, and a worker that counts as alive for the longest lease: one hour."""
     service.train(service.launch("trained"), 4, end="finished")
     service.launch("waiting")
     with service.sessions.begin() as session:
-        session.add(
-            Worker(id="w", host="h", pid=1, slot=0, device="cpu", stats={}, seen_at=time.time() + 1e7)
-        )
+        session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu", stats={}, seen_at=time.time()))
 
 
 def _schemathesis(
