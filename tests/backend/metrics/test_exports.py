@@ -16,7 +16,7 @@ from backend.auth.tokens import cookie_name
 from backend.db.models import Metric
 from backend.http import read_budget as budget
 from backend.http.read_budget import ReadBudget
-from backend.metrics import windows
+from backend.metrics import api, windows
 from backend.metrics.csv import csv_lines
 from backend.metrics.store import key_ids
 from backend.rollouts import reading as rollouts
@@ -217,3 +217,15 @@ def test_the_csv_is_sent_in_pieces(database, settings, long_run):
         rows = session.scalar(select(func.count()).select_from(Metric))
     assert answer.text.count("\n") == rows // NAMES + 1
     assert "content-length" not in answer.headers
+
+
+def test_curves_wait_for_those_of_others_but_not_for_ever(settings, database, monkeypatch):
+    monkeypatch.setattr(api, "TURN_SECONDS", 0.05)
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        write_metric(session, run, "loss/total", {1: 0.5})
+    with serving(settings, database.url) as client:
+        with api._turn:
+            answer = client.get(f"/api/v1/series?runs={run.id}&metrics=loss/total").json()
+        assert answer["series"][0]["values"] == [0.5]
+        assert not api._turn.locked()
