@@ -55,7 +55,14 @@ def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = No
     values += [_password(settings.database_url), _password(settings.broker_url)]
     own = (settings.grpolab_token, settings.grpolab_viewer_token, settings.grpolab_writer_key)
     keys = (settings.judge_api_key, settings.reward_model_api_key, settings.engine_api_key)
-    learn(*own, *keys, settings.grpolab_webhook_url, settings.grpolab_webhook_secret, *values)
+    learn(
+        *own,
+        *keys,
+        *settings.openenv_secrets.values(),
+        settings.grpolab_webhook_url,
+        settings.grpolab_webhook_secret,
+        *values,
+    )
     _watched.clear()  # a process has one installation
     _watched.update(dict.fromkeys(settings.state / name for name in TOKEN_FILES))
     _look_at_tokens()

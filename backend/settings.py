@@ -217,6 +217,10 @@ class Settings(BaseSettings):
     """OpenEnv servers that runs may play with, by name (comma separated), such as
     guess=http://127.0.0.1:8000; empty: none."""
 
+    openenv_keys: str = ""
+    """Keys that are sent to those servers as bearer tokens, by the same names (comma separated), such as
+    guess=hf_...; empty: none."""
+
     reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8
     """Reads of curves and rollouts in progress per token, and as many exports; others wait. 0: no limit."""
 
@@ -284,6 +288,20 @@ class Settings(BaseSettings):
                 raise ValueError("it must be names of a-z, 0-9, _ and -, each once, with addresses: name=url")
             found[name] = _checked_address(url, "http:// or https://").rstrip("/")
         return ",".join(f"{name}={url}" for name, url in found.items())
+
+    @field_validator("openenv_keys")
+    @classmethod
+    def _are_named_keys(cls, pairs: str) -> str:
+        found = [pair.strip() for pair in pairs.split(",") if pair.strip()]
+        if not all(re.fullmatch(r"[a-z0-9_-]+=[!-~]+", pair) for pair in found):
+            raise ValueError("it must be names with keys of printable ASCII, without spaces: name=key")
+        return ",".join(found)
+
+    @model_validator(mode="after")
+    def _has_servers_for_keys(self) -> Self:
+        if unknown := sorted(self.openenv_secrets.keys() - self.openenv_servers.keys()):
+            raise ValueError(f"OPENENV_KEYS has a key for {unknown[0]}, which OPENENV_URLS does not name")
+        return self
 
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:
@@ -355,11 +373,16 @@ class Settings(BaseSettings):
         return dict(pair.split("=", 1) for pair in self.openenv_urls.split(",") if pair)
 
     @property
+    def openenv_secrets(self) -> dict[str, str]:
+        """Key of each OpenEnv server that has one, by its name."""
+        return dict(pair.split("=", 1) for pair in self.openenv_keys.split(",") if pair)
+
+    @property
     def engine_directory(self) -> Path:
         """Directory through which weights reach the servers that sample."""
         return Path(self.engine_dir).expanduser().resolve() if self.engine_dir else self.state / "engine"
 
-    @property
+    @cached_property
     def state(self) -> Path:
         """Absolute state directory."""
         return self.state_dir.expanduser().resolve()

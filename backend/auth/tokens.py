@@ -51,17 +51,24 @@ def token_of(settings: Settings, role: Role) -> str:
     if chosen := str(getattr(settings, name)):
         return chosen
     path = settings.state / file
-    if not path.exists():
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        _write_private(draft, secrets.token_urlsafe(32))
-        with contextlib.suppress(FileExistsError):
-            path.hardlink_to(draft)  # complete or not there at all
-        draft.unlink()
-        sync(path.parent)
-    token = path.read_text().strip()
+    try:
+        token = path.read_text().strip()
+    except FileNotFoundError:
+        _create(path)
+        token = path.read_text().strip()
     if not token:
         raise Unavailable(f"{path} is empty: delete it, and the next start creates a new token")
     return token
+
+
+def _create(path: Path) -> None:
+    """Write a new secret, unless somebody else is first."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    _write_private(draft, secrets.token_urlsafe(32))
+    with contextlib.suppress(FileExistsError):
+        path.hardlink_to(draft)  # complete or not there at all
+    draft.unlink()
+    sync(path.parent)
 
 
 def fingerprint(settings: Settings) -> str:

@@ -16,10 +16,8 @@ def must_exist(session: Session, run_id: str) -> None:
         raise RunNotFound(run_id)
 
 
-def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
-    """Names and groups of those runs that exist."""
-    experiment = Experiment.name.label("experiment_name")
-    columns = (
+_NAMES = (
+    select(
         Run.id,
         Run.name,
         Run.variant,
@@ -32,11 +30,16 @@ def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
         Run.fork_step,
         Run.steps,
         Run.last_step,
-        experiment,
+        Experiment.name.label("experiment_name"),
     )
-    query = select(*columns).join_from(Run, Experiment, Run.experiment_id == Experiment.id, isouter=True)
-    query = query.where(Run.id.in_(list(run_ids)), Run.deleting_at.is_(None))
-    found: list[Any] = list(session.execute(query))
+    .join_from(Run, Experiment, Run.experiment_id == Experiment.id, isouter=True)
+    .where(Run.deleting_at.is_(None))
+)
+
+
+def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
+    """Names and groups of those runs that exist."""
+    found: list[Any] = list(session.execute(_NAMES.where(Run.id.in_(list(run_ids)))))
     return {row.id: row for row in found}
 
 

@@ -28,7 +28,11 @@ def lab_of(request: Request) -> Lab:
     return lab
 
 
-def _settings(request: Request) -> Settings:
+async def _lab(request: Request) -> Lab:  # what never waits is no function that a thread has to run
+    return lab_of(request)
+
+
+async def _settings(request: Request) -> Settings:
     return lab_of(request).settings
 
 
@@ -42,7 +46,7 @@ def _writing(request: Request) -> Iterator[Session]:
         yield session
 
 
-LabOf = Annotated[Lab, Depends(lab_of)]
+LabOf = Annotated[Lab, Depends(_lab)]
 """For what needs several transactions, or checks for a while before it writes."""
 
 SettingsOf = Annotated[Settings, Depends(_settings)]

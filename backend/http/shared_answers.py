@@ -50,7 +50,7 @@ def _tags(header: str) -> list[str]:
     return [tag.strip().removeprefix("W/") for tag in header.split(",")]
 
 
-def _shared(request: Request) -> SharedAnswers:
+async def _shared(request: Request) -> SharedAnswers:
     answers: SharedAnswers = request.app.state.shared_answers
     return answers
 

@@ -150,7 +150,8 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
         answer = _answer(session, run_ids, names, known, view, group_by=group_by, band=band)
         return answer | {"series": [_compact(item, x) for item in answer["series"]]} if compact else answer
 
-    return answers.answer(request, (list(known.values()), stamps_of(session, run_ids)), make)
+    state = (list(map(tuple, known.values())), stamps_of(session, run_ids))  # a row shortens what it shows
+    return answers.answer(request, state, make)
 
 
 def _answer(

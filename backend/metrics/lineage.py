@@ -3,12 +3,17 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from backend.db.models import Run
 
 ALL_STEPS = 2**31 - 1
+
+
+_ORIGINS = select(
+    Run.id, Run.parent_run, Run.fork_step, Run.steps, Run.changed_at, Run.attempt, Run.last_step
+)
 
 
 class Stretch(NamedTuple):
@@ -24,25 +29,31 @@ def lineages(session: Session, runs: Iterable[str]) -> dict[str, list[Stretch]]:
     An evaluation has no ancestors: it begins with another run's policy, but it trains nothing.
     """
     runs = list(runs)
-    origins: dict[str, Stretch] = {}
-    unknown = set(runs)
-    while unknown:
-        query = select(Run.id, Run.parent_run, Run.fork_step).where(Run.id.in_(unknown), Run.steps > 0)
-        found = {
-            run: Stretch(parent, step)
-            for run, parent, step in session.execute(query)
-            if parent is not None and step is not None
-        }
-        origins |= found
-        unknown = {origin.run for origin in found.values()} - origins.keys()
+    origins = {row.id: origin for row in _ancestry(session, runs) if (origin := _origin(row))}
     return {run: _stretches(run, origins) for run in runs}
 
 
 def stamps_of(session: Session, runs: Iterable[str]) -> list[tuple[Any, ...]]:
     """Stamps of these runs and their ancestors: they change with every point of the curves."""
-    involved = {part.run for parts in lineages(session, runs).values() for part in parts}
-    query = select(Run.id, Run.changed_at, Run.attempt, Run.last_step).where(Run.id.in_(involved))
-    return sorted(tuple(row) for row in session.execute(query))
+    return sorted((row.id, row.changed_at, row.attempt, row.last_step) for row in _ancestry(session, runs))
+
+
+def _ancestry(session: Session, runs: Iterable[str]) -> list[Row[Any]]:
+    """These runs and all that they come from, each once."""
+    found: dict[str, Row[Any]] = {}
+    unknown = set(runs)
+    while unknown:
+        rows: list[Any] = list(session.execute(_ORIGINS.where(Run.id.in_(unknown))))
+        found |= {row.id: row for row in rows}
+        unknown = {origin.run for row in rows if (origin := _origin(row))} - found.keys()
+    return list(found.values())
+
+
+def _origin(row: Row[Any]) -> Stretch | None:
+    """The run that a fork comes from."""
+    if row.steps > 0 and row.parent_run is not None and row.fork_step is not None:
+        return Stretch(row.parent_run, row.fork_step)
+    return None
 
 
 def _stretches(run: str, origins: dict[str, Stretch]) -> list[Stretch]:

@@ -1,6 +1,7 @@
 """Curves of one metric, their smoothing and their window. Pure numpy, without SQL and HTTP."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,15 +75,20 @@ def _recursive_mean(values: Floats, s: float) -> Floats:
     n = len(values)
     padded = np.zeros(-(-n // BLOCK) * BLOCK)
     padded[:n] = values
-    blocks = padded.reshape(-1, BLOCK)
-    lag = np.arange(BLOCK)[:, None] - np.arange(BLOCK)[None, :]
-    kernel = np.where(lag >= 0, (1.0 - s) * s ** np.maximum(lag, 0), 0.0)
-    within = blocks @ kernel.T
-    decay = s ** np.arange(1, BLOCK + 1)
-    carried = np.zeros(len(blocks))
-    for block in range(1, len(blocks)):
+    kernel, decay = _kernel(s)
+    within = padded.reshape(-1, BLOCK) @ kernel.T
+    carried = np.zeros(len(within))
+    for block in range(1, len(within)):
         carried[block] = within[block - 1, -1] + decay[-1] * carried[block - 1]
     return (within + carried[:, None] * decay).reshape(-1)[:n]
+
+
+@lru_cache(maxsize=8)
+def _kernel(s: float) -> tuple[Floats, Floats]:
+    """The weights within a block, (BLOCK, BLOCK), and of what came before it, (BLOCK,)."""
+    lag = np.arange(BLOCK)[:, None] - np.arange(BLOCK)[None, :]
+    kernel: Floats = np.where(lag >= 0, (1.0 - s) * s ** np.maximum(lag, 0), 0.0)
+    return kernel, np.power(s, np.arange(1, BLOCK + 1), dtype=np.float64)
 
 
 def window(curve: Curve, x_min: float | None, x_max: float | None) -> NDArray[np.bool_]:

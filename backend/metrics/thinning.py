@@ -6,6 +6,7 @@ first and last point, so no spike is lost. The buckets lie on a grid of powers o
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backend.metrics.series import Curve, Floats, Ints
 
@@ -52,7 +53,9 @@ def peaks(steps: Ints, shift: int, *arrays: Floats) -> Ints:
     Buckets of one width contain those of any smaller one: thinned peaks are the peaks of the thinned.
     """
     starts, ends = _starts(steps, shift), np.array([0, len(steps) - 1])
-    return np.unique(np.concatenate([ends, *(_extremes(each, starts) for each in arrays)]))
+    places = np.concatenate([ends, *(_extremes(each, starts) for each in arrays)])
+    places.sort()
+    return places[_begins(places)]
 
 
 def _shift(first: int, last: int, buckets: int) -> int:
@@ -66,7 +69,15 @@ def _starts(steps: Ints, shift: int) -> Ints:
     """Places of the first step of each bucket: all of one width, a power of two, counted from step 0."""
     first, last = int(steps[0]), int(steps[-1])
     edges = np.arange(first >> shift, (last >> shift) + 1) << shift
-    return np.unique(np.searchsorted(steps, edges))
+    places = np.searchsorted(steps, edges)
+    return places[_begins(places)]
+
+
+def _begins(ascending: Ints) -> NDArray[np.bool_]:
+    """Whether each number differs from the one before."""
+    begins = np.ones(len(ascending), bool)
+    np.not_equal(ascending[1:], ascending[:-1], out=begins[1:])
+    return begins
 
 
 def _extremes(values: Floats, starts: Ints) -> Ints:
@@ -76,20 +87,21 @@ def _extremes(values: Floats, starts: Ints) -> Ints:
         low = high = values
     else:
         low, high = np.where(is_finite, values, np.inf), np.where(is_finite, values, -np.inf)
+    bucket = np.zeros(len(values), np.intp)
+    bucket[starts[1:]] = 1
+    np.cumsum(bucket, out=bucket)
     return np.concatenate(
         [
-            _first(low, np.minimum.reduceat(low, starts), starts),
-            _first(high, np.maximum.reduceat(high, starts), starts),
+            _first(low, np.minimum.reduceat(low, starts), bucket),
+            _first(high, np.maximum.reduceat(high, starts), bucket),
         ]
     )
 
 
-def _first(values: Floats, wanted: Floats, starts: Ints) -> Ints:
-    """Of each bucket the first place with the wanted value."""
-    places = np.flatnonzero(values == np.repeat(wanted, np.diff(starts, append=len(values))))
-    bucket = np.searchsorted(starts, places, side="right")
-    found: Ints = places[np.diff(bucket, prepend=0) != 0]
-    return found
+def _first(values: Floats, wanted: Floats, bucket: Ints) -> Ints:
+    """Of each bucket the first place with the wanted value; `bucket` is that of each place."""
+    places = np.flatnonzero(values == wanted[bucket])
+    return places[_begins(bucket[places])]
 
 
 def thin_non_finite(curve: Curve, max_points: int) -> Ints:

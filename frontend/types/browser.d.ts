@@ -12,3 +12,7 @@ interface TrustedTypePolicy {
 declare var trustedTypes:
   | { createPolicy(name: string, options: TrustedTypePolicyOptions): TrustedTypePolicy }
   | undefined;
+
+interface Window {
+  scheduler?: { yield?(): Promise<void> };
+}

@@ -92,3 +92,11 @@ def test_environments_have_names_and_addresses():
     ):
         with pytest.raises(ValidationError):
             Settings(openenv_urls=wrong)
+
+
+def test_keys_belong_to_environments_that_have_names():
+    settings = Settings(openenv_urls="guess=http://a,maze=http://b", openenv_keys=" maze=hf_a=b ,")
+    assert settings.openenv_secrets == {"maze": "hf_a=b"}
+    for wrong in ("maze", "=key", "maze=", "maze=two words", "maze=\u00e9", "other=key"):
+        with pytest.raises(ValidationError):
+            Settings(openenv_urls="maze=http://b", openenv_keys=wrong)

@@ -84,6 +84,7 @@ SERVERS = (
     "engine_python",
     "engine_arguments",
     "openenv_urls",
+    "openenv_keys",
 )
 """Settings of the servers that rewards, sampling and environments ask. The trainer asks them itself; the
 sandbox of a plugin gets none."""

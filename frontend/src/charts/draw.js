@@ -1,6 +1,6 @@
 /**
  * The only file that touches Plotly. It keeps many panels cheap: a panel is drawn when it comes near the screen and
- * purged when it is far, a few panels per animation frame; hover is shown in all of them.
+ * purged when it is far, and the page reacts between two panels; hover is shown in all of them.
  */
 import { plotlyAddress } from '../lib/trusted.js';
 import { follow, isOnPoint, markElements, paintCurves, pinUnder, place, placeShade } from './crosshair.js';
@@ -27,11 +27,10 @@ const CONFIG = {
   showTips: false,
 };
 const NEAR = '600px';
-const FRAME_MS = 30;
 
 /** @type {Set<Mounted>} */
 const waiting = new Set();
-let frame = 0;
+let isDrawing = false;
 /** @type {Promise<Plot.Library> | null} */
 let loading = null;
 
@@ -114,21 +113,34 @@ export function mountPanel(element, metric, handlers) {
 function ask(/** @type {Mounted} */ panel) {
   if (!panel.near || !panel.figure) return;
   waiting.add(panel);
-  if (!frame) frame = requestAnimationFrame(drawNext);
+  if (isDrawing) return;
+  isDrawing = true;
+  requestAnimationFrame(async () => {
+    await drawWaiting().finally(() => {
+      isDrawing = false;
+    });
+  });
 }
 
-/** Draws waiting panels for as long as a frame may take, at least one. */
-async function drawNext() {
+/**
+ * Draws what waits. The page can react between two panels, but none waits for the browser to show the one before:
+ * without a graphics card that takes longer than to draw it.
+ */
+async function drawWaiting() {
   const Plotly = await loadPlotly();
-  const until = performance.now() + FRAME_MS;
-  frame = 0;
-  for (const panel of nearestFirst(waiting)) {
-    waiting.delete(panel);
-    if (panel.near && panel.figure && panels.has(panel.element)) await drawNow(Plotly, /** @type {Drawn} */ (panel));
-    if (performance.now() > until) break;
+  while (waiting.size) {
+    for (const panel of nearestFirst(waiting)) {
+      waiting.delete(panel);
+      if (!panel.near || !panel.figure || !panels.has(panel.element)) continue;
+      await drawNow(Plotly, /** @type {Drawn} */ (panel));
+      await letReact();
+    }
   }
-  if (waiting.size && !frame) frame = requestAnimationFrame(drawNext);
 }
+
+/** Lets the browser do what is more urgent. @returns {Promise<void>} */
+const letReact = () =>
+  window.scheduler?.yield ? window.scheduler.yield() : new Promise((resolve) => setTimeout(resolve));
 
 /** The panels in the order of their distance to the middle of the screen. @param {Set<Mounted>} candidates */
 function nearestFirst(candidates) {

@@ -110,9 +110,10 @@ function drawable(path, { logX, logY }) {
  * @returns {number[] | null}
  */
 export function isolatedSizes(y) {
-  const known = (/** @type {number} */ i) => y[i] !== null && y[i] !== undefined;
-  const sizes = y.map((_, i) => (known(i) && !known(i - 1) && !known(i + 1) ? 5 : 0));
-  return sizes.some(Boolean) ? sizes : null;
+  const isKnown = (/** @type {number} */ i) => y[i] !== null && y[i] !== undefined;
+  const isAlone = (/** @type {number} */ i) => isKnown(i) && !isKnown(i - 1) && !isKnown(i + 1);
+  for (let i = 0; i < y.length; i += 1) if (isAlone(i)) return y.map((_, at) => (isAlone(at) ? 5 : 0));
+  return null;
 }
 
 /**

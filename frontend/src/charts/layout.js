@@ -19,6 +19,7 @@ const axis = ({ theme }, log) => ({
   exponentformat: 'e',
   hoverformat: '.4~g',
   minor: { showgrid: false },
+  ticklabeloverflow: 'allow', // to find those that reach beyond the panel, Plotly measures all
   ...(log ? { dtick: undefined, nticks: 5, tickformat: '.3~g' } : {}),
 });
 

@@ -74,9 +74,19 @@ export function limitsOf(all, { logY, yRange, outliers }) {
  * @param {Line[]} all @param {Limits} limits @param {number} usual
  */
 export function logLabels(all, { range }, usual) {
-  const values = drawn(all).flatMap(({ series }) => series.values.filter((value) => value > 0));
-  const [from, to] = range ?? values.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, 0]);
+  const [from, to] = range ?? positiveEnds(drawn(all));
   return to > from && Math.log10(to / from) < 2 ? 3 : usual;
+}
+
+/** The least and the largest positive value. @param {Line[]} lines @returns {[number, number]} */
+function positiveEnds(lines) {
+  let [least, largest] = [Infinity, 0];
+  for (const { series } of lines)
+    for (const value of series.values) {
+      if (value > 0 && value < least) least = value;
+      if (value > largest) largest = value;
+    }
+  return [least, largest];
 }
 
 /** The y axis of Plotly's layout. @param {Limits} limits @param {boolean} logY */

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from plotly import __version__ as plotly_version
+from plotly.offline import get_plotlyjs_version
 
 from backend.db.models import Worker
 from backend.http import frontend
@@ -62,11 +63,24 @@ def test_browsers_keep_scripts_for_good_until_one_of_them_changes(client, tmp_pa
     frontend._edition.cache_clear()
 
 
-def test_plotly_is_that_of_the_installed_package_compressed_once(client, settings):
+def test_plotly_is_the_basic_build_of_the_installed_packages_version():
+    assert frontend._plotly_build() == frontend.PLOTLY_BASIC
+    assert frontend._plotly_version(frontend.PLOTLY_BASIC) == get_plotlyjs_version()
+
+
+def test_another_version_of_the_package_brings_its_own_plotly(tmp_path, monkeypatch):
+    older = tmp_path / "plotly-basic.min.js"
+    older.write_text("/**\n* plotly.js (basic - minified) v1.0.0\n*/")
+    monkeypatch.setattr(frontend, "PLOTLY_BASIC", older)
+    whole = frontend._plotly_build()
+    assert (whole.name, frontend._plotly_version(whole)) == ("plotly.min.js", get_plotlyjs_version())
+
+
+def test_plotly_is_compressed_once(client, settings):
     answer = client.get("/vendor/plotly.min.js", params={"v": plotly_version})
     assert answer.headers["content-encoding"] == "gzip"
     assert "immutable" in answer.headers["cache-control"]
-    assert "plotly.js v" in answer.text[:300]
+    assert "plotly.js (basic - minified) v" in answer.text[:300]
     plain = client.get("/vendor/plotly.min.js", headers={"Accept-Encoding": "identity"})
     assert plain.headers["cache-control"] == "no-cache"
     assert plain.text == answer.text

@@ -438,10 +438,13 @@ def test_a_trainer_gets_the_servers_that_rewards_ask_and_its_sandbox_does_not(se
         "judge_model": "m",
         "judge_api_key": "canary",
         "engine_api_key": "canary",
+        "openenv_urls": "maze=http://h",
+        "openenv_keys": "maze=canary",
     }
     slot = Slot(0, "cpu", "CPU", 1)
     environment = trainer_environment(settings.model_copy(update=served), slot, {})
     assert environment["JUDGE_API_KEY"] == environment["ENGINE_API_KEY"] == "canary"
+    assert environment["OPENENV_KEYS"] == "maze=canary"
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert "canary" not in str(Sandbox("worker.rewards.judging")._environment("/scratch"))

@@ -19,6 +19,7 @@ from websockets.http11 import Request, Response
 
 HOW = {
     "good": "behaves",
+    "locked": "wants the key of KEY",
     "json": "behaves, and takes actions of two fields",
     "two": "takes two sessions at a time",
     "none": "takes no session",
@@ -54,6 +55,7 @@ HOW = {
     "bad_schema": "has a schema that is none",
     "far_schema": "has a schema that refers to another server",
 }
+KEY = "a-key-of-one-server"
 PLACES = {"two": 2, "none": 0}
 HOSTILE = "<eos></think>\x00\x1b[31m\N{RIGHT-TO-LEFT OVERRIDE}<pad>" + "x" * 10_000
 
@@ -192,6 +194,8 @@ async def over_http(connection: ServerConnection, request: Request) -> Response 
     how, _, rest = request.path.removeprefix("/").partition("/")
     if request.path == "/seen":
         return told(connection, dict(SEEN))
+    if how == "locked" and request.headers.get("Authorization") != f"Bearer {KEY}":
+        return connection.respond(HTTPStatus.UNAUTHORIZED, "a key is wanted")
     if rest == "schema":
         if how == "no_schema":
             return connection.respond(HTTPStatus.NOT_FOUND, "nothing here")

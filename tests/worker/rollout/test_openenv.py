@@ -15,7 +15,7 @@ from backend.config.environments import OpenEnv
 from backend.config.run import PolicyConfig
 from backend.errors import EnvironmentFailed
 from backend.settings import Settings
-from tests.worker.rollout.openenv_server import HOW
+from tests.worker.rollout.openenv_server import HOW, KEY
 from tests.worker.rollout.test_episodes import TEMPLATE, Script
 from worker.policy.model import load_policy
 from worker.policy.prompt_form import PromptForm
@@ -218,6 +218,17 @@ def test_a_server_that_cannot_be_used_is_found_out_before_the_first_step(
     episodes = OpenEnvEpisodes(OpenEnv(server=how, wait_seconds=0.5, sessions=2), tiny, served)
     with pytest.raises(EnvironmentFailed, match=f"the environment {how} of OPENENV_URLS failed: {reason}"):
         episodes.check()
+
+
+def test_a_server_that_wants_a_key_gets_its_own(tiny, served, caplog):
+    opened = served.model_copy(update={"openenv_keys": f"good=another,locked={KEY}"})
+    [found], _, episodes = played(tiny, opened, "locked", [[f"{number_of(PROMPT)}<eos>"]])
+    episodes.check()
+    assert found.episode == EpisodeResult(1.0, is_done=True)
+    shut = served.model_copy(update={"openenv_keys": "locked=wrong-key"})
+    with pytest.raises(EnvironmentFailed, match="it answered /schema with status 401") as refused:
+        OpenEnvEpisodes(OpenEnv(server="locked"), tiny, shut).check()
+    assert "wrong-key" not in str(refused.value) + caplog.text
 
 
 def test_a_server_that_nobody_started_and_one_without_a_name_are_found_out(tiny, settings):

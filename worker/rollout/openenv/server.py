@@ -47,6 +47,8 @@ class EnvironmentServer:
         if config.server not in servers:
             raise EnvironmentFailed(f"OPENENV_URLS names no environment {config.server!r} here")
         self._url = servers[config.server]
+        key = settings.openenv_secrets.get(config.server, "")
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.limit = config.sessions
         """Episodes at a time."""
 
@@ -131,7 +133,7 @@ class EnvironmentServer:
         )
 
     def _begin(self, seed: int) -> Begun:
-        session = Session(self._url)
+        session = Session(self._url, self._headers)
         try:
             found = session.reset(seed, seconds=self.config.reset_seconds)
             return Begun(session, self.text(found))
@@ -149,7 +151,13 @@ class EnvironmentServer:
     def _get(self, path: str) -> dict[str, object]:
         """A JSON object, of limited size and without following redirects. Raises Lost."""
         try:
-            with httpx2.stream("GET", self._url + path, timeout=CONNECT_SECONDS, trust_env=False) as response:
+            with httpx2.stream(
+                "GET",
+                self._url + path,
+                headers=self._headers,
+                timeout=CONNECT_SECONDS,
+                trust_env=False,
+            ) as response:
                 blocks, size, deadline = list[bytes](), 0, time.monotonic() + 3 * CONNECT_SECONDS
                 for block in response.iter_bytes():
                     blocks.append(block)

@@ -7,6 +7,7 @@ are not followed, messages are not compressed, and a message is at most MOST_BYT
 import json
 import socket
 import struct
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,10 +31,10 @@ PORTS = {"http": 80, "https": 443}
 class Session:
     """One episode's connection. Close it; whoever waits for a place gets it then."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         """Connect to a server, `url` being its http:// or https:// address. Raises Lost."""
         with ExitStack() as opened:
-            self._connection: ClientConnection = opened.enter_context(_connected(url))
+            self._connection: ClientConnection = opened.enter_context(_connected(url, headers))
             self._open = opened.pop_all()
 
     def reset(self, seed: int, *, seconds: float) -> Observed:
@@ -80,7 +81,7 @@ class Session:
             raise Lost("it sent a message that nobody asked for")
 
 
-def _connected(url: str) -> ClientConnection:
+def _connected(url: str, headers: Mapping[str, str]) -> ClientConnection:
     """A connection through a socket of our own: with one, redirects and proxies are refused."""
     parts = urlsplit(url)
     address = (parts.hostname or "", parts.port or PORTS[parts.scheme])
@@ -90,6 +91,7 @@ def _connected(url: str) -> ClientConnection:
         return connect(
             f"ws{url.removeprefix('http')}/ws",
             sock=plain,
+            additional_headers=headers,
             compression=None,
             proxy=None,
             open_timeout=CONNECT_SECONDS,

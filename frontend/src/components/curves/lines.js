@@ -6,6 +6,7 @@ import { keyOf } from '../../charts/figure.js';
 /** @typedef {Map<string, import('../../lib/colours.js').Look>} Looks */
 /** @typedef {import('../../charts/figure.js').Line} Line */
 /** @typedef {import('../../charts/figure.js').Series} Series */
+/** @typedef {ReturnType<typeof useSeries>} Loaded */
 
 /** @param {PanelView} view @param {number} points @returns {import('../../data/series.js').Shape} */
 export const shapeOf = ({ x, smoothing, groupBy, band, zoom }, points) => ({
@@ -25,20 +26,9 @@ export const shapeOf = ({ x, smoothing, groupBy, band, zoom }, points) => ({
  */
 export function useLines(metric, runs, view, { enabled, points }, looks, names) {
   const shape = shapeOf(view, points);
-  const main = useSeries(metric, runs, shape, enabled);
-  const raw = useSeries(metric, runs, { ...shape, smoothing: 0, band: '' }, enabled && view.smoothing > 0);
-  const seeds = useSeries(
-    metric,
-    runs,
-    { ...shape, groupBy: '', band: '' },
-    enabled && Boolean(view.groupBy && view.seeds),
-  );
-  const rawSeeds = useSeries(
-    metric,
-    runs,
-    { ...shape, smoothing: 0, groupBy: '', band: '' },
-    enabled && view.smoothing > 0 && Boolean(view.groupBy && view.seeds),
-  );
+  const [main, raw] = useSmoothed(metric, runs, shape, enabled);
+  const single = { ...shape, groupBy: '', band: '' };
+  const [seeds, rawSeeds] = useSmoothed(metric, runs, single, enabled && Boolean(view.groupBy && view.seeds));
   return {
     main,
     all: linesOf(
@@ -48,6 +38,19 @@ export function useLines(metric, runs, view, { enabled, points }, looks, names) 
       names,
     ),
   };
+}
+
+/**
+ * Curves and the raw ones behind them, which are the same without smoothing. The raw ones stay when it changes.
+ * @param {string} metric @param {string[]} runs @param {import('../../data/series.js').Shape} shape
+ * @param {boolean} enabled @returns {[Loaded, Loaded]}
+ */
+function useSmoothed(metric, runs, shape, enabled) {
+  const isSmooth = shape.smoothing > 0;
+  const raw = useSeries(metric, runs, { ...shape, smoothing: 0 }, enabled);
+  const smooth = useSeries(metric, runs, shape, enabled && isSmooth);
+  if (!isSmooth) return [raw, raw];
+  return [smooth.series.length || smooth.error ? smooth : { ...smooth, series: raw.series }, raw];
 }
 
 /**
