@@ -382,7 +382,7 @@ class Settings(BaseSettings):
         """Directory through which weights reach the servers that sample."""
         return Path(self.engine_dir).expanduser().resolve() if self.engine_dir else self.state / "engine"
 
-    @cached_property
+    @property
     def state(self) -> Path:
         """Absolute state directory."""
         return self.state_dir.expanduser().resolve()

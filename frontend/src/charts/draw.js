@@ -155,9 +155,15 @@ function nearestFirst(candidates) {
 async function drawNow(Plotly, panel) {
   const { element, figure } = panel;
   panel.isPainted = isPainted(figure.data);
-  const layout = { ...figure.layout, width: element.clientWidth, height: element.clientHeight };
+  const data = /** @type {Plot.Trace[]} */ (panel.isPainted ? plottedOf(figure.data) : figure.data);
+  const layout = /** @type {Plot.Layout} */ ({
+    ...figure.layout,
+    width: element.clientWidth,
+    height: element.clientHeight,
+  });
   if (panel.isPainted) Object.assign(layout, { hovermode: false });
-  await Plotly.react(element, panel.isPainted ? plottedOf(figure.data) : figure.data, layout, CONFIG);
+  if (!data.some(({ yaxis }) => yaxis === 'y2')) delete layout.yaxis2; // Plotly would draw an empty second plot
+  await Plotly.react(element, data, layout, CONFIG);
   if (panel.drawn) return keepCanvases(panel);
   panel.drawn = true;
   element.prepend(panel.shade);

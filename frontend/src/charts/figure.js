@@ -110,10 +110,11 @@ function drawable(path, { logX, logY }) {
  * @returns {number[] | null}
  */
 export function isolatedSizes(y) {
-  const isKnown = (/** @type {number} */ i) => y[i] !== null && y[i] !== undefined;
-  const isAlone = (/** @type {number} */ i) => isKnown(i) && !isKnown(i - 1) && !isKnown(i + 1);
-  for (let i = 0; i < y.length; i += 1) if (isAlone(i)) return y.map((_, at) => (isAlone(at) ? 5 : 0));
-  return null;
+  const isGap = (/** @type {number} */ i) => i < 0 || i >= y.length || y[i] === null;
+  const isAlone = (/** @type {number} */ i) => !isGap(i) && isGap(i - 1) && isGap(i + 1);
+  let [isAny, at] = [isAlone(0), y.indexOf(null)];
+  for (; !isAny && at >= 0; at = y.indexOf(null, at + 1)) isAny = isAlone(at + 1) || isAlone(at - 1);
+  return isAny ? y.map((_, i) => (isAlone(i) ? 5 : 0)) : null;
 }
 
 /**
