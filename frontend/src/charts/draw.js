@@ -113,13 +113,8 @@ export function mountPanel(element, metric, handlers) {
 function ask(/** @type {Mounted} */ panel) {
   if (!panel.near || !panel.figure) return;
   waiting.add(panel);
-  if (isDrawing) return;
+  if (!isDrawing) requestAnimationFrame(drawWaiting);
   isDrawing = true;
-  requestAnimationFrame(async () => {
-    await drawWaiting().finally(() => {
-      isDrawing = false;
-    });
-  });
 }
 
 /**
@@ -127,14 +122,18 @@ function ask(/** @type {Mounted} */ panel) {
  * without a graphics card that takes longer than to draw it.
  */
 async function drawWaiting() {
-  const Plotly = await loadPlotly();
-  while (waiting.size) {
-    for (const panel of nearestFirst(waiting)) {
-      waiting.delete(panel);
-      if (!panel.near || !panel.figure || !panels.has(panel.element)) continue;
-      await drawNow(Plotly, /** @type {Drawn} */ (panel));
-      await letReact();
+  try {
+    const Plotly = await loadPlotly();
+    while (waiting.size) {
+      for (const panel of nearestFirst(waiting)) {
+        waiting.delete(panel);
+        if (!panel.near || !panel.figure || !panels.has(panel.element)) continue;
+        await drawNow(Plotly, /** @type {Drawn} */ (panel));
+        await letReact();
+      }
     }
+  } finally {
+    isDrawing = false;
   }
 }
 
