@@ -40,6 +40,9 @@ PLOTLY_VERSION = re.compile(rb"plotly\.js .*v([0-9.]+)")
 EDITION = re.compile(r"[0-9a-f]{16}")
 """The first part of a path below /static that names all files as they were at one time."""
 
+IMPORT = re.compile(r"""\b(?:from|import) ?['"](\.{1,2}/[^'"]+)['"]""")
+"""The address at the end of a static import."""
+
 router = APIRouter(include_in_schema=False)
 
 
@@ -114,24 +117,45 @@ def asks_for_page(request: Request) -> bool:
     )
 
 
-def page(status: int = 200) -> Response:
+def page(status: int = 200, path: str = "") -> Response:
     """The one page, which looks at its own address: where that leads nowhere, it says so."""
-    return HTMLResponse(_index_html(), status, headers={"Cache-Control": REVALIDATE})
+    return HTMLResponse(_index_html(path), status, headers={"Cache-Control": REVALIDATE})
 
 
-def _index_html() -> str:
-    """index.html with the list of pages, for the router and the menu, and with the style of each."""
+def _index_html(path: str) -> str:
+    """index.html with the list of pages, for the router and the menu, and with the style of each.
+
+    It names all scripts of the page at `path`: a browser that finds them one by one waits for each in turn.
+    """
     pages = json.dumps([each._asdict() | {"name": each.name} for each in PAGES])
+    scripts = _scripts_of(path, edition())
     lines = [
         f'<meta name="pages" content="{html.escape(pages)}">',
         *(f'<link rel="stylesheet" href="/static/styles/{each.name}.css">' for each in PAGES),
+        *(f'<link rel="modulepreload" href="/static/{script}">' for script in scripts),
     ]
     index = (FRONTEND / "index.html").read_text(encoding="utf-8")
     return with_edition(index.replace("<!-- pages -->", "\n  ".join(lines)))
 
 
-def _index() -> Response:
-    return page()
+@lru_cache(maxsize=2 * len(PAGES))
+def _scripts_of(path: str, _version: str) -> list[str]:
+    """Paths below the frontend of a page's modules: the frame, its view, and all that they import."""
+    found: dict[Path, None] = {}
+    views = [f"src/views/{each.name}.js" for each in PAGES if each.path == path]
+    waiting = [FRONTEND / name for name in ("src/main.js", *views)]
+    while waiting:
+        script = waiting.pop()
+        if script not in found and script.is_file():
+            found[script] = None
+            names = IMPORT.findall(script.read_text(encoding="utf-8"))
+            waiting += [Path(os.path.normpath(script.parent / name)) for name in names]
+    return [script.relative_to(FRONTEND).as_posix() for script in found]
+
+
+def _index(request: Request) -> Response:
+    path = request.scope["route"].path
+    return page(path=PAGES[0].path if path == HOME else path)
 
 
 def _redirect(request: Request, run_id: str) -> Response:

@@ -70,10 +70,9 @@ def _visit(page: Any, cdp: Any, address: str, drawn: Drawn) -> None:
     drawn.drawn.append(_settled(page, 0) / 1000)
     drawn.busy.append(_busy(cdp))
     drawn.stall.append(page.evaluate("() => Math.max(0, ...stalls)") / 1000)
-    changes = {
-        "log y": page.get_by_role("button", name="log y").first.click,
-        "smoothing": lambda: page.get_by_label("smoothing").first.select_option("0.9"),
-    }
+    log = page.get_by_role("button", name="log y").first.element_handle()
+    smoothing = page.get_by_label("smoothing").first.element_handle()
+    changes = {"log y": log.click, "smoothing": lambda: smoothing.select_option("0.9")}
     for name, change in changes.items():
         busy = _busy(cdp)
         since = page.evaluate("() => performance.now()")

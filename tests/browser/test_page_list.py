@@ -1,15 +1,17 @@
 """A page is its view, its style and one entry in the list of pages."""
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
 
 from backend.pages import PAGES
-from tests.browser.service import TOKEN
+from tests.browser.service import TOKEN, running
 
 ROOT = Path(__file__).parents[2]
 VIEW = """
@@ -36,6 +38,34 @@ def test_a_page_of_the_list_has_a_view_and_a_style(page):
     assert (ROOT / "frontend" / "src" / "views" / f"{page.name}.js").is_file()
     assert (ROOT / "frontend" / "styles" / f"{page.name}.css").is_file()
     assert bool(page.label) != bool(page.menu)
+
+
+MODULE = re.compile(r"/static/\w+/(src|vendor)/(?!first_paint).*\.js")
+PRELOAD = re.compile(r'<link rel="modulepreload" href="([^"]+)">')
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("state")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("listed", PAGES, ids=lambda listed: listed.path)
+def test_a_page_names_the_modules_that_it_loads(listed, page):
+    named, loaded = set(), set()
+
+    def without_names(route):
+        answer = route.fetch()
+        named.update(PRELOAD.findall(answer.text()))
+        route.fulfill(response=answer, body=PRELOAD.sub("", answer.text()))
+
+    address = listed.path.format(run_id="none")
+    page.route(f"**{address}", without_names)
+    page.on("request", lambda request: loaded.add(urlsplit(request.url).path))
+    page.goto(address)
+    page.locator("main :is(h1, h2)").first.wait_for()
+    assert len(named) > 20
+    assert named == {path for path in loaded if MODULE.fullmatch(path)}
 
 
 @pytest.fixture

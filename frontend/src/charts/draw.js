@@ -26,7 +26,8 @@ const CONFIG = {
   doubleClickDelay: 250,
   showTips: false,
 };
-const NEAR = '600px';
+const NEAR = 600;
+const AT_ONCE_MS = 25;
 
 /** @type {Set<Mounted>} */
 const waiting = new Set();
@@ -52,15 +53,24 @@ const nearness = new IntersectionObserver(
   (entries) => {
     for (const { target, isIntersecting } of entries) {
       const panel = panels.get(target);
-      if (!panel || panel.near === isIntersecting) continue;
-      panel.near = isIntersecting;
-      panel.handlers.onNear?.(isIntersecting);
-      if (isIntersecting) ask(panel);
-      else purge(panel);
+      if (panel && panel.near !== isIntersecting) come(panel, isIntersecting);
     }
   },
-  { rootMargin: NEAR, scrollMargin: NEAR },
+  { rootMargin: `${NEAR}px`, scrollMargin: `${NEAR}px` },
 );
+
+function come(/** @type {Mounted} */ panel, /** @type {boolean} */ isNear) {
+  panel.near = isNear;
+  panel.handlers.onNear?.(isNear);
+  if (isNear) ask(panel);
+  else purge(panel);
+}
+
+/** Whether an element is near the screen, known a frame before the observer tells. @param {HTMLElement} element */
+function startsNear(element) {
+  const { top, bottom } = element.getBoundingClientRect();
+  return top < bottom && top < innerHeight + NEAR && bottom > -NEAR;
+}
 
 const sizes = new ResizeObserver((entries) => {
   for (const { target } of entries) {
@@ -86,11 +96,13 @@ export function mountPanel(element, metric, handlers) {
     near: false,
     drawn: false,
     isPainted: false,
+    plotted: '',
     hovered: null,
   };
   panels.set(element, panel);
   nearness.observe(element);
   sizes.observe(element);
+  if (startsNear(element)) come(panel, true);
   element.addEventListener('mousemove', (event) => follow(panel, event));
   element.addEventListener('mouseleave', () => leave(panel));
   element.addEventListener('pointerdown', (event) => pressed(panel, event), { capture: true });
@@ -118,18 +130,21 @@ function ask(/** @type {Mounted} */ panel) {
 }
 
 /**
- * Draws what waits. The page can react between two panels, but none waits for the browser to show the one before:
+ * Draws what waits. The page reacts every few panels, but none waits for the browser to show the one before:
  * without a graphics card that takes longer than to draw it.
  */
 async function drawWaiting() {
   try {
     const Plotly = await loadPlotly();
+    let since = performance.now();
     while (waiting.size) {
       for (const panel of nearestFirst(waiting)) {
         waiting.delete(panel);
         if (!panel.near || !panel.figure || !panels.has(panel.element)) continue;
         await drawNow(Plotly, /** @type {Drawn} */ (panel));
+        if (performance.now() - since < AT_ONCE_MS) continue;
         await letReact();
+        since = performance.now();
       }
     }
   } finally {
@@ -162,6 +177,9 @@ async function drawNow(Plotly, panel) {
   });
   if (panel.isPainted) Object.assign(layout, { hovermode: false });
   if (!data.some(({ yaxis }) => yaxis === 'y2')) delete layout.yaxis2; // Plotly would draw an empty second plot
+  const plotted = panel.isPainted ? JSON.stringify([data, layout]) : '';
+  if (panel.drawn && plotted && plotted === panel.plotted) return placeAll(panel); // only painted curves changed
+  panel.plotted = plotted;
   await Plotly.react(element, data, layout, CONFIG);
   if (panel.drawn) return keepCanvases(panel);
   panel.drawn = true;

@@ -83,7 +83,7 @@ export function pathOf({ x, values, steps, gaps, non_finite: strange }) {
   };
   let next = 0;
   for (const { step, place } of breaks.map((gap) => ({ step: gap.step, place: gap.x ?? gap.step })).sort(inOrder)) {
-    for (; next < x.length && inOrder({ place: x[next], step: steps[next] }, { place, step }) <= 0; next += 1)
+    for (; next < x.length && (x[next] - place || steps[next] - step) <= 0; next += 1)
       add(x[next], values[next], steps[next], next);
     add(place, null, step);
   }

@@ -7,9 +7,10 @@
  *   Handlers `onRange`: a range of y, in values; null resets it
  * @typedef {{element: Plot.Graph, metric: string, line: HTMLElement, shade: HTMLElement,
  *   curves: HTMLCanvasElement, lit: HTMLCanvasElement, label: HTMLElement, handlers: Handlers,
- *   figure: Figure | null, near: boolean, drawn: boolean, isPainted: boolean, hovered: Plot.Point | null}} Mounted
+ *   figure: Figure | null, near: boolean, drawn: boolean, isPainted: boolean, plotted: string,
+ *   hovered: Plot.Point | null}} Mounted
  *   `element` is a graph of Plotly's once `drawn`; `isPainted`: its curves are on the canvas `curves`, and the one that
- *   is pointed at on `lit`; `hovered`: the point with the label
+ *   is pointed at on `lit`; `plotted`: what Plotly drew then; `hovered`: the point with the label
  * @typedef {Mounted & {figure: Figure}} Drawn
  */
 

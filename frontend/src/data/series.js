@@ -2,7 +2,7 @@
  * Curves for panels: requests of one frame are joined, runs already loaded are not asked for again, live runs are
  * refreshed.
  */
-import { useEffect, useRef, useState } from '../dom.js';
+import { useLayoutEffect, useRef, useState } from '../dom.js';
 import { ApiError, get } from './api.js';
 import { useLive } from './live.js';
 import { useThrottled } from './resource.js';
@@ -39,7 +39,7 @@ export function fetchSeries(metric, runs, shape) {
     if (!asked.has(key)) asked.set(key, { runs, shape, metrics: new Map() });
     const { metrics } = /** @type {Batch} */ (asked.get(key));
     metrics.set(metric, [...(metrics.get(metric) ?? []), { resolve, reject }]);
-    if (!timer) timer = setTimeout(sendAsked, 20);
+    if (!timer) timer = setTimeout(sendAsked);
   });
 }
 
@@ -111,7 +111,7 @@ export function useSeries(metric, runs, shape, enabled) {
   };
 
   if (holder.current.key !== key) holder.current = emptyHolder(key, holder.current);
-  useEffect(() => {
+  useLayoutEffect(() => {
     load();
   }, [key, wanted.join(), enabled]);
   const refresh = useThrottled(load, REFRESH_MS);

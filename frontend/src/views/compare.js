@@ -27,7 +27,7 @@ import { CellGrid } from '../components/compare/cells.js';
 import { Matrix } from '../components/compare/matrix.js';
 import { Relations } from '../components/compare/relations.js';
 import { ConfigDifferences } from '../components/compare/differences.js';
-import { Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
+import { Empty, Failure, Later, Skeleton, Stale } from '../components/shared/states.js';
 import { Panels } from '../components/curves/panels.js';
 import { Search } from '../components/compare/search.js';
 import { SignalBudgets } from '../components/compare/signal_budget.js';
@@ -231,23 +231,25 @@ function Comparison({ runs, view, change, onRuns }) {
         onClose=${() => setReporting(false)}
       />`
     }
-    <${CellGrid}
-      groups=${groups}
-      available=${available}
-      metric=${view.cell}
-      onMetric=${(/** @type {string} */ metric) => change({ cell: metric })}
-    />
-    <${Matrix}
-      groups=${groups}
-      view=${view}
-      change=${change}
-      available=${available}
-      looks=${groupLooks(groups.map(({ name }) => name))}
-    />
-    <${Relations} runs=${runs} view=${view} change=${change} lookOf=${lookOf} />
-    <${SignalBudgets} runs=${runs} />
-    <${Suites} runs=${runs} available=${available} />
-    <${ConfigDifferences} groups=${groups} />
+    <${Later}>
+      <${CellGrid}
+        groups=${groups}
+        available=${available}
+        metric=${view.cell}
+        onMetric=${(/** @type {string} */ metric) => change({ cell: metric })}
+      />
+      <${Matrix}
+        groups=${groups}
+        view=${view}
+        change=${change}
+        available=${available}
+        looks=${groupLooks(groups.map(({ name }) => name))}
+      />
+      <${Relations} runs=${runs} view=${view} change=${change} lookOf=${lookOf} />
+      <${SignalBudgets} runs=${runs} />
+      <${Suites} runs=${runs} available=${available} />
+      <${ConfigDifferences} groups=${groups} />
+    <//>
   </div>`;
 }
 

@@ -1,5 +1,5 @@
 /** One metric of many runs: title, curves, and what the picture is made of. */
-import { html, useEffect, useMemo, useRef, useState } from '../../dom.js';
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../../dom.js';
 import { navigate } from '../../app/router.js';
 import { aboutMetric, theme } from '../../app/state.js';
 import { ApiError } from '../../data/api.js';
@@ -76,7 +76,7 @@ export function Panel({
   const [isOver, setOver] = useState(false);
   const isPinned = usePinnedHere(metric);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!element.current) return undefined;
     const mounted = mountPanel(element.current, metric, {
       onPoint: (...point) => handlers.current.onPoint(...point),
