@@ -1,7 +1,7 @@
 """Curves of one metric, their smoothing and their window. Pure numpy, without SQL and HTTP."""
 
+import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-BLOCK = 128
+NEGLIGIBLE = 1e-20
+"""A weight that no longer changes a sum of float64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Curve:
 
     def at(self, index: NDArray[np.bool_] | Ints | slice) -> "Curve":
         """Only those points."""
+        if isinstance(index, slice) and index == slice(None):
+            return self
         weights = None if self.weights is None else self.weights[index]
         return Curve(self.steps[index], self.x[index], self.values[index], weights)
 
@@ -64,31 +67,22 @@ def ema(values: Floats, smoothing: float) -> Floats:
     known = values[finite]
     if len(known) < 2 or np.all(known == known[0]):
         return values
+    mean = _recursive_mean(known, smoothing)
+    young = min(len(known), math.ceil(math.log(NEGLIGIBLE) / math.log(smoothing)))
+    mean[:young] /= 1.0 - smoothing ** np.arange(1, young + 1)
     smooth = values.copy()
-    weight = 1.0 - smoothing ** np.arange(1, len(known) + 1)
-    smooth[finite] = _recursive_mean(known, smoothing) / weight
+    smooth[finite] = mean
     return smooth
 
 
 def _recursive_mean(values: Floats, s: float) -> Floats:
-    """y[k] = s y[k-1] + (1-s) values[k], y[-1] = 0; block by block, as one matrix product each."""
-    n = len(values)
-    padded = np.zeros(-(-n // BLOCK) * BLOCK)
-    padded[:n] = values
-    kernel, decay = _kernel(s)
-    within = padded.reshape(-1, BLOCK) @ kernel.T
-    carried = np.zeros(len(within))
-    for block in range(1, len(within)):
-        carried[block] = within[block - 1, -1] + decay[-1] * carried[block - 1]
-    return (within + carried[:, None] * decay).reshape(-1)[:n]
-
-
-@lru_cache(maxsize=8)
-def _kernel(s: float) -> tuple[Floats, Floats]:
-    """The weights within a block, (BLOCK, BLOCK), and of what came before it, (BLOCK,)."""
-    lag = np.arange(BLOCK)[:, None] - np.arange(BLOCK)[None, :]
-    kernel: Floats = np.where(lag >= 0, (1.0 - s) * s ** np.maximum(lag, 0), 0.0)
-    return kernel, np.power(s, np.arange(1, BLOCK + 1), dtype=np.float64)
+    """y[k] = s y[k-1] + (1-s) values[k], y[-1] = 0; the weighted sums of the last 2, 4, 8, ... values."""
+    sums = (1.0 - s) * values
+    reach, decay = 1, s
+    while reach < len(sums) and decay > NEGLIGIBLE:
+        sums[reach:] += decay * sums[:-reach]
+        reach, decay = 2 * reach, decay * decay
+    return sums
 
 
 def window(curve: Curve, x_min: float | None, x_max: float | None) -> NDArray[np.bool_]:
