@@ -135,7 +135,7 @@ def test_many_steps_equal_those_of_one_process(case, ranks):
 
 @pytest.mark.processes
 @pytest.mark.long
-@pytest.mark.parametrize("case", ["GRPO, LoRA", "PPO with a critic"])
+@pytest.mark.parametrize("case", ["GRPO, LoRA", "PPO with a critic", "RSPO, mixture, replay"])
 def test_a_run_saved_on_two_ranks_goes_on_on_one_and_on_four(case, tmp_path):
     whole = train(CASES[case], ranks=1, steps=6)
     for ranks in (1, 4):
