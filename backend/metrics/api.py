@@ -32,7 +32,7 @@ from backend.metrics.means import PLACES, Picture, average, places_over
 from backend.metrics.reading import read_curves
 from backend.metrics.series import Curve, Floats, Ints
 from backend.metrics.statistics import t_975
-from backend.metrics.thinning import is_fine, thin, thin_non_finite
+from backend.metrics.thinning import is_fine, thin, thin_all, thin_non_finite
 from backend.metrics.view import View
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=ERRORS)
@@ -197,12 +197,8 @@ def _answer(
         groups = groups_of([known[run] for run in present], configs, keys)
         items = [item for name in names for item in _grouped(curves, groups, name, band, view)]
     else:
-        items = [
-            _single(known[run], name, curves[run, name], view) | _interval(curves, run, name, view)
-            for name in names
-            for run in present
-            if (run, name) in curves
-        ]
+        wanted = [(run, name) for name in names for run in present if (run, name) in curves]
+        items = _singles(known, curves, wanted, view)
     missing = [_missing(run, name, known) for run in run_ids for name in names if (run, name) not in curves]
     return {"series": items, "missing": missing, "cursor": _cursor(curves, known)}
 
@@ -210,7 +206,9 @@ def _answer(
 def _compact(item: dict[str, Any], x: str) -> dict[str, Any]:
     """The same item, shorter; the first of its steps is the distance to 0."""
     short = {name: _in_seven_digits(item[name]) for name in ("values", "low", "high") if name in item}
-    shorter = item | short | {"steps": np.diff(item["steps"], prepend=0)}
+    distances = item["steps"].copy()
+    distances[1:] -= item["steps"][:-1]
+    shorter = item | short | {"steps": distances}
     if x == "step":
         del shorter["x"]
     return shorter
@@ -274,30 +272,41 @@ def _read(
     return curves
 
 
-def _single(run: Row[Any], metric: str, curve: Curve, view: View) -> dict[str, Any]:
-    smoothed = view.smoothed(curve)
-    shown = smoothed.at(view.visible(smoothed))
+def _singles(
+    known: Mapping[str, Row[Any]],
+    curves: Mapping[tuple[str, str], Curve],
+    wanted: Sequence[tuple[str, str]],
+    view: View,
+) -> list[dict[str, Any]]:
+    smoothed = [view.smoothed(curves[key]) for key in wanted]
+    shown = [curve.at(view.visible(curve)) for curve in smoothed]
+    items = []
+    for key, curve, places in zip(wanted, shown, thin_all(shown, view.max_points), strict=True):
+        kept = places[np.argsort(curve.x[places], kind="stable")]
+        items.append(
+            _named(known[key[0]], key[1])
+            | _drawn(curve, kept, view)
+            | _interval(curves, *key, curve.steps[kept], view)
+        )
+    return items
+
+
+def _named(run: Row[Any], metric: str) -> dict[str, Any]:
     named = {"run": run.id, "name": run.name, "metric": metric}
     if run.steps and run.fork_step is not None:
         named["origin"] = {"run": run.parent_run, "step": run.fork_step}
-    return {**named, **_drawn(shown, _kept(shown, view), view)}
+    return named
 
 
-def _kept(curve: Curve, view: View) -> Ints:
-    """Places of the points to draw, in the order of x."""
-    kept = thin(curve, view.max_points)
-    return kept[np.argsort(curve.x[kept], kind="stable")]
-
-
-def _interval(curves: Mapping[tuple[str, str], Curve], run: str, metric: str, view: View) -> dict[str, Any]:
-    """The ends of the interval at each point of a run's curve, where it is recorded and not smoothed away."""
+def _interval(
+    curves: Mapping[tuple[str, str], Curve], run: str, metric: str, steps: Ints, view: View
+) -> dict[str, Any]:
+    """The ends of the interval at these steps of a curve, where it is recorded and not smoothed away."""
     ends = [curves.get((run, name)) for name in interval_of(metric)]
     if None in ends or view.smoothing:
         return {}
-    shown = curves[run, metric].at(view.visible(curves[run, metric]))
-    steps = shown.at(_kept(shown, view)).steps.tolist()
     values = [dict(zip(end.steps.tolist(), end.values.tolist(), strict=True)) for end in ends if end]
-    low, high = ([of_step.get(step) for step in steps] for of_step in values)
+    low, high = ([of_step.get(step) for step in steps.tolist()] for of_step in values)
     return {"low": low, "high": high}
 
 

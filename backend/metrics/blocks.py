@@ -191,13 +191,19 @@ def _points_of(session: Session, found: Mapping[tuple[str, int], list[Any]]) -> 
     most = sum(min(row[6], MOST_POINTS) for row in stored)
     whole = decode_all(_contents(session, stored, rows), most)  # many short curves are as quick as a long one
     ends = np.cumsum(whole.counts).tolist()
+    weights = _weights_of(whole.counts, [row[6] for row in rows])
     points, begin = {}, 0
     while begin < len(rows):
         place, end = rows[begin][:2], begin + 1
         while end < len(rows) and rows[end][:2] == place:
             end += 1
         own = slice(ends[begin - 1] if begin else 0, ends[end - 1])
-        points[place] = _stored(whole.steps[own], whole.values[own], whole.counts[begin:end], rows[begin:end])
+        points[place] = Stored(
+            whole.steps[own],
+            _attempts_of([row[2] for row in rows[begin:end]], whole.counts[begin:end]),
+            whole.values[own],
+            None if weights is None else weights[own],
+        )
         begin = end
     return points
 
@@ -245,23 +251,15 @@ def _whole(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> by
         return None
 
 
-def _stored(
-    steps: NDArray[np.int64], values: NDArray[np.float64], counts: NDArray[np.int64], rows: Sequence[Any]
-) -> Stored:
-    attempts = [row[2] for row in rows]
-    return Stored(
-        steps,
-        np.broadcast_to(attempts[0], len(steps))
-        if attempts[0] == attempts[-1]
-        else np.repeat(attempts, counts),
-        values,
-        _weights_of(counts, [row[6] for row in rows]),
-    )
+def _attempts_of(attempts: Sequence[int], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    if attempts[0] == attempts[-1]:  # they are in order
+        return np.full(int(counts.sum()), attempts[0])
+    return np.repeat(attempts, counts)
 
 
 def _weights_of(there: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64] | None:
     """For how many points each stands, where some of the blocks are outlines."""
-    left_out = np.subtract(counts, there)
+    left_out = np.array(counts, np.int64) - there
     if not left_out.any():
         return None
     weights = np.ones(int(there.sum()), np.int64)

@@ -51,6 +51,8 @@ def read_points(
 
 def _overlap(stored: Stored) -> bool:
     """Whether an attempt wrote among the steps of an earlier one: an outline may lack what it replaces."""
+    if (stored.attempts == stored.attempts[:1]).all():
+        return False
     in_order = stored.attempts[np.argsort(stored.steps, kind="stable")]
     return bool((in_order[1:] < in_order[:-1]).any())
 

@@ -5,10 +5,16 @@ first and last point, so no spike is lost. The buckets lie on a grid of powers o
 0, so the points that a run shows depend on nothing but the run itself and hardly move while it grows.
 """
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
 from backend.metrics.series import Curve, Floats, Ints
+
+AT_ONCE = 2**19
+"""Points of curves that are thinned together."""
 
 OUTLINE_SHIFT = 5
 """log2 of the steps of an outline's buckets."""
@@ -20,22 +26,62 @@ def thin(curve: Curve, max_points: int, *others: Floats) -> Ints:
     Kept are the first and the last point and, of each bucket of steps, the smallest and the largest value of
     the curve and of each array of `others`.
     """
-    finite = np.flatnonzero(np.isfinite(curve.values))
-    if len(finite) <= max_points and (curve.weights is None or curve.at(finite).raw_points == len(finite)):
-        return finite
-    if len(finite) < len(curve):
-        kept = thin(curve.at(finite), max_points, *(values[finite] for values in others))
-        return finite[kept]
-    shift = _coarseness_of(curve.steps, max_points, arrays=1 + len(others))
-    return peaks(curve.steps, shift, curve.values, *others)
+    return thin_all([curve], max_points, *([each] for each in others))[0]
+
+
+def thin_all(curves: Sequence[Curve], max_points: int, *others: Sequence[Floats]) -> list[Ints]:
+    """The same of each of several curves, of many short ones at once; `others` have an array for each."""
+    kept: list[Ints] = []
+    for some in _batches(curves):
+        kept += _thin_some(curves[some], max_points, *(each[some] for each in others))
+    return kept
+
+
+def _batches(curves: Sequence[Curve]) -> Iterator[slice]:
+    """Curves whose points are brought together: their copies take memory."""
+    begin, size = 0, 0
+    for number, curve in enumerate(curves):
+        size += len(curve)
+        if size >= AT_ONCE or number == len(curves) - 1:
+            yield slice(begin, number + 1)
+            begin, size = number + 1, 0
+
+
+def _thin_some(curves: Sequence[Curve], max_points: int, *others: Sequence[Floats]) -> list[Ints]:
+    begins = np.cumsum([0, *map(len, curves)])
+    values = np.concatenate([curve.values for curve in curves])
+    finite = np.flatnonzero(np.isfinite(values))
+    edges = np.searchsorted(finite, begins)
+    steps = np.concatenate([curve.steps for curve in curves])[finite]
+    buckets = np.arange(len(finite))  # where all points are kept
+    for curve, first, (begin, end) in zip(curves, begins[:-1], pairwise(edges), strict=True):
+        own = steps[begin:end]
+        if not _is_short(curve, finite[begin:end] - first, max_points):
+            buckets[begin:end] = own >> _coarseness_of(own, max_points, arrays=1 + len(others))
+    has_any = edges[:-1] < edges[1:]
+    firsts, lasts = edges[:-1][has_any], edges[1:][has_any] - 1
+    is_first = _begins(buckets)
+    is_first[firsts] = True
+    starts = np.flatnonzero(is_first)
+    arrays = [each[finite] for each in (values, *map(np.concatenate, others))]
+    kept = finite[_distinct(firsts, lasts, *(_extremes(each, starts) for each in arrays))]
+    of_each = np.split(kept, np.searchsorted(kept, begins[1:-1]))
+    return [places - first for places, first in zip(of_each, begins[:-1], strict=True)]
+
+
+def _is_short(curve: Curve, finite: Ints, max_points: int) -> bool:
+    """Whether all finite points of a curve are shown: no more than that, and none was left out before."""
+    has_all = curve.weights is None or int(curve.weights[finite].sum()) == len(finite)
+    return has_all and len(finite) <= max_points
 
 
 def is_fine(curve: Curve, max_points: int) -> bool:
     """Whether a curve that may be an outline is thinned to what its raw points would be thinned to."""
-    finite = curve.at(np.isfinite(curve.values))
-    if finite.raw_points == len(finite):
+    finite = np.flatnonzero(np.isfinite(curve.values))
+    raw_points = len(finite) if curve.weights is None else int(curve.weights[finite].sum())
+    if raw_points == len(finite):
         return True
-    return finite.raw_points > max_points and _coarseness_of(finite.steps, max_points) >= OUTLINE_SHIFT
+    return raw_points > max_points and _coarseness_of(curve.steps[finite], max_points) >= OUTLINE_SHIFT
 
 
 def _coarseness_of(steps: Ints, max_points: int, *, arrays: int = 1) -> int:
@@ -53,9 +99,14 @@ def peaks(steps: Ints, shift: int, *arrays: Floats) -> Ints:
     Buckets of one width contain those of any smaller one: thinned peaks are the peaks of the thinned.
     """
     starts, ends = _starts(steps, shift), np.array([0, len(steps) - 1])
-    places = np.concatenate([ends, *(_extremes(each, starts) for each in arrays)])
-    places.sort()
-    return places[_begins(places)]
+    return _distinct(ends, *(_extremes(each, starts) for each in arrays))
+
+
+def _distinct(*places: Ints) -> Ints:
+    """All of them in order, each once."""
+    found = np.concatenate(places)
+    found.sort()
+    return found[_begins(found)]
 
 
 def _shift(first: int, last: int, buckets: int) -> int:

@@ -28,7 +28,7 @@ class View:
 
     def smoothed(self, curve: Curve) -> Curve:
         """Smoothed over the whole raw curve."""
-        return replace(curve, values=ema(curve.values, self.smoothing))
+        return replace(curve, values=ema(curve.values, self.smoothing)) if self.smoothing else curve
 
     def visible(self, curve: Curve) -> NDArray[np.bool_] | slice:
         """A mask of the points that are in the window, and new."""

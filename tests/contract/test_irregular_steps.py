@@ -11,7 +11,7 @@ from backend.db.engine import reading as open_reading
 from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
 from backend.db.run_lookup import names_of
 from backend.metrics import blocks, packing
-from backend.metrics.api import _read, _single
+from backend.metrics.api import _read, _singles
 from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.store import write_points
 from backend.metrics.view import View
@@ -237,9 +237,9 @@ def test_whatever_the_steps_packed_points_are_those_of_the_rows(database, monkey
         outlined = _read(session, known, runs, list(NAMES), view, is_grouped=False)
         whole = read_curves(session, runs, list(NAMES), "step")
     assert outlined.keys() == whole.keys()
-    for (run, name), curve in whole.items():
-        drawn, wanted = (_single(known[run], name, each, view) for each in (outlined[run, name], curve))
-        assert {key: repr(np.asarray(value).tolist()) for key, value in drawn.items()} == {
-            key: repr(np.asarray(value).tolist()) for key, value in wanted.items()
+    drawn, wanted = (_singles(known, each, list(whole), view) for each in (outlined, whole))
+    for one, other in zip(drawn, wanted, strict=True):
+        assert {key: repr(np.asarray(value).tolist()) for key, value in one.items()} == {
+            key: repr(np.asarray(value).tolist()) for key, value in other.items()
         }
     assert same_as_rows(database, runs)

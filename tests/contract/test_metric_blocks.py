@@ -13,7 +13,7 @@ from sqlalchemy import func, select, text, update
 from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
 from backend.db.run_lookup import names_of
 from backend.metrics import blocks, packing
-from backend.metrics.api import _cursor, _read, _single
+from backend.metrics.api import _cursor, _read, _singles
 from backend.metrics.block_codec import decode
 from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.view import View
@@ -259,10 +259,10 @@ def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monk
         outlined = _read(session, known, list(known), ["a", "early"], view, is_grouped=False)
         whole = read_curves(session, list(known), ["a", "early"], "step")
     assert outlined.keys() == whole.keys()
-    for (run_id, name), curve in whole.items():
-        drawn, wanted = (_single(known[run_id], name, each, view) for each in (outlined[run_id, name], curve))
-        assert {key: repr(np.asarray(value).tolist()) for key, value in drawn.items()} == {
-            key: repr(np.asarray(value).tolist()) for key, value in wanted.items()
+    drawn, wanted = (_singles(known, each, list(whole), view) for each in (outlined, whole))
+    for one, other in zip(drawn, wanted, strict=True):
+        assert {key: repr(np.asarray(value).tolist()) for key, value in one.items()} == {
+            key: repr(np.asarray(value).tolist()) for key, value in other.items()
         }
     assert _cursor(outlined, known) == _cursor(whole, known)
 

@@ -1,14 +1,16 @@
 """Curves: smoothing, thinning, bands; held against slow and obvious versions."""
 
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.metrics import thinning
 from backend.metrics.series import Curve, ema, window
-from backend.metrics.thinning import thin, thin_non_finite
+from backend.metrics.thinning import thin, thin_all, thin_non_finite
 
 NAN, INF = math.nan, math.inf
 VALUES = st.lists(
@@ -92,6 +94,23 @@ def test_the_edges_of_a_band_keep_their_extremes_too():
     kept = thin(curve(np.zeros(5000)), 200, low, high)
     assert {1234, 4321} <= set(kept)
     assert len(kept) <= 200
+
+
+@given(
+    sizes=st.lists(st.sampled_from([0, 1, 2, 9, 10, 11, 300]), min_size=1, max_size=5),
+    at_once=st.sampled_from([1, 200, 10_000]),
+    seed=st.integers(0, 2**16),
+)
+def test_curves_that_are_thinned_together_are_thinned_as_each_alone(sizes, at_once, seed):
+    chance = np.random.default_rng(seed)
+    curves = [curve(np.where(chance.random(n) < 0.1, np.nan, chance.integers(0, 9, n))) for n in sizes]
+    alone = [thin(each, 10) for each in curves]
+    with mock.patch.object(thinning, "AT_ONCE", at_once):
+        together = thin_all(curves, 10)
+    assert [places.tolist() for places in together] == [places.tolist() for places in alone]
+    for each, places in zip(curves, together, strict=True):
+        known = each.values[np.isfinite(each.values)]
+        assert not len(known) or {known.min(), known.max()} <= set(each.values[places])
 
 
 def test_of_very_many_nan_the_first_is_shown():
