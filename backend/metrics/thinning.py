@@ -71,14 +71,18 @@ def _thin_some(curves: Sequence[Curve], max_points: int, *others: Sequence[Float
 
 def _is_short(curve: Curve, finite: Ints, max_points: int) -> bool:
     """Whether all finite points of a curve are shown: no more than that, and none was left out before."""
-    has_all = curve.weights is None or int(curve.weights[finite].sum()) == len(finite)
-    return has_all and len(finite) <= max_points
+    return len(finite) <= max_points and _raw_points(curve, finite) == len(finite)
+
+
+def _raw_points(curve: Curve, places: Ints) -> int:
+    """For how many points those at these places stand."""
+    return len(places) if curve.weights is None else int(curve.weights[places].sum())
 
 
 def is_fine(curve: Curve, max_points: int) -> bool:
     """Whether a curve that may be an outline is thinned to what its raw points would be thinned to."""
     finite = np.flatnonzero(np.isfinite(curve.values))
-    raw_points = len(finite) if curve.weights is None else int(curve.weights[finite].sum())
+    raw_points = _raw_points(curve, finite)
     if raw_points == len(finite):
         return True
     return raw_points > max_points and _coarseness_of(curve.steps[finite], max_points) >= OUTLINE_SHIFT

@@ -179,8 +179,8 @@ async function drawNow(Plotly, panel) {
   if (!data.some(({ yaxis }) => yaxis === 'y2')) delete layout.yaxis2; // Plotly would draw an empty second plot
   const plotted = panel.isPainted ? JSON.stringify([data, layout]) : '';
   if (panel.drawn && plotted && plotted === panel.plotted) return placeAll(panel); // only painted curves changed
-  panel.plotted = plotted;
   await Plotly.react(element, data, layout, CONFIG);
+  panel.plotted = plotted;
   if (panel.drawn) return keepCanvases(panel);
   panel.drawn = true;
   element.prepend(panel.shade);
