@@ -255,6 +255,17 @@ def upload(settings: Settings, *, file: str, dry_run: bool, **columns: str | Non
     return 0
 
 
+def copy_checkpoints(settings: Settings, *, run: str) -> int:
+    """copy checkpoints of this machine to ARTIFACTS_URL, e.g. those from before it was set"""
+    from backend.exports.command import copy_checkpoints_of
+    from backend.redaction import learn_secrets
+
+    learn_secrets(settings)
+    for line in copy_checkpoints_of(settings, run):
+        print(f"  {line}", flush=True)
+    return 0
+
+
 def pilots(settings: Settings, *, dry_run: bool, **options: Any) -> int:
     """keep pilot workers at Slurm, Kubernetes or SkyPilot while runs wait"""
     from backend.pilots.command import job_text, keep_pilots
@@ -273,7 +284,21 @@ def pilots(settings: Settings, *, dry_run: bool, **options: Any) -> int:
 LOOKS = ("most", "every", "once")
 """Arguments of `pilots` that say nothing about a job."""
 
-DAILY = (up, demo, serve, worker, pilots, token, link, runs, doctor, backup, restore, upload)
+DAILY = (
+    up,
+    demo,
+    serve,
+    worker,
+    pilots,
+    token,
+    link,
+    runs,
+    doctor,
+    backup,
+    restore,
+    upload,
+    copy_checkpoints,
+)
 OUT = (export, archive, push, serve_model)
 
 COMMANDS: dict[str, Callable[..., int]] = {

@@ -46,6 +46,10 @@ class Settings(BaseSettings):
     state_dir: Path = Path("state")
     """Directory that holds what the service writes: database, checkpoints, sockets, token; not uploads."""
 
+    artifacts_url: str = ""
+    """Address that checkpoints are copied to, such as s3://bucket/grpolab; empty: they stay in the state
+    directory."""
+
     database_url: str = ""
     """SQLAlchemy URL; empty: SQLite in the state directory."""
 
@@ -240,6 +244,18 @@ class Settings(BaseSettings):
     @classmethod
     def _is_a_broker(cls, url: str) -> str:
         return _begins_with_one_of(BROKERS, url)
+
+    @field_validator("artifacts_url")
+    @classmethod
+    def _is_a_storage(cls, url: str) -> str:
+        scheme, separator, rest = url.partition("://")
+        if url and not (re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) and separator and rest.strip("/")):
+            raise ValueError("it must be an address such as s3://bucket/directory or file:///mnt/share")
+        if scheme == "memory" or "::" in url or not url.isprintable():
+            raise ValueError("it must be one storage that outlives this process")
+        if "@" in rest and scheme not in ("abfs", "abfss"):  # whose containers are named so
+            raise ValueError("it must not hold a user or a password: the storage's own variables hold them")
+        return url
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -6,6 +6,7 @@ postgres_url  the same on a real Postgres: one cluster per session, one database
 database      Database(url, engine, sessions), once on SQLite and once on Postgres
 session       a Session on `database`
 valkey_url    broker URL of a real Redis-compatible server of this test's own
+s3            address of an empty bucket at an S3 server, for ARTIFACTS_URL
 warm          socket of this process's parent of forked trainers, see tests/faults/warm.py
 chromium      path of a Chromium
 
@@ -20,6 +21,7 @@ import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.request import Request, urlopen
 from uuid import uuid4
 
 import psycopg
@@ -209,6 +211,24 @@ def valkey_url(state_dir: Path) -> Iterator[str]:
     server = require(lambda: servers.start_redis(state_dir / "redis"))
     yield server.url
     servers.stop(server.pid)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as directory:
+        server = servers.start_s3(Path(directory))
+        yield server.url
+        servers.stop(server.pid)
+
+
+@pytest.fixture
+def s3(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "lab")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "made-up-secret")
+    bucket = f"lab-{uuid4().hex}"
+    urlopen(Request(f"{s3_server}/{bucket}", method="PUT", data=b"")).close()  # noqa: S310 - loopback
+    return f"s3://{bucket}/grpolab"
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,11 @@ machine has neither the wheel nor the system's binaries, `Missing` says what to 
 import contextlib
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +96,16 @@ def start_redis(directory: Path) -> Server:
     process = _start(argv, log)
     _wait_until(socket.exists, process, log)
     return Server(f"redis+socket://{socket}", process.pid)
+
+
+def start_s3(directory: Path) -> Server:
+    """An S3 server of moto's, in memory."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = directory / "s3.log"
+    process = _start([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"], log)
+    address = re.compile(r"Running on (http://127\.0\.0\.1:\d+)")
+    _wait_until(lambda: address.search(log.read_text()) is not None, process, log)
+    return Server(address.findall(log.read_text())[0], process.pid)
 
 
 def stop(pid: int) -> None:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from backend.artifacts.store import ArtifactFault, artifact_store
 from backend.config.run import RunConfig
 from backend.db.engine import Sessions, open_engine, open_sessions
 from backend.db.models import Run
@@ -173,7 +174,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
             raise
         except NodeLost as error:
             outcome = Outcome("queued", str(error))
-        except DiskFault as error:
+        except (DiskFault, ArtifactFault) as error:
             recorder.event("checkpoint", "error", error.detail)
             outcome = Outcome("paused", error.detail)
         except GrpoLabError as error:
@@ -207,6 +208,7 @@ def _train(
         attempt=assignment.attempt,
         config=config,
         origin=recorder.read(lambda session: origin_of(session, assignment.run_id, settings)),
+        artifacts=artifact_store(settings),
     )
     knobs: dict[str, Any] = {
         "settings": settings,

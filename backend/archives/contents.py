@@ -19,6 +19,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from backend.artifacts.names import CHECKPOINT_NAME, FILE_NAME
+
 FORMATS = (1, 2)
 """Formats that are read, the last one is written; another one is refused by name."""
 MANIFEST = "grpolab.json"
@@ -35,12 +37,10 @@ SINCE_2 = (TALLIES, PROMPTS, LABELS)
 TABLES = (RUN, METRICS, ROLLOUTS, TOKENS, *SINCE_2, EVENTS)
 CHECKPOINTS = "checkpoints"
 
-CHECKPOINT_NAME = re.compile(r"s\d{6,10}-a\d{1,9}")
 CHECKPOINT_FILE = re.compile(
-    r"checkpoints/(?P<checkpoint>s\d{6,10}-a\d{1,9})/"
-    r"(?P<file>(trainer/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,190}\.(safetensors|json|jinja|model|txt))"
+    rf"{CHECKPOINTS}/(?P<checkpoint>{CHECKPOINT_NAME.pattern})/(?P<file>{FILE_NAME.pattern})"
 )
-"""A file of a checkpoint: the only names under which an import writes anything. None is code or a pickle."""
+"""A file of a checkpoint within an archive."""
 
 Step = Annotated[int, Field(ge=-1, lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]

@@ -39,6 +39,8 @@ from backend.archives.missing import lost_points
 from backend.archives.prompt_tables import write_prompts, write_tallies
 from backend.archives.tables import write_metrics, write_rollouts
 from backend.archives.tar import Member, tar_stream
+from backend.artifacts.store import MANIFEST as CHECKPOINT_MANIFEST
+from backend.artifacts.store import open_artifact
 from backend.db.engine import Sessions, reading
 from backend.db.models import NOT_BEGUN, Attempt, Checkpoint, Event, Experiment, Run
 from backend.db.run_lookup import must_exist
@@ -48,7 +50,6 @@ from backend.runs.checkpoints import checkpoints_of
 from backend.runs.origin import ARCHIVED
 from backend.settings import Settings
 
-CHECKPOINT_MANIFEST = "manifest.json"
 MOST_MISSING = 1_000
 EVENTS_AT_ONCE = 1_000
 
@@ -173,7 +174,7 @@ def _checkpoints(
     found: Found = {}
     gone = []
     for row in rows:
-        files = _checkpoint_files(settings.artifacts_of(run_id) / row.path, row, opened)
+        files = _checkpoint_files(settings, row, opened)
         if files:
             accuracy = row.manifest.get("accuracy")
             about = ArchivedCheckpoint(
@@ -185,9 +186,10 @@ def _checkpoints(
     return found, gone
 
 
-def _checkpoint_files(directory: Path, row: Checkpoint, opened: ExitStack) -> list[Described]:
+def _checkpoint_files(settings: Settings, row: Checkpoint, opened: ExitStack) -> list[Described]:
+    directory = settings.artifacts_of(row.run_id) / row.path
     try:
-        manifest = opened.enter_context((directory / CHECKPOINT_MANIFEST).open("rb"))
+        manifest = opened.enter_context(open_artifact(settings, directory / CHECKPOINT_MANIFEST))
         content = manifest.read()
         if hashlib.sha256(content).hexdigest() != row.sha256:
             return []
@@ -198,7 +200,7 @@ def _checkpoint_files(directory: Path, row: Checkpoint, opened: ExitStack) -> li
             path = f"{CHECKPOINTS}/{row.path}/{name}"
             if not CHECKPOINT_FILE.fullmatch(path):
                 return []
-            file = opened.enter_context((directory / name).open("rb"))
+            file = opened.enter_context(open_artifact(settings, directory / name))
             files.append((Member(path, file, entry.bytes), entry))
     except (OSError, ValueError, KeyError, TypeError):  # retention has removed it, or it is damaged
         return []

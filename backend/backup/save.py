@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine, delete, func, select, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from backend.artifacts.copies import Copies
 from backend.backup.contents import (
     DATABASE,
     MANIFEST,
@@ -49,7 +50,9 @@ class SavedBackup(NamedTuple):
 
     manifest: Manifest
     missing: list[str]
-    """Checkpoints that have a row but no directory here."""
+    """Checkpoints that have a row but no directory here, and no copy in the artifact store."""
+    elsewhere: int
+    """Number of checkpoints whose files only the artifact store has; their rows are in the backup."""
     damage: list[str]
     """Sentences on blocks of points and completions that nobody can read."""
 
@@ -57,26 +60,28 @@ class SavedBackup(NamedTuple):
         """One line."""
         runs = self.manifest.tables["run"].rows
         size = sum(file.bytes for file in self.manifest.files.values())
-        return f"{runs:,} runs, {self.manifest.checkpoints:,} checkpoints, {size / 1e6:,.1f} MB"
+        apart = f", {self.elsewhere:,} more in the artifact store" if self.elsewhere else ""
+        return f"{runs:,} runs, {self.manifest.checkpoints:,} checkpoints{apart}, {size / 1e6:,.1f} MB"
 
 
 def save_backup(settings: Settings, directory: Path) -> SavedBackup:
     """Write a backup under the name `directory`; it appears there when it is complete."""
-    engine = open_engine(settings.effective_database_url, pool_size=2)
+    engine, copies = open_engine(settings.effective_database_url, pool_size=2), Copies(settings)
     try:
         with draft_of(directory) as draft:
             for number in range(TRIES):
                 _take_all(settings.state / "runs", draft / "runs")
                 with _moment(engine, draft) as connection:
                     rows = _checkpoints(connection)
-                    missing = _match(rows, settings.state / "runs", draft / "runs")
+                    absent = _match(rows, settings.state / "runs", draft / "runs")
+                    missing = [row_id for row_id in absent if not copies.has(*rows[row_id].split("/", 1))]
                     if missing and number < TRIES - 1:
                         continue
                     tables = _tables(connection, draft, missing)
                     damage = _damage(connection)
                     break
             _take_uploads(settings.datasets_dir, draft)
-            manifest = _manifest(engine, draft, tables, len(rows) - len(missing))
+            manifest = _manifest(engine, draft, tables, len(rows) - len(absent))
             check_contents(manifest)
             write_json(draft / MANIFEST, manifest.model_dump(mode="json"))
     except (OSError, sqlite3.Error, OperationalError) as error:
@@ -84,7 +89,7 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
         raise Unavailable(f"no backup was written to {directory}: {reason}") from None
     finally:
         engine.dispose()
-    return SavedBackup(manifest, [rows[row_id] for row_id in missing], damage)
+    return SavedBackup(manifest, [rows[row_id] for row_id in missing], len(absent) - len(missing), damage)
 
 
 def _damage(connection: Connection) -> list[str]:

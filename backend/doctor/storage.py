@@ -10,6 +10,7 @@ from statistics import median
 import psutil
 from sqlalchemy import make_url
 
+from backend.artifacts.store import artifact_store
 from backend.db.faults import free_bytes
 from backend.db.text import size_text
 from backend.doctor.finding import Finding, bad, checked, ok, warn
@@ -42,8 +43,15 @@ def examine_storage(settings: Settings) -> Iterator[Finding]:
     url = make_url(settings.effective_database_url)
     if url.get_backend_name() == "sqlite" and url.database:
         yield file_system(Path(url.database), file_system_of(Path(url.database)))
+    if settings.artifacts_url:
+        yield checked("artifacts", lambda: _try_store(settings), f"{settings.artifacts_url} can be written")
     yield models(settings.models_dir)
     yield datasets(settings.datasets_dir)
+
+
+def _try_store(settings: Settings) -> None:
+    if (store := artifact_store(settings)) is not None:
+        store.try_out()
 
 
 def privacy(state: Path) -> Finding:

@@ -32,6 +32,6 @@ def model(
     if not is_ours(session.get_one(Run, run_id)):
         raise Conflict("this run is another trainer's: it has no model here")
     card = model_card(facts_of(session, checkpoint), merged=False)
-    content = model_stream(settings.artifacts_of(run_id) / checkpoint.path, checkpoint, card)
+    content = model_stream(settings, checkpoint, card)
     name = f"attachment; filename=model-{run_id}-{checkpoint.path}.tar"
     return StreamingResponse(content, media_type="application/x-tar", headers={"Content-Disposition": name})

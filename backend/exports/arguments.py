@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 
 def add_arguments(parsers: Mapping[str, argparse.ArgumentParser]) -> None:
-    """Add them to the parsers of `export`, `archive`, `push` and `serve-model`."""
+    """Add them to the parsers of `export`, `archive`, `push`, `serve-model` and `copy-checkpoints`."""
     export, archive, push, serve = (parsers[name] for name in ("export", "archive", "push", "serve-model"))
     for parser in (export, archive):
         parser.add_argument("run", help="name or id of the run")
@@ -23,3 +23,6 @@ def add_arguments(parsers: Mapping[str, argparse.ArgumentParser]) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="who reaches it can use it: it asks for no token")
     serve.add_argument("--port", type=int, default=8000)
     serve.add_argument("--dry-run", action="store_true", help="print the command line, start nothing")
+    parsers["copy-checkpoints"].add_argument(
+        "run", nargs="?", default="", help="name or id; without: all runs"
+    )

@@ -1,4 +1,7 @@
-"""The commands `export`, `archive`, `push` and `serve-model`; the programs that they start import torch."""
+"""Commands that lead out of the lab: `export`, `archive`, `push`, `serve-model`, `copy-checkpoints`.
+
+The programs that they start import torch.
+"""
 
 import os
 import shutil
@@ -15,8 +18,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.archives.save import archive_run
+from backend.artifacts.copies import copy_missing
+from backend.artifacts.store import artifact_store
 from backend.db.engine import open_engine, open_sessions, reading
-from backend.db.models import Run
+from backend.db.models import Checkpoint, Run
 from backend.durable_files import publish
 from backend.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from backend.exports.card import model_card
@@ -65,7 +70,12 @@ def source_of(settings: Settings, run: str, step: int | None) -> Source:
         checkpoint = find_checkpoint(session, run_called(session, run), step)
         directory = settings.artifacts_of(checkpoint.run_id) / checkpoint.path
         facts = facts_of(session, checkpoint)
-    if not directory.is_dir():
+    store = artifact_store(settings)
+    try:
+        is_there = directory.is_dir() or (store is not None and store.fetch(directory))
+    except OSError as error:
+        raise Unavailable(f"checkpoint {checkpoint.path} was not fetched: {error.strerror}") from None
+    if not is_there:
         raise Conflict(f"checkpoint {checkpoint.path} is not on this machine: {directory} is missing")
     return Source(directory, facts.name, model_card(facts))
 
@@ -107,6 +117,24 @@ def archive_to(settings: Settings, run: str, to: Path, *, checkpoints: bool) -> 
         draft.unlink(missing_ok=True)
         engine.dispose()
     return size, missing
+
+
+def copy_checkpoints_of(settings: Settings, run: str) -> Iterator[str]:
+    """Copy the checkpoints of a run, or of all, that the artifact store lacks; a line for each.
+
+    Raises a GrpoLabError.
+    """
+    query = select(Checkpoint.run_id, Checkpoint.path).order_by(Checkpoint.run_id, Checkpoint.step)
+    with _reading(settings) as session:
+        if run:
+            query = query.where(Checkpoint.run_id == run_called(session, run))
+        found = [(row.run_id, row.path) for row in session.execute(query)]
+    done = 0
+    for line in copy_missing(settings, found):
+        done += 1
+        yield line
+    if not done:
+        yield f"all {len(found)} checkpoints are in the artifact store"
 
 
 def push_model(

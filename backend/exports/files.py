@@ -2,42 +2,52 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
 
 from backend.archives.tar import Member, tar_stream
+from backend.artifacts.store import MANIFEST, open_artifact
 from backend.db.models import Checkpoint
 from backend.errors import Conflict
+from backend.settings import Settings
 
-MANIFEST = "manifest.json"
 CARD = "README.md"
 
 
-def model_files(directory: Path, checkpoint: Checkpoint) -> list[str]:
-    """Names of the files that are the model; the trainer's state is no part of it. Raises Conflict."""
+def model_files(settings: Settings, checkpoint: Checkpoint) -> dict[str, int]:
+    """Names and bytes of the files that are the model; the trainer's state is no part of it.
+
+    Raises Conflict and ArtifactFault.
+    """
     try:
-        content = (directory / MANIFEST).read_bytes()
+        with open_artifact(settings, _directory(settings, checkpoint) / MANIFEST) as file:
+            content = file.read()
         if hashlib.sha256(content).hexdigest() != checkpoint.sha256:
             raise Conflict(f"checkpoint {checkpoint.path} is damaged: its {MANIFEST} has changed")
-        names = json.loads(content)["files"]
+        files = json.loads(content)["files"]
     except OSError:
         raise Conflict(f"checkpoint {checkpoint.path} is not on this machine") from None
-    return sorted(name for name in names if "/" not in name and name != CARD)
+    names = sorted(name for name in files if "/" not in name and name != CARD)
+    return {name: files[name]["bytes"] for name in names}
 
 
-def model_stream(directory: Path, checkpoint: Checkpoint, card: str) -> Iterator[bytes]:
-    """The tar file; all its files are open when this returns. Raises Conflict."""
+def model_stream(settings: Settings, checkpoint: Checkpoint, card: str) -> Iterator[bytes]:
+    """The tar file; all its files are open when this returns. Raises Conflict and ArtifactFault."""
     content = card.encode()
     with ExitStack() as opened:
         members = [Member(CARD, BytesIO(content), len(content))]
-        for name in model_files(directory, checkpoint):
+        for name, size in model_files(settings, checkpoint).items():
             try:
-                file = opened.enter_context((directory / name).open("rb"))
+                path = _directory(settings, checkpoint) / name
+                file = opened.enter_context(open_artifact(settings, path))
             except OSError:
                 raise Conflict(f"checkpoint {checkpoint.path} is incomplete: {name} is missing") from None
-            members.append(Member(name, file, os.fstat(file.fileno()).st_size))  # its name may be gone
+            members.append(Member(name, file, size))
         opened.pop_all()  # the stream closes them
         return tar_stream(members)
+
+
+def _directory(settings: Settings, checkpoint: Checkpoint) -> Path:
+    return settings.artifacts_of(checkpoint.run_id) / checkpoint.path

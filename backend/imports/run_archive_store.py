@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import IO, Any
@@ -10,6 +11,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from backend.archives.contents import ArchivedRun
+from backend.artifacts.store import ArtifactFault, artifact_store
 from backend.config.merge import config_hash
 from backend.config.run import RunConfig
 from backend.db.engine import Sessions, insert_into, new_id, reading
@@ -117,16 +119,26 @@ def _enter(
     artifacts = settings.artifacts_of(run_id)
     try:
         _write_checkpoints(file, found, artifacts)
+        if (store := artifact_store(settings)) is not None:
+            for name in found.checkpoints:
+                store.upload(artifacts / name)
         with sessions.begin() as session:
             made = _store(session, found, names, run_id, key, digest)
     except BaseException:
-        shutil.rmtree(artifacts, ignore_errors=True)
+        _take_back(settings, run_id)
         raise
     if made is None:  # somebody with the same key was quicker by a moment
-        shutil.rmtree(artifacts, ignore_errors=True)
+        _take_back(settings, run_id)
         with reading(sessions) as session:
             return made_before(session, key, digest) or ""
     return made
+
+
+def _take_back(settings: Settings, run_id: str) -> None:
+    shutil.rmtree(settings.artifacts_of(run_id), ignore_errors=True)
+    with suppress(ArtifactFault):
+        if (store := artifact_store(settings)) is not None:
+            store.remove_run(run_id)
 
 
 def _write_checkpoints(file: IO[bytes], found: ReadArchive, artifacts: Path) -> None:

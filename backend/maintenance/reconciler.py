@@ -16,6 +16,7 @@ from sqlalchemy import func, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from backend.artifacts.store import ArtifactFault
 from backend.db.engine import Sessions, db_now, insert_into, reading
 from backend.db.models import Run, Singleton
 from backend.db.rollout_words import index_groups, unindexed
@@ -212,7 +213,7 @@ class Reconciler:
             return
         try:
             carry_on(self._sessions, self._settings, seconds=DELETION_SECONDS)
-        except OSError as error:
+        except (OSError, ArtifactFault) as error:
             self._delete_after = time.monotonic() + DELETION_PAUSE_SECONDS
             logger.warning("files of a deleted run cannot be removed: %s", error)
 

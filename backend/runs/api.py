@@ -1,11 +1,12 @@
 """Routes of runs."""
 
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, BackgroundTasks, Query
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, Response, StreamingResponse
 
+from backend.artifacts.store import artifact_store, blocks_of
 from backend.db.engine import reading
 from backend.db.models import Checkpoint, LogChunk
 from backend.db.run_lookup import must_exist
@@ -37,6 +38,9 @@ from backend.runs.store import (
     restore_run,
     trash_run,
 )
+from backend.settings import Settings
+
+BINARY = "application/octet-stream"
 
 router = APIRouter(prefix="/api/v1/runs", tags=["runs"], responses=ERRORS)
 
@@ -193,7 +197,7 @@ def _shown_checkpoint(row: Checkpoint) -> dict[str, Any]:
 
 
 @router.get("/{run_id}/files/{name:path}", response_class=FileResponse)
-def download(run_id: str, name: str, session: ReadSession, settings: SettingsOf) -> FileResponse:
+def download(run_id: str, name: str, session: ReadSession, settings: SettingsOf) -> Response:
     """A file of a checkpoint, under the name that `/checkpoints` lists."""
     must_exist(session, run_id)
     rows = checkpoints_of(session, run_id)
@@ -201,9 +205,27 @@ def download(run_id: str, name: str, session: ReadSession, settings: SettingsOf)
         raise NotFound(f"run {run_id!r} has no file {name!r}")
     root = settings.artifacts_of(run_id).resolve()
     path = (root / name).resolve()
-    if not path.is_relative_to(root) or not path.is_file():
+    if not path.is_relative_to(root):
         raise NotFound(f"the file {name!r} is no longer there")
-    return FileResponse(path, media_type="application/octet-stream", filename=PurePosixPath(name).name)
+    if path.is_file():
+        return FileResponse(path, media_type=BINARY, filename=PurePosixPath(name).name)
+    return _from_store(settings, path, name)
+
+
+def _from_store(settings: Settings, path: Path, name: str) -> StreamingResponse:
+    """The same from the artifact store, piece by piece."""
+    gone = NotFound(f"the file {name!r} is no longer there")
+    if (store := artifact_store(settings)) is None:
+        raise gone
+    try:
+        size, file = store.size(path), store.open(path)
+    except FileNotFoundError:
+        raise gone from None
+    headers = {
+        "Content-Length": str(size),
+        "Content-Disposition": f'attachment; filename="{PurePosixPath(name).name}"',
+    }
+    return StreamingResponse(blocks_of(file), media_type=BINARY, headers=headers)
 
 
 @router.get("/{run_id}/events", response_model=Page)

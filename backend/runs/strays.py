@@ -19,6 +19,8 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from backend.artifacts.copies import Copies
+from backend.artifacts.store import MANIFEST, ArtifactFault
 from backend.db.engine import CROCKFORD, Sessions, reading
 from backend.db.models import Checkpoint, Event, Run
 from backend.runs.events import add_event
@@ -33,7 +35,6 @@ AGE_SECONDS = 24 * 3600.0
 AT_WORK = ("queued", "running")
 """The trainer of such a run writes its files, or its next attempt tidies them up."""
 
-MANIFEST = "manifest.json"
 RUN_ID = re.compile(f"[{CROCKFORD}]{{26}}")
 
 
@@ -59,6 +60,7 @@ class Strays:
         self._settings = settings
         self._root = settings.state / "runs"
         self._notes = settings.run_dir / "strays.json"
+        self._copies = Copies(settings)
 
     def sweep(self) -> Iterator[None]:
         """One look at everything, in pieces of one run each. Raises OSError."""
@@ -119,12 +121,22 @@ class Strays:
         for name, step in record.checkpoints[run_id].items():
             if (self._root / run_id / name / MANIFEST).is_file():
                 continue
+            if self._is_copied(run_id, name):
+                continue
             line = f"checkpoint {name} is missing from the disk: no run can continue or start from it"
             with self._sessions.begin() as session:
                 row = select(Checkpoint.id).where(Checkpoint.run_id == run_id, Checkpoint.path == name)
                 said = select(Event.id).where(Event.run_id == run_id, Event.message == line)
                 if session.scalar(row.limit(1)) and not session.scalar(said.limit(1)):
                     add_event(session, "checkpoint", line, run_id=run_id, level="error", step=step)
+
+    def _is_copied(self, run_id: str, name: str) -> bool:
+        """Whether the artifact store has it, or cannot be asked."""
+        try:
+            return self._copies.has(run_id, name)
+        except ArtifactFault as error:
+            logger.warning("%s", error.detail)
+            return True
 
     def _read_notes(self) -> dict[str, float]:
         try:

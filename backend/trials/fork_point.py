@@ -5,14 +5,12 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
+from backend.artifacts.store import MANIFEST, open_artifact
 from backend.config.run import RunConfig
 from backend.db.models import Checkpoint, Run
 from backend.errors import Conflict
 from backend.runs.checkpoints import checkpoints_of
 from backend.settings import Settings
-
-MANIFEST = "manifest.json"
-"""File of a checkpoint that is written last."""
 
 
 class ForkPoint(NamedTuple):
@@ -64,9 +62,13 @@ def refuse_trash(run: Run) -> None:
 
 
 def is_there(settings: Settings, row: Checkpoint) -> bool:
-    """Whether the manifest that was written is still on the disk; each run verifies the files themselves."""
+    """Whether the manifest that was written is still there; each run verifies the files themselves.
+
+    Raises ArtifactFault where the artifact store would have to be asked.
+    """
     try:
-        content = (settings.artifacts_of(row.run_id) / row.path / MANIFEST).read_bytes()
+        with open_artifact(settings, settings.artifacts_of(row.run_id) / row.path / MANIFEST) as file:
+            content = file.read()
     except OSError:
         return False
     return sha256(content).hexdigest() == row.sha256

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from backend.artifacts.names import age_order
+from backend.artifacts.store import ArtifactStore
 from backend.config.run import RunConfig
 from backend.db.models import Checkpoint
 from backend.durable_files import sync
@@ -34,6 +36,7 @@ from worker.checkpoints.files import (
 )
 from worker.checkpoints.fork import ForkOrigin, fitting
 from worker.checkpoints.lineage import Stranger, lineage_of, strangers
+from worker.checkpoints.uploads import Uploads
 from worker.policy.model import Policy
 from worker.recording.recorder import Recorder
 from worker.state import Parts
@@ -66,10 +69,15 @@ class Checkpoints:
         attempt: int,
         config: RunConfig,
         origin: ForkOrigin | None = None,
+        artifacts: ArtifactStore | None = None,
     ) -> None:
-        """`origin` is the checkpoint of another run that this one begins with."""
+        """`origin` is the checkpoint of another run that this one begins with.
+
+        `artifacts` is the store that gets a copy of every checkpoint.
+        """
         self.root, self.recorder, self.run_id, self.attempt = root, recorder, run_id, attempt
         self.config, self.origin = config, origin
+        self.uploads = Uploads(artifacts, run_id, recorder)
         self.saved_step = -1
         self.restored: Restored | None = None
         """The checkpoint that was restored, if one was."""
@@ -95,14 +103,13 @@ class Checkpoints:
         remove_drafts(self.root, self._is_ours)
         rows = self.recorder.read(lambda session: store.checkpoints_of(session, self.run_id))
         recorded = self.recorder.read(lambda session: store.last_step_of(session, self.run_id))
+        self._fetch_newer_than(rows)
         self._look_for_strangers({row.path for row in rows})
         refused: list[dict[str, Any]] = []
         for one in by_preference([*rows, *self.strangers.values()], recorded):
             name = one.directory.name if isinstance(one, Stranger) else one.path
             try:
-                if not isinstance(one, Stranger):
-                    check_manifest(self.root / name, one.sha256)
-                loaded = load_checkpoint(self.root / name, policy, parts)
+                loaded = self._load(one, self.root / name, policy, parts)
             except BadCheckpoint as error:
                 self._refuse(one, name, error.detail)
                 refused.append({"checkpoint": name, "reason": error.detail})
@@ -120,6 +127,32 @@ class Checkpoints:
         if rows:
             raise BadCheckpoint(self.root, f"none of the run's {len(rows)} checkpoints is whole")
         return None
+
+    def _load(self, one: Candidate, directory: Path, policy: Policy, parts: Parts) -> Loaded:
+        """Put everything in its state; raises BadCheckpoint."""
+
+        def load() -> Loaded:
+            if not isinstance(one, Stranger):
+                check_manifest(directory, one.sha256)
+            return load_checkpoint(directory, policy, parts)
+
+        is_fresh = self.uploads.fetch(directory)
+        try:
+            return load()
+        except BadCheckpoint as error:
+            if is_fresh or directory.name not in self.uploads.complete or not directory.is_dir():
+                raise
+            logger.warning("%s; fetching its copy", error.detail)
+            remove_checkpoint(directory)
+            self.uploads.fetch(directory)
+            return load()
+
+    def _fetch_newer_than(self, rows: Sequence[Checkpoint]) -> None:
+        """Checkpoints of which this database knows nothing: it may be older than the artifact store."""
+        newest = max((age_order(row.path) for row in rows), default=(-1, -1))
+        for name in sorted(self.uploads.begin(), key=age_order):
+            if age_order(name) > newest:
+                self.uploads.fetch(self.root / name)
 
     def _refuse(self, one: Candidate, name: str, reason: str) -> None:
         logger.warning("%s", reason)
@@ -154,12 +187,14 @@ class Checkpoints:
         Returns the step that they are from; 0 without an origin.
         """
         if self.origin is not None:
+            self.uploads.fetch(self.origin.directory)
             check_manifest(self.origin.directory, self.origin.sha256)
             verify_checkpoint(self.origin.directory)
             load_weights(self.origin.directory, policy)
         return 0 if self.origin is None else self.origin.step
 
     def _fork(self, origin: ForkOrigin, policy: Policy, parts: Parts, refused: list[dict[str, Any]]) -> int:
+        self.uploads.fetch(origin.directory)
         check_manifest(origin.directory, origin.sha256)
         fit = fitting(parts, origin.config, self.config)
         loaded = load_checkpoint(origin.directory, policy, parts, fitting=fit)
@@ -198,6 +233,7 @@ class Checkpoints:
         """
         if step == self.saved_step:
             return
+        self.uploads.settle()
         directory = self.root / f"s{step:06d}-a{self.attempt}"
         self.recorder.flush()  # or a checkpoint could outlive a power cut that its steps do not
         about = self.lineage.document(attempt=self.attempt, accuracy=accuracy)
@@ -206,7 +242,15 @@ class Checkpoints:
         self.recorder.commit(lambda session: store.add_checkpoint(session, row))
         self.saved_step = step
         with on_disk(self.root):
-            self._prune()
+            self.uploads.start(self._prune())
+
+    def finish(self) -> None:
+        """Wait until the artifact store has what is kept; then the checkpoint before it may go."""
+        if not self.uploads.are_wanted:
+            return
+        with on_disk(self.root):
+            if self.uploads.finish(self._prune()):
+                self._prune()
 
     def _row(self, directory: Path, step: int, accuracy: float | None, attempt: int) -> dict[str, Any]:
         return {
@@ -219,16 +263,26 @@ class Checkpoints:
             "manifest": _described(directory, accuracy),
         }
 
-    def _prune(self) -> None:
-        """Remove rows that retention lets go, then their directories; the new checkpoint's row is safe."""
+    def _prune(self) -> list[Path]:
+        """Remove rows that retention lets go, then their directories; returns those that stay, newest first.
+
+        The new checkpoint's row is safe, and the newest of which there is a copy stays until that has one.
+        """
         kept: set[str] = set()
         rule = {"keep": self.config.checkpointing.keep, "spaced": self.config.checkpointing.spaced}
+        copied = self.uploads.complete
 
         def forget(session: Session) -> None:
-            kept.update(store.forget_old_checkpoints(session, self.run_id, **rule, damaged=self.refused))
+            kept.clear()
+            kept.update(
+                store.forget_old_checkpoints(
+                    session, self.run_id, **rule, damaged=self.refused, copied=copied
+                )
+            )
 
         self.recorder.commit(forget)
         self._remove_strangers(kept)
+        return [self.root / name for name in sorted(kept, key=age_order, reverse=True)]
 
     def _remove_strangers(self, kept: Collection[str]) -> None:
         """Directories that belong to no row: of a forgotten checkpoint, or of a save that never ended."""
@@ -238,6 +292,7 @@ class Checkpoints:
             remove_checkpoint(directory) if (directory / MANIFEST).is_file() else shutil.rmtree(directory)
         if doomed:
             sync(self.root)  # or a power cut brings them back, and a run that has ended tidies up no more
+        self.uploads.forget(kept, lambda name: self._may_go(self.root / name))
 
     def _may_go(self, directory: Path) -> bool:
         """Whether it is ours and, where it could be adopted, training has come as far again."""

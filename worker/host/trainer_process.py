@@ -26,8 +26,12 @@ from worker.outcome import REASON_CHARACTERS
 TRAINER = (sys.executable, "-m", "worker.train")
 
 INHERITED = (
+    "AWS_",
+    "AZURE_",
     "CUBLAS_",
     "CUDA_",
+    "FSSPEC_",
+    "GOOGLE_",
     "HF_",
     "LC_",
     "NCCL_",
@@ -41,11 +45,6 @@ INHERITED = (
 """Prefixes of variables that a trainer gets from the worker."""
 
 INHERITED_NAMES = {
-    "AWS_ACCESS_KEY_ID",
-    "AWS_ENDPOINT_URL",
-    "AWS_REGION",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
     "HOME",
     "HTTPS_PROXY",
     "HTTP_PROXY",
@@ -104,6 +103,7 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
         kept.pop("HF_TOKEN", None)
     own = {
         "STATE_DIR": str(settings.state),
+        "ARTIFACTS_URL": settings.artifacts_url,
         "MODELS_DIR": str(settings.models_dir.absolute()),
         "DATASETS_DIR": str(settings.datasets_dir.absolute()),
         "HF_ONLINE": str(settings.hf_online),

@@ -160,6 +160,7 @@ class Trainer:
             self.diagnosis.end(is_final=outcome.status in ENDED)
             if self.config.steps:
                 self._save()
+                self.checkpoints.finish()
             return outcome
         finally:
             if self.ahead is not None:

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sqlalchemy import select
 
+from backend.artifacts.store import artifact_store
 from backend.config.merge import resolve
 from backend.config.metrics import METRICS, OF_THE_MACHINE, find_metric
 from backend.config.presets import PRESETS
@@ -95,6 +96,7 @@ def train(sessions, settings):
             root = settings.artifacts_of(run_id)
             origin = recorder.read(lambda session: origin_of(session, run_id, settings))
             own = {"run_id": run_id, "attempt": claim.attempt, "config": config, "origin": origin}
+            own["artifacts"] = artifact_store(settings)
             checkpoints = Checkpoints(root, recorder, **own)
             trainer = Trainer(
                 config,

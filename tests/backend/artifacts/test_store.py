@@ -1,0 +1,246 @@
+"""The artifact store, in S3 and in a directory; what it gives back may have been changed by anybody."""
+
+import errno
+import json
+import threading
+from hashlib import sha256
+
+import fsspec
+import pytest
+
+from backend.artifacts import store as module
+from backend.artifacts.copies import Copies, copy_missing
+from backend.artifacts.store import ArtifactFault, ArtifactStore, open_artifact
+from backend.errors import Conflict
+
+RUN, NAME = "01JRUN", "s000002-a1"
+FILES = {"model.safetensors": b"weights" * 1000, "trainer/state.json": b"{}"}
+
+
+@pytest.fixture(params=["s3", "file"])
+def url(request, tmp_path):
+    return request.getfixturevalue("s3") if request.param == "s3" else f"file://{tmp_path}/share/lab"
+
+
+@pytest.fixture
+def here(tmp_path):
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def store(url, here):
+    return ArtifactStore(url, here)
+
+
+@pytest.fixture
+def plain(url):
+    """Writes a file into the store past the store; hands out (file system, base)."""
+    return fsspec.core.url_to_fs(url, skip_instance_cache=True, use_listings_cache=False)
+
+
+def write(directory, files=None):
+    files = FILES if files is None else files
+    for name, content in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(content)
+    entries = {
+        name: {"bytes": len(content), "sha256": sha256(content).hexdigest()}
+        for name, content in files.items()
+    }
+    (directory / "manifest.json").write_text(json.dumps({"format": 2, "files": entries}))
+    return directory
+
+
+def content_of(directory):
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_checkpoint_comes_back_as_it_was(store, here, tmp_path):
+    directory = write(here / RUN / NAME)
+    store.upload(directory)
+    assert store.listing(RUN) == {NAME: True}
+    before = content_of(directory)
+    directory.rename(tmp_path / "away")
+    assert store.fetch(directory)
+    assert content_of(directory) == before
+    assert sorted(path.name for path in here.rglob("*") if path.name.startswith(".")) == []
+    assert store.fetch(directory)  # it is there
+
+
+def test_a_run_or_checkpoint_that_nobody_stored_is_not_there(store, here):
+    assert store.listing(RUN) == {}
+    assert not store.fetch(here / RUN / NAME)
+    store.remove_run(RUN)
+    store.remove_checkpoint(RUN, NAME)
+    with pytest.raises(FileNotFoundError):
+        store.open(here / RUN / NAME / "config.json")
+
+
+def test_half_a_checkpoint_is_not_complete_and_is_not_fetched(store, here, plain):
+    directory = write(here / RUN / NAME)
+    store.upload(directory)
+    files, base = plain
+    files.rm_file(f"{base}/{RUN}/{NAME}/manifest.json")
+    assert store.listing(RUN) == {NAME: False}
+    directory.rename(here / "away")
+    assert not store.fetch(directory)
+    assert not directory.exists()
+
+
+def test_an_upload_of_what_has_gone_meanwhile_is_a_fault(store, here):
+    directory = write(here / RUN / NAME)
+    (directory / "model.safetensors").unlink()
+    with pytest.raises(ArtifactFault, match="artifact store"):
+        store.upload(directory)
+    assert not store.listing(RUN).get(NAME, False)
+
+
+def test_what_is_removed_is_gone_and_its_neighbours_stay(store, here):
+    for name in (NAME, "s000004-a1"):
+        store.upload(write(here / RUN / name))
+    store.upload(write(here / f"{RUN}X" / NAME))
+    store.remove_checkpoint(RUN, NAME)
+    assert store.listing(RUN) == {"s000004-a1": True}
+    store.remove_run(RUN)
+    assert store.listing(RUN) == {}
+    assert store.listing(f"{RUN}X") == {NAME: True}
+
+
+def test_files_are_read_piece_by_piece_and_from_this_machine_first(store, here, settings, url):
+    settings = settings.model_copy(update={"artifacts_url": url})
+    directory = write(settings.artifacts_of(RUN) / NAME)
+    ArtifactStore(url, settings.state / "runs").upload(directory)
+    path = directory / "model.safetensors"
+    path.write_bytes(b"newer")
+    with open_artifact(settings, path) as file:
+        assert file.read() == b"newer"
+    path.unlink()
+    with open_artifact(settings, path) as file:
+        assert file.read(7) == b"weights"
+        file.seek(6993)
+        assert file.read() == b"weights"
+    with pytest.raises(FileNotFoundError):
+        open_artifact(settings.model_copy(update={"artifacts_url": ""}), path)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        b"not JSON",
+        b"[]",
+        b'{"files": []}',
+        b'{"files": {}}',
+        b'{"files": {"../../../evil.json": {"bytes": 4}}}',
+        b'{"files": {"/etc/evil.json": {"bytes": 4}}}',
+        b'{"files": {"trainer/../../evil.json": {"bytes": 4}}}',
+        b'{"files": {"evil.py": {"bytes": 4}}}',
+        b'{"files": {"evil.pt": {"bytes": 4}}}',
+        b'{"files": {"manifest.json": {"bytes": 4}}}',
+        b'{"files": {"config.json": {"bytes": -1}}}',
+        b'{"files": {"config.json": {"bytes": true}}}',
+        b'{"files": {"config.json": {"bytes": 5}}}',  # it has four
+        b'{"files": {"config.json": 4}}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_manifest_that_somebody_made_up_writes_nothing(store, here, plain, manifest):
+    files, base = plain
+    key = f"{base}/{RUN}/{NAME}"
+    if files.protocol[0] == "file":
+        files.makedirs(f"{key}/trainer", exist_ok=True)
+    files.pipe_file(f"{key}/config.json", b"evil")
+    files.pipe_file(f"{key}/manifest.json", manifest)
+    with pytest.raises(ArtifactFault):
+        store.fetch(here / RUN / NAME)
+    assert content_of(here) == {}
+
+
+def test_a_manifest_of_any_size_is_not_read(store, here, plain, monkeypatch):
+    monkeypatch.setattr(module, "MOST_MANIFEST_BYTES", 100)
+    store.upload(write(here / RUN / NAME))
+    (here / RUN / NAME).rename(here / "away")
+    with pytest.raises(ArtifactFault, match=r"manifest.json has \d+ bytes, too many"):
+        store.fetch(here / RUN / NAME)
+
+
+@pytest.mark.parametrize("name", ["..", "../other", "s1", "x", ""])
+def test_no_other_name_is_removed_or_looked_at(store, here, name):
+    with pytest.raises(ArtifactFault, match="is no name of a checkpoint"):
+        store.remove_checkpoint(RUN, name)
+    for run_id in ("", "..", "a/b", f"{RUN}/../x"):
+        with pytest.raises(ArtifactFault, match="is no id of a run"):
+            store.remove_run(run_id)
+    with pytest.raises(ArtifactFault, match="is no file of a checkpoint"):
+        store.open(here / RUN / NAME / ".." / ".." / "x")
+
+
+def test_a_full_disk_is_this_machines_fault_and_leaves_nothing(store, here, monkeypatch):
+    directory = write(here / RUN / NAME)
+    store.upload(directory)
+    directory.rename(here / "away")
+    monkeypatch.setattr(module, "free_bytes", lambda _: 1000)
+    with pytest.raises(OSError, match=r"needs 8\.0 MB") as caught:
+        store.fetch(directory)
+    assert caught.value.errno == errno.ENOSPC
+    assert not directory.exists()
+
+
+def test_two_that_fetch_at_once_get_one_directory(url, here, tmp_path):
+    directory = write(here / RUN / NAME)
+    ArtifactStore(url, here).upload(directory)
+    directory.rename(tmp_path / "away")
+    found = []
+    stores = [ArtifactStore(url, here) for _ in range(4)]
+    threads = [threading.Thread(target=lambda one=one: found.append(one.fetch(directory))) for one in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 4
+    assert content_of(directory) == content_of(tmp_path / "away")
+    assert sorted(path.name for path in here.iterdir()) == [RUN]
+
+
+def test_a_missing_bucket_and_a_server_that_is_away_are_faults(s3, here, monkeypatch):
+    store = ArtifactStore("s3://no-such-bucket/lab", here)
+    with pytest.raises(ArtifactFault, match="artifact store s3://no-such-bucket/lab: "):
+        store.try_out()
+    with pytest.raises(ArtifactFault):
+        store.upload(write(here / RUN / NAME))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setattr("s3fs.S3FileSystem.retries", 1)
+    away = ArtifactStore(s3, here)
+    for call in (away.try_out, lambda: away.listing(RUN), lambda: away.fetch(here / RUN / "s000004-a1")):
+        with pytest.raises(ArtifactFault, match="artifact store s3://lab-") as caught:
+            call()
+        assert "made-up-secret" not in caught.value.detail
+
+
+def test_a_storage_that_is_not_installed_is_named(here):
+    with pytest.raises(ArtifactFault, match="Protocol not known: nowhere"):
+        ArtifactStore("nowhere://bucket/lab", here)
+
+
+def test_the_probe_leaves_nothing(store, plain):
+    store.try_out()
+    files, base = plain
+    assert files.find(base) == []
+
+
+def test_copies_are_made_of_what_is_missing(store, here, url, settings):
+    with pytest.raises(Conflict, match="ARTIFACTS_URL is empty"):
+        list(copy_missing(settings, [(RUN, NAME)]))
+    settings = settings.model_copy(update={"artifacts_url": url})
+    write(settings.artifacts_of(RUN) / NAME)
+    wanted = [(RUN, NAME), (RUN, "s000004-a1")]
+    assert list(copy_missing(settings, wanted)) == [
+        f"copied {RUN}/{NAME}",
+        f"{RUN}/s000004-a1 is neither here nor there",
+    ]
+    assert list(copy_missing(settings, wanted[:1])) == []
+    assert Copies(settings).has(RUN, NAME)
+    assert not Copies(settings).has(RUN, "s000004-a1")
