@@ -27,6 +27,9 @@ from backend.errors import GrpoLabError
 from backend.redaction import redact
 from backend.settings import Settings
 
+STORAGE_VARIABLES = ("AWS_", "AZURE_", "FSSPEC_", "GOOGLE_")
+"""Beginnings of the environment variables from which storages take keys, regions and endpoints."""
+
 MANIFEST = "manifest.json"
 
 RUN = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
@@ -53,13 +56,13 @@ class ArtifactFault(GrpoLabError):
 
 
 class ArtifactStore:
-    """The copies of the checkpoints below `root`, one directory per run, at an address that fsspec knows."""
+    """The copies of the checkpoints of the state directory `state`, at an address that fsspec knows."""
 
-    def __init__(self, url: str, root: Path) -> None:
+    def __init__(self, url: str, state: Path) -> None:
         """Connects to nothing yet. Raises ArtifactFault where the address cannot be understood."""
         import fsspec  # a fifth of a second, which most installations need not wait
 
-        self.url, self.root = url.rstrip("/"), root
+        self.url, self.root, self._locks = url.rstrip("/"), state / "runs", state / "run"
         local = {"auto_mkdir": True} if url.startswith("file://") else {}
         with self._reaching():
             self._files, self._base = fsspec.core.url_to_fs(
@@ -98,8 +101,10 @@ class ArtifactStore:
 
         Raises ArtifactFault, and OSError when this disk takes no more.
         """
-        make_directory(directory.parent)
-        with _alone(self.root / f".{directory.parent.name}.lock"):
+        run_directory = directory.parent
+        make_directory(run_directory)
+        make_directory(self._locks)
+        with _alone(self._locks / f"fetch-{run_directory.name}.lock"):
             if directory.is_dir():
                 return True
             with self._reaching():
@@ -118,10 +123,11 @@ class ArtifactStore:
         if free is not None and free < needed:
             raise OSError(errno.ENOSPC, f"checkpoint {directory.name} needs {size_text(needed)}")
         source, draft = self._key(directory), directory.with_name(f".{directory.name}.fetch")
-        shutil.rmtree(draft, ignore_errors=True)
         for name, size in sizes.items():
             if (there := self._files.size(f"{source}/{name}")) != size:
                 raise self._fault(f"{directory.name}/{name} has {there} bytes in place of {size}")
+        for leftover in directory.parent.glob(".*.fetch"):
+            shutil.rmtree(leftover)
         (draft / "trainer").mkdir(parents=True)
         try:
             for name in sizes:
@@ -218,13 +224,13 @@ def artifact_store(settings: Settings) -> ArtifactStore | None:
     """The store of this installation; None without ARTIFACTS_URL. Raises ArtifactFault."""
     if not settings.artifacts_url:
         return None
-    return _store(settings.artifacts_url, settings.state / "runs", os.getpid())
+    return _store(settings.artifacts_url, settings.state, os.getpid())
 
 
 @lru_cache(maxsize=8)
-def _store(url: str, root: Path, _process: int) -> ArtifactStore:
+def _store(url: str, state: Path, _process: int) -> ArtifactStore:
     """One for each process: connections do not survive a fork."""
-    return ArtifactStore(url, root)
+    return ArtifactStore(url, state)
 
 
 def open_artifact(settings: Settings, path: Path) -> IO[bytes]:

@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kubernetes.add_argument("--queue", default="", help="local queue of Kueue")
     kubernetes.add_argument("--secret", default="grpolab", help="Secret with the service's settings")
     kubernetes.add_argument(
-        "--volume", default="grpolab-state", help="claim of the shared volume for the state"
+        "--volume",
+        default="grpolab-state",
+        help="claim of the shared volume for the state; empty: none",
     )
     skypilot = parser.add_argument_group("skypilot")
     skypilot.add_argument("--accelerators", default="", metavar="H100:1", help="as SkyPilot names them")

@@ -1,6 +1,7 @@
 """The command `pilots`: keeps as many pilot workers at a cluster as the queue needs."""
 
 import json
+import os
 import signal
 import tempfile
 import threading
@@ -11,8 +12,9 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from backend.artifacts.store import STORAGE_VARIABLES
 from backend.db.engine import open_engine, open_sessions, reading
-from backend.errors import GrpoLabError
+from backend.errors import Conflict, GrpoLabError
 from backend.pilots import jobs
 from backend.pilots.clusters import Cluster, Kubernetes, SkyPilot, Slurm
 from backend.pilots.need import need_of
@@ -64,11 +66,11 @@ def _cluster(
         case "slurm":
             yield Slurm(_slurm_script(settings, options["option"], limits))
         case "kubernetes":
-            yield Kubernetes(_kubernetes_job(options, limits))
+            yield Kubernetes(_kubernetes_job(settings, options, limits))
         case _:
             with tempfile.TemporaryDirectory(prefix="grpolab-pilots-") as directory:
                 path = Path(directory) / "task.yaml"
-                path.write_text(_skypilot_task(options, limits), encoding="utf-8")
+                path.write_text(_skypilot_task(settings, options, limits), encoding="utf-8")
                 yield SkyPilot(str(path))
 
 
@@ -81,8 +83,8 @@ def job_text(
         case "slurm":
             return _slurm_script(settings, options["option"], limits)
         case "kubernetes":
-            return json.dumps(_kubernetes_job(options, limits), indent=2) + "\n"
-    return _skypilot_task(options, limits)
+            return json.dumps(_kubernetes_job(settings, options, limits), indent=2) + "\n"
+    return _skypilot_task(settings, options, limits)
 
 
 def _slurm_script(settings: Settings, options: list[str], limits: dict[str, int]) -> str:
@@ -92,7 +94,12 @@ def _slurm_script(settings: Settings, options: list[str], limits: dict[str, int]
     return jobs.slurm_script(command, ROOT, options, str(output / "%j.log"), nodes=limits["nodes"])
 
 
-def _kubernetes_job(options: dict[str, Any], limits: dict[str, int]) -> dict[str, Any]:
+def _kubernetes_job(settings: Settings, options: dict[str, Any], limits: dict[str, int]) -> dict[str, Any]:
+    if not options["volume"]:
+        if not settings.artifacts_url:
+            raise Conflict("pods without a volume lose checkpoints: set ARTIFACTS_URL, or name a --volume")
+        if limits["nodes"] > 1:
+            raise Conflict("the nodes of one run share a state directory: name a --volume")
     return jobs.kubernetes_job(
         jobs.worker_command("python", **limits),
         image=options["image"],
@@ -104,11 +111,15 @@ def _kubernetes_job(options: dict[str, Any], limits: dict[str, int]) -> dict[str
     )
 
 
-def _skypilot_task(options: dict[str, Any], limits: dict[str, int]) -> str:
+def _skypilot_task(settings: Settings, options: dict[str, Any], limits: dict[str, int]) -> str:
+    names = ["DATABASE_URL", "BROKER_URL", "GRPOLAB_TOKEN"]
+    if settings.artifacts_url:
+        own = sorted(name for name in os.environ if name.startswith(STORAGE_VARIABLES))
+        names += ["ARTIFACTS_URL", *own]
     return jobs.skypilot_task(
         jobs.worker_command(".venv/bin/python", **limits),
         accelerators=options["accelerators"],
         directory=str(ROOT),
-        environment={"DATABASE_URL": "", "BROKER_URL": "", "GRPOLAB_TOKEN": ""},
+        environment=dict.fromkeys(names, ""),
         nodes=limits["nodes"],
     )

@@ -60,7 +60,8 @@ def kubernetes_job(
 ) -> dict[str, Any]:
     """A Job of batch/v1, which Kueue admits where a queue is named.
 
-    The service's settings (DATABASE_URL, BROKER_URL) come from a Secret, its state from a shared volume. On
+    The service's settings (DATABASE_URL, BROKER_URL) come from a Secret, its state from a shared volume;
+    without `state_claim` a pod has a directory of its own, and checkpoints go to the artifact store. On
     several nodes it is an indexed Job: a pod's index is its node's rank, and the job's name is the group's.
     """
     labels = {"app": NAME} | ({"kueue.x-k8s.io/queue-name": queue} if queue else {})
@@ -74,12 +75,13 @@ def kubernetes_job(
         "volumeMounts": [{"name": "state", "mountPath": "/state"}],
         "resources": resources,
     }
+    volume = {"persistentVolumeClaim": {"claimName": state_claim}} if state_claim else {"emptyDir": {}}
     pod = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "containers": [container],
         **({"affinity": _apart()} if nodes > 1 else {}),
-        "volumes": [{"name": "state", "persistentVolumeClaim": {"claimName": state_claim}}],
+        "volumes": [{"name": "state", **volume}],
     }
     return {
         "apiVersion": "batch/v1",

@@ -110,6 +110,21 @@ class Chaos:
         wait_for(lambda: not any(map(is_alive, orphans)), "the trainers of a dead worker end")
         self.plant.start_worker()
 
+    def _machine_lost(self) -> None:
+        """All workers and trainers die, and the disk with the checkpoints is gone; others take over."""
+        victims = self.plant.alive()
+        if self._victim() is None:
+            return
+        orphans = [one.pid for one in self.plant.trainers()]
+        for process in victims:
+            process.kill()
+            process.wait()
+        wait_for(lambda: not any(map(is_alive, orphans)), "the trainers of a lost machine end")
+        shutil.rmtree(self.plant.settings.state / "runs", ignore_errors=True)
+        self.counts["machine_lost"] += 1
+        for _ in victims:
+            self.plant.start_worker()
+
     def _broker_killed(self) -> None:
         self.plant.kill_broker(away_seconds=self._random.choice((0.0, 0.0, 0.5)))
         self.counts["broker_killed"] += 1

@@ -79,6 +79,8 @@ class Plant:
     """Another trainer's command."""
     reconciles: bool = True
     """Whether the harness looks after the queue; otherwise a service of the test does."""
+    artifacts_url: str = ""
+    """Where checkpoints are copied to."""
     crew: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -94,6 +96,7 @@ class Plant:
             lease_seconds=self.lease_seconds,
             poll_seconds=self.poll_seconds,
             worker_slots=self.slots,
+            artifacts_url=self.artifacts_url,
         )
         self.settings.state.mkdir(mode=0o700)
         upgrade(self.settings.effective_database_url)
@@ -169,6 +172,7 @@ class Plant:
             "PYTHONPATH": str(ROOT),
             "OMP_NUM_THREADS": "1",
             "STATE_DIR": str(self.settings.state),
+            "ARTIFACTS_URL": self.artifacts_url,
             "DATABASE_URL": self.settings.database_url,
             "BROKER_URL": self.settings.broker_url,
             "LEASE_SECONDS": str(self.settings.lease_seconds),

@@ -23,10 +23,10 @@ def main() -> None:
             gpus=gpus,
             queue=queue,
             secret="s",
-            state_claim="v",
+            state_claim=claim,
             nodes=nodes,
         )
-        for gpus, queue, nodes in itertools.product((0, 2), ("", "lab"), (1, 2))
+        for gpus, queue, nodes, claim in itertools.product((0, 2), ("", "lab"), (1, 2), ("v", ""))
     ]
     tasks = [
         json.loads(

@@ -17,6 +17,7 @@ from typing import IO, Any, cast
 
 import psutil
 
+from backend.artifacts.store import STORAGE_VARIABLES
 from backend.redaction import LONGEST_SECRET, redact
 from backend.settings import Settings
 from backend.workers.devices import Slot
@@ -26,12 +27,9 @@ from worker.outcome import REASON_CHARACTERS
 TRAINER = (sys.executable, "-m", "worker.train")
 
 INHERITED = (
-    "AWS_",
-    "AZURE_",
+    *STORAGE_VARIABLES,
     "CUBLAS_",
     "CUDA_",
-    "FSSPEC_",
-    "GOOGLE_",
     "HF_",
     "LC_",
     "NCCL_",

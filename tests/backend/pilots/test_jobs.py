@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from backend.errors import Unavailable
+from backend.errors import Conflict, Unavailable
 from backend.pilots.clusters import Kubernetes, asked
+from backend.pilots.command import job_text
 from backend.pilots.jobs import kubernetes_job, skypilot_task, slurm_script, worker_command
 
 COMMAND = worker_command("/opt/a b/python", runs=1, idle_seconds=60, devices=2)
@@ -55,6 +56,29 @@ def test_a_job_on_two_nodes_starts_a_worker_on_each():
     assert names["NODE_ADDRESS"]["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
     task = json.loads(skypilot_task(command, accelerators="H100:8", directory="/d", environment={}, nodes=2))
     assert task["num_nodes"] == 2
+
+
+def test_pods_need_no_volume_where_checkpoints_are_copied(settings):
+    given: dict[str, Any] = {"runs": 1, "idle": 60, "devices": 1, "image": "w", "gpus": 0, "queue": ""}
+    given |= {"cluster": "kubernetes", "secret": "s", "volume": ""}
+    with pytest.raises(Conflict, match="pods without a volume lose checkpoints: set ARTIFACTS_URL"):
+        job_text(settings, nodes=1, **given)
+    copied = settings.model_copy(update={"artifacts_url": "s3://bucket/lab"})
+    pod = json.loads(job_text(copied, nodes=1, **given))["spec"]["template"]["spec"]
+    assert pod["volumes"] == [{"name": "state", "emptyDir": {}}]
+    with pytest.raises(Conflict, match="share a state directory"):
+        job_text(copied, nodes=2, **given)
+
+
+def test_a_task_of_skypilot_gets_the_variables_of_the_storage(settings, monkeypatch):
+    given: dict[str, Any] = {"runs": 1, "idle": 60, "devices": 1, "nodes": 1, "accelerators": ""}
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "made-up-secret")
+    plain = json.loads(job_text(settings, cluster="skypilot", **given))
+    assert sorted(plain["secrets"]) == ["BROKER_URL", "DATABASE_URL", "GRPOLAB_TOKEN"]
+    copied = settings.model_copy(update={"artifacts_url": "s3://bucket/lab"})
+    text = job_text(copied, cluster="skypilot", **given)
+    assert {"ARTIFACTS_URL", "AWS_SECRET_ACCESS_KEY"} <= json.loads(text)["secrets"].keys()
+    assert "made-up-secret" not in text
 
 
 def test_a_task_of_skypilot_names_secrets_without_their_values():

@@ -142,7 +142,7 @@ def test_a_copy_that_somebody_changed_is_refused(sessions, queued, train, settin
     config = resolve(SMALL)
     run_id = queued(config)
     train(run_id, config, stop_after=2)
-    evil = tmp_path / "evil" / run_id / "s000002-a1"
+    evil = tmp_path / "evil" / "runs" / run_id / "s000002-a1"
     shutil.copytree(settings.artifacts_of(run_id) / "s000002-a1", evil)
     manifest = evil / "manifest.json"
     manifest.write_text(manifest.read_text() + " ")

@@ -1,0 +1,45 @@
+"""Machines that are lost with their disks: runs continue from what the artifact store has."""
+
+import os
+import random
+
+import pytest
+from sqlalchemy import select
+
+from backend.artifacts.store import artifact_store
+from backend.db.engine import reading
+from backend.db.models import Run
+from tests.faults.campaign import Round, configs, references, verdict_of
+from tests.faults.chaos import Chaos
+from tests.faults.plant import Kind, Plant
+
+TIMES = int(os.environ.get("GRPOLAB_MACHINES", "2"))
+"""Machines that are lost; 20 take ten minutes."""
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.mark.parametrize("storage", ["s3", pytest.param("file", marks=pytest.mark.long)])
+def test_runs_of_lost_machines_end_as_if_nothing_had_happened(request, warm, storage, tmp_path):
+    url = request.getfixturevalue("s3") if storage == "s3" else f"file://{tmp_path}/share"
+    faults = ["machine_lost"] * TIMES + ["trainer_killed"] * TIMES
+    random.shuffle(faults)
+    with Plant(Kind("sqlite", "valkey"), warm, artifacts_url=url) as plant:
+        wanted = configs(3)
+        expected = references(plant, wanted)
+        chaos, hurt = Chaos(plant, random.randrange(10**9)), {}
+        while faults:
+            run_ids = plant.queue(wanted)
+            hurt |= dict(zip(run_ids, expected, strict=True))
+            chaos.storm(run_ids, faults)
+        store = artifact_store(plant.settings)
+        with reading(plant.sessions) as session:
+            run_ids = list(session.scalars(select(Run.id)))
+        for run_id in run_ids:  # the disk that is left has no more than the last machine wrote
+            names = {row.path for row in chaos.rows(run_id)}
+            assert store.listing(run_id) == dict.fromkeys(names, True)
+            assert all(store.fetch(plant.settings.artifacts_of(run_id) / name) for name in names)
+        verdict = verdict_of(plant, chaos, hurt)
+    assert verdict.sentences == []
+    assert Round(plant.kind, 0, chaos.counts, verdict, 0.0).is_clean
+    assert chaos.counts["machine_lost"] == TIMES
