@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-environments bench-storage bench-growth evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-environments bench-storage bench-growth bench-sampling evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -180,6 +180,9 @@ bench-environments: .venv/dev.stamp ## train a task that one turn cannot solve w
 
 bench-async: .venv/dev.stamp ## time asynchronous training against synchronous, with mismatch and accuracy
 	@.venv/bin/python -m benchmarks.asynchronous $(ARGS)
+
+bench-sampling: .venv/dev.stamp ## time the trainer's sampler beside transformers' generate and continuous batching
+	@.venv/bin/python -m benchmarks.sampling $(ARGS)
 
 bench-start: .venv/runtime.stamp ## time from launching a run until it trains, with a broker and without
 	@.venv/bin/python -m benchmarks.start $(ARGS)

@@ -261,9 +261,11 @@ def copy_checkpoints(settings: Settings, *, run: str) -> int:
     from backend.redaction import learn_secrets
 
     learn_secrets(settings)
-    for line in copy_checkpoints_of(settings, run):
+    are_well = True
+    for line, is_well in copy_checkpoints_of(settings, run):
         print(f"  {line}", flush=True)
-    return 0
+        are_well = are_well and is_well
+    return 0 if are_well else 1
 
 
 def pilots(settings: Settings, *, dry_run: bool, **options: Any) -> int:

@@ -26,7 +26,7 @@ PATTERNS = (
 SECRET = re.compile("|".join(PATTERNS))
 
 NAMED_LIKE_A_SECRET = re.compile(
-    r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|CREDENTIALS?)$", re.IGNORECASE
+    r"(?:TOKEN|SECRET|PASSWORD|PASSWD|_KEY|CREDENTIALS?|CONNECTION_STRING)$", re.IGNORECASE
 )
 """Names of environment variables whose values are secrets."""
 

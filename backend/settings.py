@@ -251,8 +251,10 @@ class Settings(BaseSettings):
         scheme, separator, rest = url.partition("://")
         if url and not (re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) and separator and rest.strip("/")):
             raise ValueError("it must be an address such as s3://bucket/directory or file:///mnt/share")
-        if scheme == "memory" or "::" in url or not url.isprintable():
-            raise ValueError("it must be one storage that outlives this process")
+        if scheme in ("memory", "local", "http", "https") or (scheme == "file" and not rest.startswith("/")):
+            raise ValueError("it must be a storage that can be written and that all machines name alike")
+        if re.search(r"::|\.\.|[?#*\[\]{}\s]", url) or not url.isprintable():
+            raise ValueError("it must be one plain address, without ?, #, *, brackets, spaces and ..")
         if "@" in rest and scheme not in ("abfs", "abfss"):  # whose containers are named so
             raise ValueError("it must not hold a user or a password: the storage's own variables hold them")
         return url

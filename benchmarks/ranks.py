@@ -9,6 +9,7 @@ another order.
 """
 
 import argparse
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,8 +20,9 @@ from torch import Tensor
 from backend.config.merge import merge, resolve
 from backend.settings import Settings
 from benchmarks.nothing import Nothing
+from benchmarks.wide import widen
 from worker.recording.records import StepRecord
-from worker.training.companions import joined_ranks
+from worker.training.companions import FOLLOWER, joined_ranks
 from worker.training.trainer import Trainer
 
 LORA = {"policy": {"adapter": {"type": "lora", "rank": 8}}}
@@ -117,11 +119,15 @@ def train(
     checkpoints: Any = None,
     device: str = "cpu",
     gpus: Sequence[str] = (),
+    argv: tuple[str, ...] = FOLLOWER,
 ) -> Trained:
-    """Train a case on so many ranks, of which this process is the first; `gpus` are theirs, by UUID."""
+    """Train a case on so many ranks, of which this process is the first; `gpus` are theirs, by UUID.
+
+    `argv` is the command of the others.
+    """
     config = resolve(merge(merge(SMALL, dict(case)), {"steps": steps, "resources": {"devices": ranks}}))
     kept: Any = Kept()
-    with joined_ranks(config, device=device, threads=ranks, gpus=gpus) as joined:
+    with joined_ranks(config, device=device, threads=ranks, gpus=gpus, argv=argv) as joined:
         trainer = Trainer(
             config,
             kept,
@@ -188,15 +194,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument(
+        "--wide", action="store_true", help="in float64, where rounding is too small to matter"
+    )
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    print(f"torch {torch.__version__}, {chosen.steps} steps, float32")
+    argv = FOLLOWER
+    if chosen.wide:
+        widen()
+        argv = (sys.executable, "-m", "benchmarks.wide")
+    precision = "float64" if chosen.wide else "float32"
+    print(f"torch {torch.__version__}, {chosen.steps} steps, {precision}", flush=True)
     print("| objective | ranks | gradient norm | metrics | worst metric | mismatch/* | weights | moved |")
     for name in chosen.cases:
         alone = train(CASES[name], ranks=1, steps=chosen.steps)
         for ranks in chosen.ranks:
             case = CASES[name] if ranks > 1 else merge(CASES[name], FEWER)
-            found = apart(alone, train(case, ranks=ranks, steps=chosen.steps))
+            found = apart(alone, train(case, ranks=ranks, steps=chosen.steps, argv=argv))
             metrics = f"{found.norm:.1e} | {found.metric:.1e} | `{found.name}` | {found.mismatch:.1e}"
             weights = f"{found.weight:.1e} | {found.moved:.1e}"
             print(f"| {name} | {ranks} | {metrics} | {weights} |", flush=True)

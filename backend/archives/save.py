@@ -40,7 +40,7 @@ from backend.archives.prompt_tables import write_prompts, write_tallies
 from backend.archives.tables import write_metrics, write_rollouts
 from backend.archives.tar import Member, tar_stream
 from backend.artifacts.store import MANIFEST as CHECKPOINT_MANIFEST
-from backend.artifacts.store import open_artifact
+from backend.artifacts.store import open_artifact, read_manifest
 from backend.db.engine import Sessions, reading
 from backend.db.models import NOT_BEGUN, Attempt, Checkpoint, Event, Experiment, Run
 from backend.db.run_lookup import must_exist
@@ -189,15 +189,13 @@ def _checkpoints(
 def _checkpoint_files(settings: Settings, row: Checkpoint, opened: ExitStack) -> list[Described]:
     directory = settings.artifacts_of(row.run_id) / row.path
     try:
-        manifest = opened.enter_context(open_artifact(settings, directory / CHECKPOINT_MANIFEST))
-        content = manifest.read()
-        if hashlib.sha256(content).hexdigest() != row.sha256:
-            return []
+        content = read_manifest(settings, row)
         described = {name: ArchivedFile(**entry) for name, entry in json.loads(content)["files"].items()}
         own = ArchivedFile(bytes=len(content), sha256=row.sha256)
-        files = [(Member(f"{CHECKPOINTS}/{row.path}/{CHECKPOINT_MANIFEST}", manifest, len(content)), own)]
+        place = f"{CHECKPOINTS}/{row.path}"
+        files = [(Member(f"{place}/{CHECKPOINT_MANIFEST}", BytesIO(content), len(content)), own)]
         for name, entry in described.items():
-            path = f"{CHECKPOINTS}/{row.path}/{name}"
+            path = f"{place}/{name}"
             if not CHECKPOINT_FILE.fullmatch(path):
                 return []
             file = opened.enter_context(open_artifact(settings, directory / name))

@@ -26,6 +26,7 @@ def tar_stream(members: list[Member]) -> Iterator[bytes]:
             header.size, header.mode = member.size, 0o644
             yield header.tobuf(tarfile.PAX_FORMAT)
             yield from _content(member)
+            member.file.close()
             yield bytes(-member.size % tarfile.BLOCKSIZE)
         yield bytes(2 * tarfile.BLOCKSIZE)
     finally:

@@ -1,42 +1,55 @@
 """Copies of checkpoints in the artifact store: which there are, and making those that are missing."""
 
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 
-from backend.artifacts.store import MANIFEST, artifact_store
+from backend.artifacts.store import MANIFEST, ArtifactFault, ArtifactStore, BadCopy, artifact_store
+from backend.db.models import Checkpoint
 from backend.errors import Conflict
 from backend.settings import Settings
 
 
 class Copies:
-    """The complete checkpoints in the artifact store; a run is looked at again for one that is not known."""
+    """The complete checkpoints in the artifact store, as they were when each run was first looked at."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._known: set[tuple[str, str]] = set()
+        self._known: dict[str, dict[str, bool]] = {}
 
     def has(self, run_id: str, name: str) -> bool:
         """Whether the store has this checkpoint of a run. Raises ArtifactFault."""
-        store = artifact_store(self._settings)
-        if store is not None and (run_id, name) not in self._known:
-            listing = store.listing(run_id)
-            self._known.update((run_id, each) for each, is_complete in listing.items() if is_complete)
-        return (run_id, name) in self._known
+        if (store := artifact_store(self._settings)) is None:
+            return False
+        if run_id not in self._known:
+            self._known[run_id] = store.listing(run_id)
+        return self._known[run_id].get(name, False)
 
 
-def copy_missing(settings: Settings, checkpoints: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Upload those of the checkpoints (run id, name) that lie here and that the store lacks; a line for each.
+def copy_missing(settings: Settings, checkpoints: Iterable[Checkpoint]) -> Iterator[tuple[str, bool]]:
+    """Upload those of the checkpoints that lie here and that the store lacks.
 
-    Raises Conflict without ARTIFACTS_URL, and ArtifactFault.
+    Yields a line for each, and whether it is in the store now. Raises Conflict without ARTIFACTS_URL.
     """
-    store, copies = artifact_store(settings), Copies(settings)
-    if store is None:
+    if (store := artifact_store(settings)) is None:
         raise Conflict("ARTIFACTS_URL is empty: set it to the address that checkpoints are copied to")
-    for run_id, name in checkpoints:
-        directory = settings.artifacts_of(run_id) / name
-        if copies.has(run_id, name):
-            continue
-        if (directory / MANIFEST).is_file():
-            store.upload(directory)
-            yield f"copied {run_id}/{name}"
-        else:
-            yield f"{run_id}/{name} is neither here nor there"
+    for row in checkpoints:
+        name, directory = f"{row.run_id}/{row.path}", settings.artifacts_of(row.run_id) / row.path
+        try:
+            if _is_copied(store, row, settings):
+                continue
+            if (directory / MANIFEST).is_file():
+                store.upload(directory)
+                yield f"copied {name}", True
+            else:
+                yield f"{name} is neither here nor there", False
+        except ArtifactFault as error:
+            yield f"{name} was not copied: {error.detail}", False
+
+
+def _is_copied(store: ArtifactStore, row: Checkpoint, settings: Settings) -> bool:
+    """Whether the store has this very checkpoint, not another one of its name."""
+    try:
+        content = store.manifest(settings.artifacts_of(row.run_id) / row.path)
+    except (FileNotFoundError, BadCopy):
+        return False
+    return sha256(content).hexdigest() == row.sha256

@@ -3,7 +3,7 @@
     <ARTIFACTS_URL>/<run id>/<checkpoint>/<file>
 
 A checkpoint is complete there once its manifest.json is, which is written last and removed first. What comes
-back is hostile until its manifest has the SHA-256 of the checkpoint's row.
+back is hostile until its manifest has the SHA-256 of the checkpoint's row. No call waits for ever.
 """
 
 import errno
@@ -13,24 +13,33 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, cast
 
 from backend.artifacts.names import CHECKPOINT_NAME, FILE_NAME
 from backend.db.faults import free_bytes
+from backend.db.models import Checkpoint
 from backend.db.text import size_text
 from backend.durable_files import make_directory, publish, sync
 from backend.errors import GrpoLabError
 from backend.redaction import redact
 from backend.settings import Settings
 
-STORAGE_VARIABLES = ("AWS_", "AZURE_", "FSSPEC_", "GOOGLE_")
-"""Beginnings of the environment variables from which storages take keys, regions and endpoints."""
-
 MANIFEST = "manifest.json"
+
+STORAGE_VARIABLES = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION"),
+    *("AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ROLE_", "AWS_WEB_IDENTITY_", "AWS_CONTAINER_"),
+    *("AWS_CA_BUNDLE", "AWS_REQUEST_CHECKSUM_", "AWS_RESPONSE_CHECKSUM_", "AZURE_STORAGE_", "AZURE_CLIENT_"),
+    *("AZURE_TENANT_ID", "FSSPEC_", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
+)
+"""Beginnings of the environment variables from which storages take keys, regions and endpoints."""
 
 RUN = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
 
@@ -43,16 +52,31 @@ BLOCK_BYTES = 8 * 2**20
 RESERVE_BYTES = 8_000_000
 """Left free on the disk beside a checkpoint that is fetched."""
 
+CALL_SECONDS = 60.0
+"""For a call that moves little; one that moves a file gets more time, see `_seconds_for`."""
+
+SLOWEST_BYTES_PER_SECOND = 2_000_000.0
+"""A storage slower than this counts as one that does not answer."""
+
+OF_S3 = {
+    "max_concurrency": 2,  # parts of 50 MB that are in memory at a time
+    "config_kwargs": {"connect_timeout": 5, "read_timeout": 15, "retries": {"max_attempts": 1}},
+}
+
 OF_THIS_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 REASON_CHARACTERS = 300
 
 
 class ArtifactFault(GrpoLabError):
-    """The artifact store cannot be reached, or refuses, or holds something else than a checkpoint."""
+    """The artifact store cannot be reached, or refuses."""
 
     status = 503
     title = "Artifact store"
+
+
+class BadCopy(ArtifactFault):
+    """The artifact store answers with something that is no whole checkpoint."""
 
 
 class ArtifactStore:
@@ -63,20 +87,23 @@ class ArtifactStore:
         import fsspec  # a fifth of a second, which most installations need not wait
 
         self.url, self.root, self._locks = url.rstrip("/"), state / "runs", state / "run"
-        local = {"auto_mkdir": True} if url.startswith("file://") else {}
+        self._is_local = url.startswith("file://")
+        options = {"auto_mkdir": True} if self._is_local else OF_S3 if url.startswith("s3://") else {}
         with self._reaching():
-            self._files, self._base = fsspec.core.url_to_fs(
-                self.url, skip_instance_cache=True, use_listings_cache=False, **local
+            self._files, base = fsspec.core.url_to_fs(
+                self.url, skip_instance_cache=True, use_listings_cache=False, **options
             )
+        self._base = base.rstrip("/")
+        if url.startswith("s3://"):
+            self._files.retries = 2
 
     def listing(self, run_id: str) -> dict[str, bool]:
-        """The checkpoints of a run that are there by name, and whether each is complete."""
+        """The checkpoints of a run that are there by name, and whether each has its manifest."""
         base = self._run(run_id)
-        with self._reaching():
-            try:
-                paths: list[str] = self._files.find(base)
-            except FileNotFoundError:
-                return {}
+        try:
+            paths: list[str] = self._call(self._files.find, base)
+        except FileNotFoundError:
+            return {}
         names = [path[len(base) + 1 :].split("/", 1) for path in paths if path.startswith(f"{base}/")]
         found: dict[str, bool] = {}
         for checkpoint, *file in names:
@@ -84,75 +111,103 @@ class ArtifactStore:
                 found[checkpoint] = found.get(checkpoint, False) or file == [MANIFEST]
         return found
 
-    def upload(self, directory: Path) -> None:
-        """Copy a complete checkpoint, over one of that name. Raises ArtifactFault."""
-        target = self._key(directory)
-        with self._reaching():
-            try:
-                names = list(json.loads((directory / MANIFEST).read_bytes())["files"])
-                sources = [str(directory / name) for name in names]
-                self._files.put(sources, [f"{target}/{name}" for name in names])
-                self._files.put_file(str(directory / MANIFEST), f"{target}/{MANIFEST}")
-            except FileNotFoundError as error:  # there is no such bucket, or retention was quicker
-                raise self._fault(str(error)) from error
+    def manifest(self, directory: Path) -> bytes:
+        """Manifest of a checkpoint's copy, at most 4 MB; raises FileNotFoundError and ArtifactFault."""
+        key = f"{self._key(directory)}/{MANIFEST}"
+        size = self._call(self._files.size, key)
+        if size is None or size > MOST_MANIFEST_BYTES:
+            raise BadCopy(self._words(f"{directory.name}/{MANIFEST} has {size} bytes, too many"))
+        return bytes(self._call(self._files.cat_file, key))
 
-    def fetch(self, directory: Path) -> bool:
+    def upload(self, directory: Path) -> None:
+        """Copy a complete checkpoint, over one of that name. Raises ArtifactFault.
+
+        What was there of that name is incomplete from the first moment on.
+        """
+        target = self._key(directory)
+        self._remove(f"{target}/{MANIFEST}")
+        try:
+            with self._reaching():
+                for name in json.loads((directory / MANIFEST).read_bytes())["files"]:
+                    self._put(directory / name, f"{target}/{name}")
+                if self._is_local:  # whose files appear bit by bit, but are renamed at once
+                    self._put(directory / MANIFEST, f"{target}/.{MANIFEST}")
+                    self._call(self._files.mv, f"{target}/.{MANIFEST}", f"{target}/{MANIFEST}")
+                else:
+                    self._put(directory / MANIFEST, f"{target}/{MANIFEST}")
+        except FileNotFoundError as error:  # there is no such bucket, or retention was quicker
+            raise self._fault(str(error)) from error
+
+    def _put(self, source: Path, key: str) -> None:
+        seconds = _seconds_for(source.stat().st_size)
+        self._call(self._files.put_file, str(source), key, seconds=seconds)
+
+    def fetch(self, directory: Path, *, again: bool = False) -> bool:
         """Bring a checkpoint to this machine, unless its directory is there; False: the store has none.
 
-        Raises ArtifactFault, and OSError when this disk takes no more.
+        `again` replaces a directory that is there. Raises BadCopy where what comes is no whole checkpoint,
+        ArtifactFault, and OSError when this disk takes no more.
         """
-        run_directory = directory.parent
-        make_directory(run_directory)
+        make_directory(directory.parent)
         make_directory(self._locks)
-        with _alone(self._locks / f"fetch-{run_directory.name}.lock"):
-            if directory.is_dir():
+        with _alone(self._locks / f"fetch-{directory.parent.name}.lock"):
+            if directory.is_dir() and not again:
                 return True
-            with self._reaching():
-                try:
-                    manifest = self._content(f"{self._key(directory)}/{MANIFEST}")
-                except FileNotFoundError:
-                    return False
+            try:
+                manifest = self.manifest(directory)
+            except FileNotFoundError:
+                return False
+            try:
                 self._fetch(directory, manifest)
+            except FileNotFoundError as error:
+                raise BadCopy(self._words(f"{directory.name} lacks a file: {error}")) from error
         return True
 
     def _fetch(self, directory: Path, manifest: bytes) -> None:
         sizes = _sizes(manifest)
         if sizes is None:
-            raise self._fault(f"{directory.name}/{MANIFEST} names no files of a checkpoint")
+            raise BadCopy(self._words(f"{directory.name}/{MANIFEST} names no files of a checkpoint"))
+        source, draft = self._key(directory), directory.with_name(f".{directory.name}.fetch")
+        for name, size in sizes.items():
+            if (there := self._call(self._files.size, f"{source}/{name}")) != size:
+                words = f"{directory.name}/{name} has {there} bytes in place of {size}"
+                raise BadCopy(self._words(words))
         free, needed = free_bytes(directory.parent), sum(sizes.values()) + RESERVE_BYTES
         if free is not None and free < needed:
             raise OSError(errno.ENOSPC, f"checkpoint {directory.name} needs {size_text(needed)}")
-        source, draft = self._key(directory), directory.with_name(f".{directory.name}.fetch")
-        for name, size in sizes.items():
-            if (there := self._files.size(f"{source}/{name}")) != size:
-                raise self._fault(f"{directory.name}/{name} has {there} bytes in place of {size}")
         for leftover in directory.parent.glob(".*.fetch"):
             shutil.rmtree(leftover)
         (draft / "trainer").mkdir(parents=True)
         try:
-            for name in sizes:
-                self._files.get_file(f"{source}/{name}", str(draft / name))
+            for name, size in sizes.items():
+                arguments = (f"{source}/{name}", str(draft / name))
+                self._call(self._files.get_file, *arguments, seconds=_seconds_for(size), writes=True)
+            if any((draft / name).stat().st_size != size for name, size in sizes.items()):
+                raise BadCopy(self._words(f"{directory.name} changes while it is fetched"))  # noqa: TRY301
             (draft / MANIFEST).write_bytes(manifest)
             for path in (*draft.rglob("*"), draft):
                 sync(path)
+            if directory.is_dir():
+                directory.rename(directory.with_name(f".{directory.name}.{os.getpid()}.doomed"))
             publish(draft, directory)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
+        finally:
+            shutil.rmtree(directory.with_name(f".{directory.name}.{os.getpid()}.doomed"), ignore_errors=True)
 
     def open(self, path: Path) -> IO[bytes]:
         """A file of a checkpoint, read piece by piece; raises FileNotFoundError and ArtifactFault.
 
         The errors of later reads are the file system's own.
         """
-        with self._reaching():
-            file = self._files.open(self._key(path), "rb", block_size=BLOCK_BYTES, cache_type="readahead")
-        return cast("IO[bytes]", file)
+        key = self._key(path)
+        opened = self._call(self._files.open, key, "rb", block_size=BLOCK_BYTES, cache_type="readahead")
+        return cast("IO[bytes]", opened)
 
     def size(self, path: Path) -> int:
         """Bytes of such a file; raises FileNotFoundError and ArtifactFault."""
-        with self._reaching():
-            return int(self._files.size(self._key(path)))
+        return int(self._call(self._files.size, self._key(path)))
 
     def remove_checkpoint(self, run_id: str, name: str) -> None:
         """Remove one, its manifest first: half of one is never taken for a whole. Raises ArtifactFault."""
@@ -169,52 +224,80 @@ class ArtifactStore:
     def try_out(self) -> None:
         """Write, read and remove a few bytes; raises ArtifactFault."""
         path, content = f"{self._base}/.probe-{secrets.token_hex(8)}", secrets.token_bytes(16)
-        with self._reaching():
-            try:
-                self._files.pipe_file(path, content)
-                found = self._files.cat_file(path)
-                self._files.rm_file(path)
-            except FileNotFoundError as error:  # there is no such bucket
-                raise self._fault(str(error)) from error
+        try:
+            self._call(self._files.pipe_file, path, content)
+            found = self._call(self._files.cat_file, path)
+            self._call(self._files.rm_file, path)
+        except FileNotFoundError as error:  # there is no such bucket
+            raise self._fault(str(error)) from error
         if found != content:
             raise self._fault("it gives back other bytes than it was given")
 
     def _remove(self, path: str) -> None:
         """Remove a file, or a directory with all that is in it, where it is there."""
-        with self._reaching(), suppress(FileNotFoundError):
-            self._files.rm(path, recursive=True)
-
-    def _content(self, key: str) -> bytes:
-        """A small file; raises FileNotFoundError."""
-        size = self._files.size(key)
-        if size is None or size > MOST_MANIFEST_BYTES:
-            raise self._fault(f"{key.rpartition('/')[2]} has {size} bytes, too many")
-        return bytes(self._files.cat_file(key))
+        with suppress(FileNotFoundError):
+            self._call(self._files.rm, path, recursive=True)
 
     def _run(self, run_id: str) -> str:
         if not RUN.fullmatch(run_id):
             raise self._fault(f"{run_id!r:.60} is no id of a run")
-        return f"{self._base.rstrip('/')}/{run_id}"
+        return f"{self._base}/{run_id}"
 
     def _key(self, path: Path) -> str:
         """Where the copy of a path of this machine is."""
         run_id, *names = path.relative_to(self.root).parts
-        if ".." in names:
+        key = "/".join([self._run(run_id), *names])
+        is_inside = not self._is_local or Path(key).resolve().is_relative_to(Path(self._base).resolve())
+        if ".." in names or not is_inside:
             raise self._fault(f"{path.name!r:.60} is no file of a checkpoint")
-        return "/".join([self._run(run_id), *names])
+        return key
+
+    def _words(self, reason: str) -> str:
+        return f"artifact store {self.url}: {reason}"
 
     def _fault(self, reason: str) -> ArtifactFault:
-        return ArtifactFault(f"artifact store {self.url}: {reason}")
+        return ArtifactFault(self._words(reason))
+
+    def _call(
+        self,
+        call: Callable[..., Any],
+        *arguments: Any,
+        seconds: float = 0.0,
+        writes: bool = False,
+        **options: Any,
+    ) -> Any:
+        """What a call of the file system returns; ArtifactFault where it takes too long, or goes wrong.
+
+        `writes`: it writes to this machine's disk, whose own errors are passed on.
+        """
+        seconds = seconds or CALL_SECONDS
+        future: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(call(*arguments, **options))
+            except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+                future.set_exception(error)
+
+        # A daemon: neither a mount nor a server that never answers keeps a process from ending.
+        threading.Thread(target=work, name="artifact-store", daemon=True).start()
+        with self._reaching(writes=writes):
+            try:
+                return future.result(timeout=seconds)
+            except TimeoutError:
+                if future.done():
+                    raise
+                raise self._fault(f"no answer within {seconds:.0f} s") from None
 
     @contextmanager
-    def _reaching(self) -> Iterator[None]:
+    def _reaching(self, *, writes: bool = False) -> Iterator[None]:
         """All that goes wrong there becomes ArtifactFault; what is missing stays FileNotFoundError."""
         try:
             yield
         except (FileNotFoundError, GrpoLabError):
             raise
         except Exception as error:  # botocore's, aiohttp's, of each storage its own
-            if isinstance(error, OSError) and error.errno in OF_THIS_DISK:
+            if writes and isinstance(error, OSError) and error.errno in OF_THIS_DISK:
                 raise
             words = str(error).strip().partition("\n")[0] or type(error).__name__
             raise self._fault(redact(words)[:REASON_CHARACTERS]) from error
@@ -246,11 +329,34 @@ def open_artifact(settings: Settings, path: Path) -> IO[bytes]:
     return store.open(path)
 
 
+def read_manifest(settings: Settings, checkpoint: Checkpoint) -> bytes:
+    """Manifest of a checkpoint, from this machine or else from the store, as it was written.
+
+    Raises OSError where it is gone, ValueError where it is another one, and ArtifactFault.
+    """
+    directory = settings.artifacts_of(checkpoint.run_id) / checkpoint.path
+    try:
+        with (directory / MANIFEST).open("rb") as file:
+            content = file.read(MOST_MANIFEST_BYTES + 1)
+    except FileNotFoundError:
+        if (store := artifact_store(settings)) is None:
+            raise
+        content = store.manifest(directory)
+    if sha256(content).hexdigest() != checkpoint.sha256:
+        raise ValueError(f"{MANIFEST} of {checkpoint.path} has changed")
+    return content
+
+
 def blocks_of(file: IO[bytes]) -> Iterator[bytes]:
     """The content of an open file, which is closed at the end."""
     with file:
         while block := file.read(BLOCK_BYTES):
             yield block
+
+
+def _seconds_for(size: int) -> float:
+    """How long a file of so many bytes may take."""
+    return CALL_SECONDS + size / SLOWEST_BYTES_PER_SECOND
 
 
 def _sizes(manifest: bytes) -> dict[str, int] | None:

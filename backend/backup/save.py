@@ -21,6 +21,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from backend.artifacts.copies import Copies
+from backend.artifacts.store import ArtifactFault
 from backend.backup.contents import (
     DATABASE,
     MANIFEST,
@@ -52,7 +53,10 @@ class SavedBackup(NamedTuple):
     missing: list[str]
     """Checkpoints that have a row but no directory here, and no copy in the artifact store."""
     elsewhere: int
-    """Number of checkpoints whose files only the artifact store has; their rows are in the backup."""
+    """Number of checkpoints whose files the artifact store alone has, or may have if it does not answer.
+
+    Their rows are in the backup.
+    """
     damage: list[str]
     """Sentences on blocks of points and completions that nobody can read."""
 
@@ -60,7 +64,7 @@ class SavedBackup(NamedTuple):
         """One line."""
         runs = self.manifest.tables["run"].rows
         size = sum(file.bytes for file in self.manifest.files.values())
-        apart = f", {self.elsewhere:,} more in the artifact store" if self.elsewhere else ""
+        apart = f", {self.elsewhere:,} more left to the artifact store" if self.elsewhere else ""
         return f"{runs:,} runs, {self.manifest.checkpoints:,} checkpoints{apart}, {size / 1e6:,.1f} MB"
 
 
@@ -74,7 +78,7 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
                 with _moment(engine, draft) as connection:
                     rows = _checkpoints(connection)
                     absent = _match(rows, settings.state / "runs", draft / "runs")
-                    missing = [row_id for row_id in absent if not copies.has(*rows[row_id].split("/", 1))]
+                    missing = [row_id for row_id in absent if not _may_have(copies, rows[row_id])]
                     if missing and number < TRIES - 1:
                         continue
                     tables = _tables(connection, draft, missing)
@@ -90,6 +94,14 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
     finally:
         engine.dispose()
     return SavedBackup(manifest, [rows[row_id] for row_id in missing], len(absent) - len(missing), damage)
+
+
+def _may_have(copies: Copies, name: str) -> bool:
+    """Whether the artifact store has it, or does not answer: a row too many is better than one too few."""
+    try:
+        return copies.has(*name.split("/", 1))
+    except ArtifactFault:
+        return True
 
 
 def _damage(connection: Connection) -> list[str]:

@@ -70,14 +70,18 @@ def source_of(settings: Settings, run: str, step: int | None) -> Source:
         checkpoint = find_checkpoint(session, run_called(session, run), step)
         directory = settings.artifacts_of(checkpoint.run_id) / checkpoint.path
         facts = facts_of(session, checkpoint)
-    store = artifact_store(settings)
     try:
-        is_there = directory.is_dir() or (store is not None and store.fetch(directory))
+        is_there = directory.is_dir() or _fetch(settings, directory)
     except OSError as error:
         raise Unavailable(f"checkpoint {checkpoint.path} was not fetched: {error.strerror}") from None
     if not is_there:
         raise Conflict(f"checkpoint {checkpoint.path} is not on this machine: {directory} is missing")
     return Source(directory, facts.name, model_card(facts))
+
+
+def _fetch(settings: Settings, directory: Path) -> bool:
+    store = artifact_store(settings)
+    return store is not None and store.fetch(directory)
 
 
 def export_model(settings: Settings, run: str, to: Path, *, step: int | None, dtype: str | None) -> Source:
@@ -119,22 +123,23 @@ def archive_to(settings: Settings, run: str, to: Path, *, checkpoints: bool) -> 
     return size, missing
 
 
-def copy_checkpoints_of(settings: Settings, run: str) -> Iterator[str]:
-    """Copy the checkpoints of a run, or of all, that the artifact store lacks; a line for each.
+def copy_checkpoints_of(settings: Settings, run: str) -> Iterator[tuple[str, bool]]:
+    """Copy the checkpoints of a run, or of all, that the artifact store lacks.
 
-    Raises a GrpoLabError.
+    Yields lines, each with whether all is well. Raises a GrpoLabError.
     """
-    query = select(Checkpoint.run_id, Checkpoint.path).order_by(Checkpoint.run_id, Checkpoint.step)
+    query = select(Checkpoint).order_by(Checkpoint.run_id, Checkpoint.step)
     with _reading(settings) as session:
         if run:
             query = query.where(Checkpoint.run_id == run_called(session, run))
-        found = [(row.run_id, row.path) for row in session.execute(query)]
-    done = 0
+        found = list(session.scalars(query))
+        session.expunge_all()
+    lines = 0
     for line in copy_missing(settings, found):
-        done += 1
+        lines += 1
         yield line
-    if not done:
-        yield f"all {len(found)} checkpoints are in the artifact store"
+    if not lines:
+        yield f"all {len(found)} checkpoints are in the artifact store", True
 
 
 def push_model(

@@ -1,6 +1,5 @@
 """A checkpoint's model as one tar file: what `from_pretrained` opens, with its model card."""
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -8,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 
 from backend.archives.tar import Member, tar_stream
-from backend.artifacts.store import MANIFEST, open_artifact
+from backend.artifacts.store import MANIFEST, open_artifact, read_manifest
 from backend.db.models import Checkpoint
 from backend.errors import Conflict
 from backend.settings import Settings
@@ -22,11 +21,9 @@ def model_files(settings: Settings, checkpoint: Checkpoint) -> dict[str, int]:
     Raises Conflict and ArtifactFault.
     """
     try:
-        with open_artifact(settings, _directory(settings, checkpoint) / MANIFEST) as file:
-            content = file.read()
-        if hashlib.sha256(content).hexdigest() != checkpoint.sha256:
-            raise Conflict(f"checkpoint {checkpoint.path} is damaged: its {MANIFEST} has changed")
-        files = json.loads(content)["files"]
+        files = json.loads(read_manifest(settings, checkpoint))["files"]
+    except ValueError:
+        raise Conflict(f"checkpoint {checkpoint.path} is damaged: its {MANIFEST} has changed") from None
     except OSError:
         raise Conflict(f"checkpoint {checkpoint.path} is not on this machine") from None
     names = sorted(name for name in files if "/" not in name and name != CARD)

@@ -203,13 +203,13 @@ def download(run_id: str, name: str, session: ReadSession, settings: SettingsOf)
     rows = checkpoints_of(session, run_id)
     if name not in {f"{row.path}/{file}" for row in rows for file in row.manifest.get("files", [])}:
         raise NotFound(f"run {run_id!r} has no file {name!r}")
-    root = settings.artifacts_of(run_id).resolve()
+    root = settings.artifacts_of(run_id)
     path = (root / name).resolve()
-    if not path.is_relative_to(root):
+    if not path.is_relative_to(root.resolve()):
         raise NotFound(f"the file {name!r} is no longer there")
     if path.is_file():
         return FileResponse(path, media_type=BINARY, filename=PurePosixPath(name).name)
-    return _from_store(settings, path, name)
+    return _from_store(settings, root / name, name)
 
 
 def _from_store(settings: Settings, path: Path, name: str) -> StreamingResponse:

@@ -69,17 +69,19 @@ def forget_old_checkpoints(
     spaced: int = 0,
     damaged: Collection[str] = (),
     copied: Collection[str] = (),
+    at_work: Collection[str] = (),
 ) -> set[str]:
     """Keep what `retention.kept` says, other runs' origins and those before an onset; returns their paths.
 
-    So is the newest of those `copied`, by path: the artifact store has no newer one. What is known to be
-    damaged, by id, is not kept and takes the place of none that is whole.
+    So is the newest of those `copied`, by path, as the artifact store has no newer one, and all that are
+    `at_work`, on their way there. What is known to be damaged, by id, is not kept and takes the place of none
+    that is whole.
     """
     rows = [row for row in checkpoints_of(session, run_id) if row.id not in damaged]
     origins = set(session.scalars(select(Run.fork_step).where(Run.parent_run == run_id)))
     saved = [SavedCheckpoint(row.id, row.step, row.attempt, row.manifest.get("accuracy")) for row in rows]
     newest_copied = [row.step for row in rows if row.path in copied][:1]
-    wanted = {*newest_copied, *(row.step for row in rows if row.kept_for)}
+    wanted = {*newest_copied, *(row.step for row in rows if row.kept_for or row.path in at_work)}
     needed = wanted | {step for step in origins if step is not None}
     stay = kept(saved, keep=keep, spaced=spaced, needed=needed)
     session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(stay)))

@@ -14,7 +14,7 @@ from typing import Any, cast
 from sqlalchemy import CursorResult, delete, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from backend.artifacts.store import ArtifactFault, artifact_store
+from backend.artifacts.store import artifact_store
 from backend.db.engine import Sessions, db_now, reading
 from backend.db.models import (
     Attempt,
@@ -118,11 +118,11 @@ def _mark(session: Session, runs: Collection[str]) -> None:
 def carry_on(sessions: Sessions, settings: Settings, *, seconds: float) -> int:
     """Remove what is marked, for about so long; how many runs are gone for good.
 
-    Raises OSError or ArtifactFault, after all the others, when the files of a run cannot be removed.
+    Raises OSError, after all the others, when the files of a run cannot be removed, and ArtifactFault.
     """
     until = time.monotonic() + seconds
     gone = 0
-    failed: OSError | ArtifactFault | None = None
+    failed: OSError | None = None
     for run_id in _marked(sessions):
         for _ in _pieces(sessions, run_id):
             if time.monotonic() > until:
@@ -131,7 +131,7 @@ def carry_on(sessions: Sessions, settings: Settings, *, seconds: float) -> int:
             remove_files(settings.artifacts_of(run_id))
             if (store := artifact_store(settings)) is not None:
                 store.remove_run(run_id)
-        except (OSError, ArtifactFault) as error:
+        except OSError as error:
             failed = error
             continue
         with sessions.begin() as session:

@@ -60,7 +60,7 @@ class Strays:
         self._settings = settings
         self._root = settings.state / "runs"
         self._notes = settings.run_dir / "strays.json"
-        self._copies = Copies(settings)
+        self._copies, self._is_away = Copies(settings), False
 
     def sweep(self) -> Iterator[None]:
         """One look at everything, in pieces of one run each. Raises OSError."""
@@ -81,6 +81,7 @@ class Strays:
                     found[key] = since
             yield
         self._write_notes(found)
+        self._copies, self._is_away = Copies(self._settings), False
         if names:  # else their disk is not there
             for run_id in record.checkpoints:
                 self._tell_what_is_gone(run_id, record)
@@ -132,10 +133,13 @@ class Strays:
 
     def _is_copied(self, run_id: str, name: str) -> bool:
         """Whether the artifact store has it, or cannot be asked."""
+        if self._is_away:
+            return True
         try:
             return self._copies.has(run_id, name)
         except ArtifactFault as error:
             logger.warning("%s", error.detail)
+            self._is_away = True
             return True
 
     def _read_notes(self) -> dict[str, float]:

@@ -1,11 +1,10 @@
 """Fork point of a trial: the newest state of a run from before its onset that is still there."""
 
-from hashlib import sha256
 from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from backend.artifacts.store import MANIFEST, open_artifact
+from backend.artifacts.store import read_manifest
 from backend.config.run import RunConfig
 from backend.db.models import Checkpoint, Run
 from backend.errors import Conflict
@@ -67,11 +66,10 @@ def is_there(settings: Settings, row: Checkpoint) -> bool:
     Raises ArtifactFault where the artifact store would have to be asked.
     """
     try:
-        with open_artifact(settings, settings.artifacts_of(row.run_id) / row.path / MANIFEST) as file:
-            content = file.read()
-    except OSError:
+        read_manifest(settings, row)
+    except (OSError, ValueError):
         return False
-    return sha256(content).hexdigest() == row.sha256
+    return True
 
 
 def _words(where: str, step: int, wanted: int) -> str:

@@ -34,6 +34,13 @@ from backend.settings import Settings
         ("REWARD_MODEL_URL", "http://h", "REWARD_MODEL_URL is set: REWARD_MODEL_NAME must name the model"),
         ("ENGINE_PYTHON", "python", "ENGINE_PYTHON=python: it must be an absolute path"),
         ("ENGINE_ARGUMENTS", "--name 'a", "ENGINE_ARGUMENTS=--name 'a: No closing quotation"),
+        ("ARTIFACTS_URL", "bucket/canary", "ARTIFACTS_URL: it must be an address such as s3://bucket/"),
+        ("ARTIFACTS_URL", "file://share/canary", "that can be written and that all machines name alike"),
+        ("ARTIFACTS_URL", "https://h/c?sig=canary", "that can be written and that all machines name alike"),
+        ("ARTIFACTS_URL", "memory://canary", "that can be written and that all machines name alike"),
+        ("ARTIFACTS_URL", "s3://b/canary/../x", "it must be one plain address, without ?, #, *, brackets"),
+        ("ARTIFACTS_URL", "simplecache::s3://b/canary", "it must be an address such as s3://bucket/"),
+        ("ARTIFACTS_URL", "s3://me:canary@b/x", "it must not hold a user or a password"),
         ("PORT", "http", "PORT=http: Input should be a valid integer"),
     ],
 )

@@ -49,6 +49,10 @@ ATTEMPT = re.compile(r"-a(\d+)")
 """Within the name of a checkpoint's directory, or of its draft: the attempt that wrote it."""
 
 
+MOST_FETCHED = 3
+"""Checkpoints without a row that are fetched, until one is of this run."""
+
+
 class Restored(NamedTuple):
     """The checkpoint that an attempt began with."""
 
@@ -103,7 +107,7 @@ class Checkpoints:
         remove_drafts(self.root, self._is_ours)
         rows = self.recorder.read(lambda session: store.checkpoints_of(session, self.run_id))
         recorded = self.recorder.read(lambda session: store.last_step_of(session, self.run_id))
-        self._fetch_newer_than(rows)
+        self._fetch_stranger(rows, recorded)
         self._look_for_strangers({row.path for row in rows})
         refused: list[dict[str, Any]] = []
         for one in by_preference([*rows, *self.strangers.values()], recorded):
@@ -119,40 +123,59 @@ class Checkpoints:
             self.saved_step = loaded.step
             self.restored = Restored(self.root / name, loaded.restored)
             # The attempt that saved it may have died before it tidied up, and nothing may be left to save.
+            if self.uploads.are_wanted:
+                self.recorder.commit(lambda _: None)  # fetching took a while: is the run still ours?
             self._remove_strangers({name, *(row.path for row in rows)})
             self._tell(f"continued from step {loaded.step}", loaded, name, refused)
             return loaded.step
         if self.origin is not None:
             return self._fork(self.origin, policy, parts, refused)
-        if rows:
+        if rows and not self._never_copied(rows):
             raise BadCheckpoint(self.root, f"none of the run's {len(rows)} checkpoints is whole")
         return None
 
+    def _never_copied(self, rows: Sequence[Checkpoint]) -> bool:
+        """Whether nothing is left to damage: the machine was lost before its first copy was complete."""
+        if not self.uploads.are_wanted or any((self.root / row.path).exists() for row in rows):
+            return False
+        if any(row.path in self.uploads.complete for row in rows):
+            return False
+        message = "begins anew: its checkpoints were on a machine that is gone, and none was copied yet"
+        self.recorder.event("checkpoint", "warning", message)
+        return True
+
     def _load(self, one: Candidate, directory: Path, policy: Policy, parts: Parts) -> Loaded:
-        """Put everything in its state; raises BadCheckpoint."""
-
-        def load() -> Loaded:
-            if not isinstance(one, Stranger):
-                check_manifest(directory, one.sha256)
-            return load_checkpoint(directory, policy, parts)
-
+        """Put everything in its state, from a copy where a file is damaged; raises BadCheckpoint."""
         is_fresh = self.uploads.fetch(directory)
         try:
-            return load()
+            return load(one, directory, policy, parts)
         except BadCheckpoint as error:
-            if is_fresh or directory.name not in self.uploads.complete or not directory.is_dir():
+            if is_fresh or directory.name not in self.uploads.complete or is_whole(one, directory):
                 raise
             logger.warning("%s; fetching its copy", error.detail)
-            remove_checkpoint(directory)
-            self.uploads.fetch(directory)
-            return load()
+        self.uploads.fetch(directory, again=True)
+        return load(one, directory, policy, parts)
 
-    def _fetch_newer_than(self, rows: Sequence[Checkpoint]) -> None:
-        """Checkpoints of which this database knows nothing: it may be older than the artifact store."""
+    def _fetch_stranger(self, rows: Sequence[Checkpoint], recorded: int) -> None:
+        """Bring the checkpoint that is to be adopted from a store which is newer than this database.
+
+        That is the newest of the recorded steps, if it is newer than all rows; only where there are no rows,
+        the oldest beyond.
+        """
         newest = max((age_order(row.path) for row in rows), default=(-1, -1))
-        for name in sorted(self.uploads.begin(), key=age_order):
-            if age_order(name) > newest:
-                self.uploads.fetch(self.root / name)
+        unknown = sorted((name for name in self.uploads.begin() if age_order(name) > newest), key=age_order)
+        complete = [name for name in reversed(unknown) if age_order(name)[0] <= recorded]
+        beyond = [] if rows else [name for name in unknown if age_order(name)[0] > recorded]
+        for name in [*complete, *beyond][:MOST_FETCHED]:
+            try:
+                is_fresh = self.uploads.fetch(self.root / name)
+            except BadCheckpoint as error:
+                logger.warning("%s", error.detail)
+                continue
+            if any(one.directory.name == name for one in strangers(self.root, (), self.lineage)):
+                return
+            if is_fresh:
+                remove_checkpoint(self.root / name)
 
     def _refuse(self, one: Candidate, name: str, reason: str) -> None:
         logger.warning("%s", reason)
@@ -233,8 +256,8 @@ class Checkpoints:
         """
         if step == self.saved_step:
             return
-        self.uploads.settle()
         directory = self.root / f"s{step:06d}-a{self.attempt}"
+        self.uploads.replace(directory.name)
         self.recorder.flush()  # or a checkpoint could outlive a power cut that its steps do not
         about = self.lineage.document(attempt=self.attempt, accuracy=accuracy)
         save_checkpoint(directory, policy, parts, step=step, about=about)
@@ -248,6 +271,7 @@ class Checkpoints:
         """Wait until the artifact store has what is kept; then the checkpoint before it may go."""
         if not self.uploads.are_wanted:
             return
+        self.uploads.settle()
         with on_disk(self.root):
             if self.uploads.finish(self._prune()):
                 self._prune()
@@ -269,15 +293,13 @@ class Checkpoints:
         The new checkpoint's row is safe, and the newest of which there is a copy stays until that has one.
         """
         kept: set[str] = set()
-        rule = {"keep": self.config.checkpointing.keep, "spaced": self.config.checkpointing.spaced}
-        copied = self.uploads.complete
+        keep, spaced = self.config.checkpointing.keep, self.config.checkpointing.spaced
+        spared = {"copied": self.uploads.complete, "at_work": self.uploads.at_work, "damaged": self.refused}
 
         def forget(session: Session) -> None:
             kept.clear()
             kept.update(
-                store.forget_old_checkpoints(
-                    session, self.run_id, **rule, damaged=self.refused, copied=copied
-                )
+                store.forget_old_checkpoints(session, self.run_id, keep=keep, spaced=spaced, **spared)
             )
 
         self.recorder.commit(forget)
@@ -286,7 +308,11 @@ class Checkpoints:
 
     def _remove_strangers(self, kept: Collection[str]) -> None:
         """Directories that belong to no row: of a forgotten checkpoint, or of a save that never ended."""
-        found = [directory for directory in self.root.iterdir() if directory.is_dir()]
+        found = [
+            directory
+            for directory in self.root.iterdir()
+            if directory.is_dir() and directory.suffix != ".fetch"  # another process may be fetching it
+        ]
         doomed = [one for one in found if one.name not in kept and self._may_go(one)]
         for directory in doomed:
             remove_checkpoint(directory) if (directory / MANIFEST).is_file() else shutil.rmtree(directory)
@@ -310,6 +336,24 @@ def by_preference(found: Sequence[Candidate], recorded: int) -> list[Candidate]:
     newest_first = sorted(found, key=lambda one: (one.step, one.attempt), reverse=True)
     complete = [one for one in newest_first if one.step <= recorded]
     return complete + [one for one in reversed(newest_first) if one.step > recorded]
+
+
+def load(one: Candidate, directory: Path, policy: Policy, parts: Parts) -> Loaded:
+    """Put everything in the state of a checkpoint; raises BadCheckpoint."""
+    if not isinstance(one, Stranger):
+        check_manifest(directory, one.sha256)
+    return load_checkpoint(directory, policy, parts)
+
+
+def is_whole(one: Candidate, directory: Path) -> bool:
+    """Whether every file is the one that was written."""
+    try:
+        if not isinstance(one, Stranger):
+            check_manifest(directory, one.sha256)
+        verify_checkpoint(directory)
+    except BadCheckpoint:
+        return False
+    return True
 
 
 def check_manifest(directory: Path, expected: str) -> None:

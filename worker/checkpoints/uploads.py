@@ -1,19 +1,25 @@
 """Uploads of a run's checkpoints to the artifact store, one at a time, while the run trains on."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from backend.artifacts.store import ArtifactFault, ArtifactStore
+from backend.artifacts.names import age_order
+from backend.artifacts.store import ArtifactFault, ArtifactStore, BadCopy
+from worker.checkpoints.files import BadCheckpoint
 from worker.recording.recorder import Recorder
 
 logger = logging.getLogger(__name__)
 
-PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
-"""Seconds before each further try of what a run cannot go on without."""
+PATIENCE_SECONDS = 120.0
+"""So long a run asks again for what it cannot go on without, and for its last copies."""
+
+PAUSE_SECONDS = 5.0
 
 WATCH_SECONDS = 1.0
 
@@ -27,8 +33,8 @@ class Uploads:
         self._store, self._run_id, self._recorder = store, run_id, recorder
         self._complete: set[str] = set()
         self._partial: set[str] = set()
-        self._pool = ThreadPoolExecutor(1, "uploads")
         self._running: Future[None] | None = None
+        self._at_work: frozenset[str] = frozenset()
         self._is_away = False
 
     def begin(self) -> set[str]:
@@ -41,56 +47,59 @@ class Uploads:
         return self.complete
 
     @property
+    def are_wanted(self) -> bool:
+        """Whether there is a store."""
+        return self._store is not None
+
+    @property
     def complete(self) -> set[str]:
         """Names of the complete checkpoints in the store."""
         return set(self._complete)
 
     @property
-    def are_wanted(self) -> bool:
-        """Whether there is a store."""
-        return self._store is not None
+    def at_work(self) -> frozenset[str]:
+        """Names of the checkpoints that are being uploaded: their directories have to stay."""
+        return self._at_work
 
-    def fetch(self, directory: Path) -> bool:
+    def fetch(self, directory: Path, *, again: bool = False) -> bool:
         """Bring a checkpoint to this machine, unless it is there; whether it was brought.
 
-        Raises ArtifactFault, and OSError of this machine's disk.
+        Raises BadCheckpoint where its copy is none, ArtifactFault, and OSError of this machine's disk.
         """
-        if self._store is None or directory.is_dir():
+        if self._store is None or (directory.is_dir() and not again):
             return False
-        found = self._patiently(lambda store: store.fetch(directory))
+        try:
+            found = self._patiently(lambda store: store.fetch(directory, again=again))
+        except BadCopy as error:
+            raise BadCheckpoint(directory, error.detail) from error
         if found:
             logger.info("fetched checkpoint %s from %s", directory.name, self._store.url)
         return found
 
+    def replace(self, name: str) -> None:
+        """What the store may have under this name is not the checkpoint that is about to be written."""
+        if name in self._complete:
+            self._complete.discard(name)
+            self._partial.add(name)
+
     def start(self, directories: Sequence[Path]) -> None:
-        """Upload those that the store lacks, after a running upload has ended."""
+        """Upload those that the store lacks, unless an upload still runs: then the next call does."""
         if self._store is None:
             return
-        self.settle()
+        if self._running is not None and not self._running.done():
+            return
+        self._take_note()
         lacking = [each for each in directories if each.name not in self._complete and each.is_dir()]
         if lacking:
-            self._running = self._pool.submit(self._upload, self._store, lacking)
+            self._at_work = frozenset(each.name for each in lacking)
+            self._partial |= self._at_work
+            self._running = _in_thread(partial(self._upload, self._store, lacking))
 
     def settle(self) -> None:
-        """Wait for a running upload; tell of a fault once, until the store answers again."""
-        running, self._running = self._running, None
-        if running is None:
-            return
-        self._watch(running)
-        error = running.exception()
-        if error is None:
-            if self._is_away:
-                self._recorder.event(
-                    "checkpoint", "info", "checkpoints are copied to the artifact store again"
-                )
-            self._is_away = False
-        elif not isinstance(error, ArtifactFault):
-            raise error
-        elif not self._is_away:
-            self._is_away = True
-            then = "the copy is tried again with the next checkpoint"
-            message = f"a checkpoint is on this machine only: {error.detail}; {then}"
-            self._recorder.event("checkpoint", "warning", message)
+        """Wait for a running upload, which the store bounds."""
+        if self._running is not None:
+            self._watch(self._running)
+            self._take_note()
 
     def finish(self, directories: Sequence[Path]) -> bool:
         """Upload what is lacking, trying again for a while; whether the store has everything now.
@@ -99,21 +108,26 @@ class Uploads:
         """
         if self._store is None:
             return False
-        for pause in (*PAUSES, 0.0):
+        until = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            self.settle()
             self.start(directories)
             self.settle()
-            if not self._is_away:
+            lacking = [each.name for each in directories if each.name not in self._complete and each.is_dir()]
+            if not lacking:
                 return True
-            self._sleep(pause)
-        lacking = ", ".join(each.name for each in directories if each.name not in self._complete)
+            if time.monotonic() > until:
+                break
+            self._sleep(PAUSE_SECONDS)
         remedy = f"once {self._store.url} answers: python -m backend.cli copy-checkpoints {self._run_id}"
-        self._recorder.event("checkpoint", "error", f"on this machine only: {lacking}; copy it {remedy}")
+        message = f"on this machine only: {', '.join(lacking)}; copy it {remedy}"
+        self._recorder.event("checkpoint", "error", message)
         return False
 
     def forget(self, kept: Collection[str], may_go: Callable[[str], bool]) -> None:
         """Remove the copies that no row has any more."""
         for name in sorted(self._complete | self._partial):
-            if self._store is None or name in kept or not may_go(name):
+            if self._store is None or name in kept or name in self._at_work or not may_go(name):
                 continue
             try:
                 self._store.remove_checkpoint(self._run_id, name)
@@ -124,27 +138,45 @@ class Uploads:
             self._partial.discard(name)
 
     def _upload(self, store: ArtifactStore, directories: Sequence[Path]) -> None:
-        for directory in directories:
+        for directory in sorted(directories, key=lambda each: age_order(each.name), reverse=True):
             began = time.monotonic()
             store.upload(directory)
             self._complete.add(directory.name)
             logger.info("uploaded checkpoint %s in %.1f s", directory.name, time.monotonic() - began)
 
+    def _take_note(self) -> None:
+        """Tell of a fault once, until the store answers again."""
+        running, self._running, self._at_work = self._running, None, frozenset()
+        if running is None:
+            return
+        error = running.exception()
+        if error is None:
+            if self._is_away:
+                message = "checkpoints are copied to the artifact store again"
+                self._recorder.event("checkpoint", "info", message)
+            self._is_away = False
+        elif not isinstance(error, ArtifactFault):
+            raise error
+        elif not self._is_away:
+            self._is_away = True
+            then = "the copy is tried again with the next checkpoint"
+            message = f"a checkpoint is on this machine only: {error.detail}; {then}"
+            self._recorder.event("checkpoint", "warning", message)
+
     def _patiently(self, call: Callable[[ArtifactStore], Result]) -> Result:
-        """What the run needs from the store; a fault gets a minute or two to pass."""
+        """What the run needs from the store; a fault gets a while to pass, what is wrong there does not."""
         store = self._store
         assert store is not None  # noqa: S101 - the callers have looked
-        for pause in PAUSES:
-            try:
-                return self._await(self._pool.submit(call, store))
-            except ArtifactFault as error:
-                logger.warning("%s; trying again in %g s", error.detail, pause)
-                self._sleep(pause)
-        return self._await(self._pool.submit(call, store))
-
-    def _await(self, future: Future[Result]) -> Result:
-        self._watch(future)
-        return future.result()
+        until = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            future = _in_thread(partial(call, store))
+            self._watch(future)
+            error = future.exception()
+            is_fault = isinstance(error, ArtifactFault) and not isinstance(error, BadCopy)
+            if not is_fault or time.monotonic() > until:
+                return future.result()
+            logger.warning("%s; trying again in %g s", error, PAUSE_SECONDS)
+            self._sleep(PAUSE_SECONDS)
 
     def _watch(self, future: Future[Any]) -> None:
         """Wait until it is done, while the hang detector sees life."""
@@ -156,3 +188,17 @@ class Uploads:
         while (left := until - time.monotonic()) > 0:
             self._recorder.show_life()
             time.sleep(min(left, WATCH_SECONDS))
+
+
+def _in_thread(call: Callable[[], Result]) -> Future[Result]:
+    """The result to come of a call in a thread that keeps no process from ending."""
+    future: Future[Result] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="uploads", daemon=True).start()
+    return future

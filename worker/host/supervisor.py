@@ -44,6 +44,9 @@ logger = logging.getLogger(__name__)
 GRACE_SECONDS = 30.0
 """A trainer that was asked to stop gets this long to save a checkpoint."""
 
+COPY_GRACE_SECONDS = 100.0
+"""The same where the checkpoint is copied as well; clusters give pilots 120 seconds."""
+
 START_PAUSE_SECONDS = 20.0
 """Pause before a run is tried again for which no process could be started."""
 
@@ -198,7 +201,7 @@ class Supervisor:
                 return HUNG
             if self._stopping.is_set() and kill_at == float("inf"):
                 trainer.ask_to_stop()
-                kill_at = now + GRACE_SECONDS
+                kill_at = now + (COPY_GRACE_SECONDS if self._settings.artifacts_url else GRACE_SECONDS)
             if now >= kill_at or (self._hurrying.is_set() and kill_at < float("inf")):
                 trainer.kill()
             if now - started > SPARE_DELAY_SECONDS:

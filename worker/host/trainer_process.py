@@ -27,7 +27,6 @@ from worker.outcome import REASON_CHARACTERS
 TRAINER = (sys.executable, "-m", "worker.train")
 
 INHERITED = (
-    *STORAGE_VARIABLES,
     "CUBLAS_",
     "CUDA_",
     "HF_",
@@ -43,6 +42,11 @@ INHERITED = (
 """Prefixes of variables that a trainer gets from the worker."""
 
 INHERITED_NAMES = {
+    "AWS_ACCESS_KEY_ID",
+    "AWS_ENDPOINT_URL",
+    "AWS_REGION",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
     "HOME",
     "HTTPS_PROXY",
     "HTTP_PROXY",
@@ -96,7 +100,8 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
     """The whole environment of a trainer in this slot."""
     granted = (permissions.variables for permissions in settings.permissions.values())
     names = INHERITED_NAMES.union(*granted)
-    kept = {name: value for name, value in inherited.items() if name in names or name.startswith(INHERITED)}
+    beginnings = (*INHERITED, *STORAGE_VARIABLES) if settings.artifacts_url else INHERITED
+    kept = {name: value for name, value in inherited.items() if name in names or name.startswith(beginnings)}
     if not settings.hf_online:
         kept.pop("HF_TOKEN", None)
     own = {

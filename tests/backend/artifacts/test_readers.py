@@ -138,7 +138,7 @@ def test_a_fork_point_is_where_its_copy_is(sessions, run, settings):
 def test_a_backup_keeps_the_row_of_a_copy(sessions, run, settings, sqlite_url, tmp_path):
     saved = save_backup(settings.model_copy(update={"database_url": sqlite_url}), tmp_path / "backup")
     assert (saved.missing, saved.elsewhere) == ([], 1)
-    assert "0 checkpoints, 1 more in the artifact store" in saved.in_words()
+    assert "0 checkpoints, 1 more left to the artifact store" in saved.in_words()
     assert saved.manifest.tables["checkpoint"].rows == 1
 
 

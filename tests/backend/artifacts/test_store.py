@@ -2,6 +2,7 @@
 
 import errno
 import json
+import socket
 import threading
 from hashlib import sha256
 
@@ -10,7 +11,8 @@ import pytest
 
 from backend.artifacts import store as module
 from backend.artifacts.copies import Copies, copy_missing
-from backend.artifacts.store import ArtifactFault, ArtifactStore, open_artifact
+from backend.artifacts.store import ArtifactFault, ArtifactStore, BadCopy, open_artifact, read_manifest
+from backend.db.models import Checkpoint
 from backend.errors import Conflict
 
 RUN, NAME = "01JRUN", "s000002-a1"
@@ -206,6 +208,82 @@ def test_two_that_fetch_at_once_get_one_directory(url, here, tmp_path):
     assert sorted(path.name for path in here.iterdir()) == [RUN]
 
 
+def test_a_server_that_accepts_and_never_answers_is_waited_for_a_while_only(s3, here, monkeypatch):
+    monkeypatch.setattr(module, "CALL_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        store = ArtifactStore(s3, here.parent)
+        directory = write(here / RUN / NAME)
+        for call in (store.try_out, lambda: store.remove_run(RUN), lambda: store.upload(directory)):
+            with pytest.raises(ArtifactFault, match="no answer within"):
+                call()
+
+
+def test_what_is_uploaded_again_is_incomplete_meanwhile(store, here, monkeypatch):
+    directory = write(here / RUN / NAME)
+    store.upload(directory)
+
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "the share is full")
+
+    monkeypatch.setattr(store._files, "put_file", fail)
+    with pytest.raises(ArtifactFault, match="the share is full"):
+        store.upload(directory)
+    assert store.listing(RUN) == {NAME: False}
+
+
+def test_a_copy_that_lacks_a_file_is_bad(store, here, plain):
+    directory = write(here / RUN / NAME)
+    store.upload(directory)
+    files, base = plain
+    files.rm_file(f"{base}/{RUN}/{NAME}/model.safetensors")
+    directory.rename(here / "away")
+    with pytest.raises(BadCopy):
+        store.fetch(directory)
+    assert not directory.exists()
+
+
+def test_a_directory_is_replaced_only_by_a_whole_copy(store, here, plain):
+    directory = write(here / RUN / NAME)
+    store.upload(directory)
+    (directory / "model.safetensors").write_bytes(b"damaged")
+    assert store.fetch(directory, again=True)
+    assert (directory / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+    files, base = plain
+    files.rm_file(f"{base}/{RUN}/{NAME}/model.safetensors")
+    with pytest.raises(BadCopy):
+        store.fetch(directory, again=True)
+    assert (directory / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+    assert [path.name for path in (here / RUN).iterdir()] == [NAME]
+
+
+def test_a_link_in_a_share_leads_nowhere(tmp_path, here):
+    store = ArtifactStore(f"file://{tmp_path}/share", here.parent)
+    store.upload(write(here / RUN / NAME))
+    (tmp_path / "secret").write_text("secret")
+    copy = tmp_path / "share" / RUN / NAME / "model.safetensors"
+    copy.unlink()
+    copy.symlink_to(tmp_path / "secret")
+    for call in (store.open, store.size):
+        with pytest.raises(ArtifactFault, match="is no file of a checkpoint"):
+            call(here / RUN / NAME / "model.safetensors")
+
+
+def test_a_manifest_is_the_one_of_the_row(store, here, settings, url):
+    settings = settings.model_copy(update={"artifacts_url": url})
+    directory = write(settings.artifacts_of(RUN) / NAME)
+    content = (directory / "manifest.json").read_bytes()
+    row = Checkpoint(run_id=RUN, path=NAME, sha256=sha256(content).hexdigest())
+    assert read_manifest(settings, row) == content
+    ArtifactStore(url, settings.state).upload(directory)
+    directory.rename(here.parent / "away")
+    assert read_manifest(settings, row) == content
+    with pytest.raises(ValueError, match="has changed"):
+        read_manifest(settings, Checkpoint(run_id=RUN, path=NAME, sha256="0" * 64))
+    with pytest.raises(FileNotFoundError):
+        read_manifest(settings, Checkpoint(run_id=RUN, path="s000009-a1", sha256=""))
+
+
 def test_a_missing_bucket_and_a_server_that_is_away_are_faults(s3, here, monkeypatch):
     store = ArtifactStore("s3://no-such-bucket/lab", here.parent)
     with pytest.raises(ArtifactFault, match="artifact store s3://no-such-bucket/lab: "):
@@ -234,14 +312,24 @@ def test_the_probe_leaves_nothing(store, plain):
 
 def test_copies_are_made_of_what_is_missing(store, here, url, settings):
     with pytest.raises(Conflict, match="ARTIFACTS_URL is empty"):
-        list(copy_missing(settings, [(RUN, NAME)]))
+        list(copy_missing(settings, []))
     settings = settings.model_copy(update={"artifacts_url": url})
-    write(settings.artifacts_of(RUN) / NAME)
-    wanted = [(RUN, NAME), (RUN, "s000004-a1")]
-    assert list(copy_missing(settings, wanted)) == [
-        f"copied {RUN}/{NAME}",
-        f"{RUN}/s000004-a1 is neither here nor there",
-    ]
-    assert list(copy_missing(settings, wanted[:1])) == []
+    rows = []
+    for name in ("s000001-a1", "s000004-a1", NAME):
+        directory = write(settings.artifacts_of(RUN) / name)
+        digest = sha256((directory / "manifest.json").read_bytes()).hexdigest()
+        rows.append(Checkpoint(run_id=RUN, path=name, sha256=digest))
+    (settings.artifacts_of(RUN) / "s000001-a1" / "model.safetensors").unlink()
+    (settings.artifacts_of(RUN) / "s000004-a1").rename(here.parent / "away")
+    first, *others = list(copy_missing(settings, rows))
+    assert first[0].startswith(f"{RUN}/s000001-a1 was not copied: artifact store ")
+    assert not first[1]
+    assert others == [(f"{RUN}/s000004-a1 is neither here nor there", False), (f"copied {RUN}/{NAME}", True)]
+    assert list(copy_missing(settings, rows[2:])) == []
     assert Copies(settings).has(RUN, NAME)
+    write(settings.artifacts_of(RUN) / NAME, {"model.safetensors": b"another of this name"})
+    manifest = (settings.artifacts_of(RUN) / NAME / "manifest.json").read_bytes()
+    rows[2].sha256 = sha256(manifest).hexdigest()
+    assert list(copy_missing(settings, rows[2:])) == [(f"copied {RUN}/{NAME}", True)]
+    assert ArtifactStore(url, settings.state).manifest(settings.artifacts_of(RUN) / NAME) == manifest
     assert not Copies(settings).has(RUN, "s000004-a1")

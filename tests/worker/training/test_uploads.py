@@ -1,6 +1,9 @@
 """Checkpoints that are copied to the artifact store: a run goes on where nothing but the store is left."""
 
 import shutil
+import threading
+from hashlib import sha256
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
@@ -17,7 +20,9 @@ from tests.worker.training.test_trainer import (  # noqa: F401 - fixtures
     straight,
     train,
 )
+from worker.checkpoints import store as checkpoint_store
 from worker.checkpoints import uploads
+from worker.checkpoints.files import BadCheckpoint
 from worker.outcome import Outcome
 
 
@@ -33,7 +38,7 @@ IN_BOTH = pytest.mark.parametrize("settings", ["s3", "file"], indirect=True)
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch):
-    monkeypatch.setattr(uploads, "PAUSES", (0.0,))
+    monkeypatch.setattr(uploads, "PATIENCE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -49,6 +54,11 @@ def names(sessions, run_id):  # noqa: F811 - fixture
 def messages(sessions, run_id):  # noqa: F811 - fixture
     with sessions() as session:
         return list(session.scalars(select(Event.message).where(Event.run_id == run_id)))
+
+
+def flip_last_bit(path):
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
 def leave_machine(settings):
@@ -103,6 +113,141 @@ def test_a_machine_that_dies_during_an_upload_loses_only_what_came_after_the_cop
     assert any("refused" in line and "s000003-a1" in line for line in messages(sessions, run_id))
 
 
+def test_a_machine_that_dies_before_the_first_copy_begins_the_run_anew(
+    sessions,  # noqa: F811 - fixtures
+    queued,  # noqa: F811
+    train,  # noqa: F811
+    settings,
+    store,
+    straight,  # noqa: F811
+):
+    config = resolve(SMALL)
+    run_id = queued(config)
+    train(run_id, config, stop_after=2)
+    store.remove_run(run_id)
+    leave_machine(settings)
+    assert train(run_id, config) == Outcome("finished")
+    assert series(sessions, run_id) == straight
+    assert any(
+        "begins anew: its checkpoints were on a machine" in line for line in messages(sessions, run_id)
+    )
+
+
+@pytest.mark.parametrize("spoil", ["weights", "manifest", "empty", "missing"])
+def test_a_bad_copy_is_passed_over(sessions, queued, train, settings, straight, spoil):  # noqa: F811
+    config = resolve(SMALL)
+    run_id = queued(config)
+    train(run_id, config, stop_after=3)
+    copy = Path(settings.artifacts_url.removeprefix("file://")) / run_id / "s000003-a1"
+    manifest, weights = copy / "manifest.json", copy / "model.safetensors"
+    match spoil:
+        case "weights":
+            flip_last_bit(weights)
+        case "manifest":
+            manifest.write_bytes(manifest.read_bytes()[:100])
+        case "empty":
+            manifest.write_bytes(b"")
+        case "missing":
+            weights.unlink()
+    leave_machine(settings)
+    assert train(run_id, config) == Outcome("finished")
+    assert series(sessions, run_id) == straight
+    told = messages(sessions, run_id)
+    assert any("continued from step 2" in line for line in told), told
+
+
+def test_what_does_not_fit_is_refused_and_stays(sessions, queued, train, settings, monkeypatch):  # noqa: F811
+    config = resolve(SMALL)
+    run_id = queued(config)
+    train(run_id, config, stop_after=2)
+
+    def refuse(directory, *_, **__):
+        raise BadCheckpoint(directory, "its adapter belongs to another base")
+
+    monkeypatch.setattr(checkpoint_store, "load_checkpoint", refuse)
+    monkeypatch.setattr(ArtifactStore, "fetch", lambda *_, **__: pytest.fail("it is whole"))
+    with pytest.raises(BadCheckpoint, match="none of the run's 1 checkpoints is whole"):
+        train(run_id, config)
+    assert (settings.artifacts_of(run_id) / "s000002-a1" / "model.safetensors").is_file()
+
+
+def test_what_another_process_fetches_is_left_alone(sessions, queued, train, settings):  # noqa: F811
+    config = resolve(SMALL)
+    run_id = queued(config)
+    draft = settings.artifacts_of(run_id) / ".s000002-a1.fetch"
+    draft.mkdir(parents=True)
+    train(run_id, config)
+    assert draft.is_dir()
+
+
+def test_strangers_in_the_bucket_stop_no_run(sessions, queued, train, settings, straight):  # noqa: F811
+    config = resolve(SMALL)
+    run_id = queued(config)
+    train(run_id, config, stop_after=2)
+    bucket = Path(settings.artifacts_url.removeprefix("file://")) / run_id
+    for name in ("s000003-a9", "s9999999999-a1"):
+        (bucket / name).mkdir()
+        (bucket / name / "manifest.json").write_text('{"files": {"../../x": {"bytes": 1}}}')
+    shutil.copytree(bucket / "s000002-a1", bucket / "s000002-a7")
+    (bucket / "s000002-a7" / "trainer" / "state.json").write_text("{}")
+    leave_machine(settings)
+    assert train(run_id, config) == Outcome("finished")
+    assert series(sessions, run_id) == straight
+
+
+def test_an_upload_that_hangs_holds_up_no_training(
+    sessions,  # noqa: F811 - fixtures
+    queued,  # noqa: F811
+    train,  # noqa: F811
+    settings,
+    store,
+    monkeypatch,
+):
+    rule = {"every": 1, "keep": 1, "spaced": 0}
+    config = resolve(SMALL | {"checkpointing": rule, "evaluation": {"every": 0}})
+    run_id = queued(config)
+    upload, trained, during = ArtifactStore.upload, threading.Event(), []
+
+    def hang_until_trained(self, directory):
+        during.append(directory.name)
+        if len(during) == 1:
+            assert trained.wait(60)
+            assert directory.is_dir(), "retention has to leave what is being uploaded"
+        upload(self, directory)
+
+    def finish_later(trainer):
+        settle = trainer.checkpoints.uploads.settle
+        trainer.checkpoints.uploads.settle = lambda: (trained.set(), settle())
+
+    monkeypatch.setattr(ArtifactStore, "upload", hang_until_trained)
+    assert train(run_id, config, prepare=finish_later) == Outcome("finished")
+    assert during == ["s000001-a1", "s000004-a1"]
+    assert set(store.listing(run_id)) == names(sessions, run_id)
+
+
+def test_a_name_that_is_used_again_is_uploaded_again(
+    sessions,  # noqa: F811 - fixtures
+    queued,  # noqa: F811
+    train,  # noqa: F811
+    settings,
+    store,
+    tmp_path,
+):
+    config = resolve(SMALL)
+    run_id = queued(config)
+    train(run_id, config, stop_after=2)
+    other = tmp_path / "other" / "runs" / run_id / "s000004-a2"
+    shutil.copytree(settings.artifacts_of(run_id) / "s000002-a1", other)
+    (other / "manifest.json").write_text((other / "manifest.json").read_text() + " ")
+    (other / "trainer" / "state.json").write_text("{}")  # of no run
+    ArtifactStore(settings.artifacts_url, tmp_path / "other").upload(other)
+    assert train(run_id, config) == Outcome("finished")
+    with sessions() as session:
+        rows = {row.path: row.sha256 for row in session.scalars(select(Checkpoint))}
+    content = store.manifest(settings.artifacts_of(run_id) / "s000004-a2")
+    assert sha256(content).hexdigest() == rows["s000004-a2"]
+
+
 def test_a_database_that_knows_less_than_the_store_adopts_what_is_there(
     sessions,  # noqa: F811 - fixtures
     queued,  # noqa: F811
@@ -132,7 +277,7 @@ def test_a_damaged_checkpoint_is_replaced_by_its_copy(
     run_id = queued(config)
     train(run_id, config, stop_after=2)
     weights = settings.artifacts_of(run_id) / "s000002-a1" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    flip_last_bit(weights)
     assert train(run_id, config) == Outcome("finished")
     assert series(sessions, run_id) == straight
     assert not any("refused" in line for line in messages(sessions, run_id))
@@ -148,7 +293,7 @@ def test_a_copy_that_somebody_changed_is_refused(sessions, queued, train, settin
     manifest.write_text(manifest.read_text() + " ")
     ArtifactStore(settings.artifacts_url, tmp_path / "evil").upload(evil)
     leave_machine(settings)
-    with pytest.raises(Exception, match="none of the run's 1 checkpoints is whole"):
+    with pytest.raises(BadCheckpoint, match="none of the run's 1 checkpoints is whole"):
         train(run_id, config)
 
 

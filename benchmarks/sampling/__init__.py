@@ -1,0 +1,1 @@
+"""The trainer's sampler beside transformers' own ways to generate."""
