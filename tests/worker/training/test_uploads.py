@@ -217,7 +217,12 @@ def test_an_upload_that_hangs_holds_up_no_training(
 
     def finish_later(trainer):
         settle = trainer.checkpoints.uploads.settle
-        trainer.checkpoints.uploads.settle = lambda: (trained.set(), settle())
+
+        def settle_when_trained():
+            trained.set()
+            settle()
+
+        trainer.checkpoints.uploads.settle = settle_when_trained
 
     monkeypatch.setattr(ArtifactStore, "upload", hang_until_trained)
     assert train(run_id, config, prepare=finish_later) == Outcome("finished")
