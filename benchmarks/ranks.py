@@ -9,7 +9,6 @@ another order.
 """
 
 import argparse
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,8 +18,8 @@ from torch import Tensor
 
 from backend.config.merge import merge, resolve
 from backend.settings import Settings
+from benchmarks import wide
 from benchmarks.nothing import Nothing
-from benchmarks.wide import widen
 from worker.recording.records import StepRecord
 from worker.training.companions import FOLLOWER, joined_ranks
 from worker.training.trainer import Trainer
@@ -201,8 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     argv = FOLLOWER
     if chosen.wide:
-        widen()
-        argv = (sys.executable, "-m", "benchmarks.wide")
+        wide.widen()
+        argv = wide.FOLLOWER
     precision = "float64" if chosen.wide else "float32"
     print(f"torch {torch.__version__}, {chosen.steps} steps, {precision}", flush=True)
     print("| objective | ranks | gradient norm | metrics | worst metric | mismatch/* | weights | moved |")

@@ -13,6 +13,9 @@ from worker.training import follower, replica, trainer
 
 WIDE = torch.float64
 
+FOLLOWER = (sys.executable, "-m", "benchmarks.wide")
+"""Command of the ranks above 0."""
+
 
 class WideTorch:
     """Module torch as the worker's modules and those of its models see it: float32 is float64."""

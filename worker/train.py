@@ -176,7 +176,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
             outcome = Outcome("queued", str(error))
         except (DiskFault, ArtifactFault) as error:
             recorder.event("checkpoint", "error", error.detail)
-            outcome = Outcome("paused", error.detail)
+            outcome = Outcome("failed" if is_check else "paused", error.detail)
         except GrpoLabError as error:
             outcome = Outcome("failed", error.detail)
     logger.info("%s %s", outcome.status, outcome.reason)

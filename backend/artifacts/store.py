@@ -14,7 +14,7 @@ import re
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -246,11 +246,17 @@ class ArtifactStore:
     def _key(self, path: Path) -> str:
         """Where the copy of a path of this machine is."""
         run_id, *names = path.relative_to(self.root).parts
-        key = "/".join([self._run(run_id), *names])
-        is_inside = not self._is_local or Path(key).resolve().is_relative_to(Path(self._base).resolve())
-        if ".." in names or not is_inside:
+        if ".." in names:
             raise self._fault(f"{path.name!r:.60} is no file of a checkpoint")
-        return key
+        return "/".join([self._run(run_id), *names])
+
+    def _refuse_links(self, arguments: Sequence[Any]) -> None:
+        """In a shared directory somebody may have put links that lead out of it."""
+        base = Path(self._base).resolve()
+        for argument in arguments:
+            is_key = isinstance(argument, str) and argument.startswith(f"{self._base}/")
+            if is_key and not Path(argument).resolve().is_relative_to(base):
+                raise self._fault(f"{argument!r:.200} is a link that leads out of it")
 
     def _words(self, reason: str) -> str:
         return f"artifact store {self.url}: {reason}"
@@ -275,6 +281,8 @@ class ArtifactStore:
 
         def work() -> None:
             try:
+                if self._is_local:
+                    self._refuse_links(arguments)
                 future.set_result(call(*arguments, **options))
             except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
                 future.set_exception(error)

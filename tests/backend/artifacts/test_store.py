@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shutil
 import socket
 import threading
 from hashlib import sha256
@@ -265,8 +266,13 @@ def test_a_link_in_a_share_leads_nowhere(tmp_path, here):
     copy.unlink()
     copy.symlink_to(tmp_path / "secret")
     for call in (store.open, store.size):
-        with pytest.raises(ArtifactFault, match="is no file of a checkpoint"):
+        with pytest.raises(ArtifactFault, match="is a link that leads out of it"):
             call(here / RUN / NAME / "model.safetensors")
+    shutil.rmtree(tmp_path / "share" / RUN)
+    (tmp_path / "share" / RUN).symlink_to(tmp_path)
+    for ask in (store.listing, store.remove_run):
+        with pytest.raises(ArtifactFault, match="is a link that leads out of it"):
+            ask(RUN)
 
 
 def test_a_manifest_is_the_one_of_the_row(store, here, settings, url):
