@@ -39,8 +39,8 @@ from backend.archives.missing import lost_points
 from backend.archives.prompt_tables import write_prompts, write_tallies
 from backend.archives.tables import write_metrics, write_rollouts
 from backend.archives.tar import Member, tar_stream
+from backend.artifacts.reading import open_artifact, read_manifest
 from backend.artifacts.store import MANIFEST as CHECKPOINT_MANIFEST
-from backend.artifacts.store import open_artifact, read_manifest
 from backend.db.engine import Sessions, reading
 from backend.db.models import NOT_BEGUN, Attempt, Checkpoint, Event, Experiment, Run
 from backend.db.run_lookup import must_exist

@@ -18,13 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, cast
 
 from backend.artifacts.names import CHECKPOINT_NAME, FILE_NAME
 from backend.db.faults import free_bytes
-from backend.db.models import Checkpoint
 from backend.db.text import size_text
 from backend.durable_files import make_directory, publish, sync
 from backend.errors import GrpoLabError
@@ -322,44 +320,6 @@ def artifact_store(settings: Settings) -> ArtifactStore | None:
 def _store(url: str, state: Path, _process: int) -> ArtifactStore:
     """One for each process: connections do not survive a fork."""
     return ArtifactStore(url, state)
-
-
-def open_artifact(settings: Settings, path: Path) -> IO[bytes]:
-    """A file of a checkpoint, from this machine or else from the store.
-
-    Raises FileNotFoundError and other errors of the disk, and ArtifactFault.
-    """
-    try:
-        return path.open("rb")
-    except FileNotFoundError:
-        if (store := artifact_store(settings)) is None:
-            raise
-    return store.open(path)
-
-
-def read_manifest(settings: Settings, checkpoint: Checkpoint) -> bytes:
-    """Manifest of a checkpoint, from this machine or else from the store, as it was written.
-
-    Raises OSError where it is gone, ValueError where it is another one, and ArtifactFault.
-    """
-    directory = settings.artifacts_of(checkpoint.run_id) / checkpoint.path
-    try:
-        with (directory / MANIFEST).open("rb") as file:
-            content = file.read(MOST_MANIFEST_BYTES + 1)
-    except FileNotFoundError:
-        if (store := artifact_store(settings)) is None:
-            raise
-        content = store.manifest(directory)
-    if sha256(content).hexdigest() != checkpoint.sha256:
-        raise ValueError(f"{MANIFEST} of {checkpoint.path} has changed")
-    return content
-
-
-def blocks_of(file: IO[bytes]) -> Iterator[bytes]:
-    """The content of an open file, which is closed at the end."""
-    with file:
-        while block := file.read(BLOCK_BYTES):
-            yield block
 
 
 def _seconds_for(size: int) -> float:

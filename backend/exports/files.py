@@ -7,7 +7,8 @@ from io import BytesIO
 from pathlib import Path
 
 from backend.archives.tar import Member, tar_stream
-from backend.artifacts.store import MANIFEST, open_artifact, read_manifest
+from backend.artifacts.reading import open_artifact, read_manifest
+from backend.artifacts.store import MANIFEST
 from backend.db.models import Checkpoint
 from backend.errors import Conflict
 from backend.settings import Settings

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, BackgroundTasks, Query
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from backend.artifacts.store import artifact_store, blocks_of
+from backend.artifacts.reading import blocks_of
+from backend.artifacts.store import artifact_store
 from backend.db.engine import reading
 from backend.db.models import Checkpoint, LogChunk
 from backend.db.run_lookup import must_exist

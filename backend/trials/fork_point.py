@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from backend.artifacts.store import read_manifest
+from backend.artifacts.reading import read_manifest
 from backend.config.run import RunConfig
 from backend.db.models import Checkpoint, Run
 from backend.errors import Conflict

@@ -10,6 +10,7 @@ MOST_BYTES = 300_000
 BIG = {
     "benchmarks/diagnosis/runs.jsonl.zst": "the series of the runs that the diagnosis is judged on",
     "benchmarks/evidence/runs.jsonl.zst": "the curves of all evidence runs",
+    "requirements-dev.lock": "the hashes of all files that the tests may install, an S3 server among them",
     "worker/policy/tiny/model.safetensors": "the policy of the demo, which trains without a download",
     "worker/policy/tiny_moe/model.safetensors": "the same as a mixture of experts",
 }

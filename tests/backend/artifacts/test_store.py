@@ -12,7 +12,8 @@ import pytest
 
 from backend.artifacts import store as module
 from backend.artifacts.copies import Copies, copy_missing
-from backend.artifacts.store import ArtifactFault, ArtifactStore, BadCopy, open_artifact, read_manifest
+from backend.artifacts.reading import open_artifact, read_manifest
+from backend.artifacts.store import ArtifactFault, ArtifactStore, BadCopy
 from backend.db.models import Checkpoint
 from backend.errors import Conflict
 
