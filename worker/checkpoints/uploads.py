@@ -77,7 +77,7 @@ class Uploads:
         return found
 
     def replace(self, name: str) -> None:
-        """What the store may have under this name is not the checkpoint that is about to be written."""
+        """Forget a copy of this name: it is not the checkpoint that is about to be written."""
         if name in self._complete:
             self._complete.discard(name)
             self._partial.add(name)
@@ -164,7 +164,7 @@ class Uploads:
             self._recorder.event("checkpoint", "warning", message)
 
     def _patiently(self, call: Callable[[ArtifactStore], Result]) -> Result:
-        """What the run needs from the store; a fault gets a while to pass, what is wrong there does not."""
+        """Ask the store for what the run needs; a fault gets a while to pass, what is wrong there does not."""
         store = self._store
         assert store is not None  # noqa: S101 - the callers have looked
         until = time.monotonic() + PATIENCE_SECONDS
