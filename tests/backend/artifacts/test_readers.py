@@ -21,10 +21,14 @@ from tests.factories import make_attempt, make_checkpoint, make_experiment, make
 WEIGHTS = bytes(range(256)) * 100
 
 
-@pytest.fixture(params=["s3", "file"])
+@pytest.fixture
 def settings(request, settings, tmp_path):
-    url = request.getfixturevalue("s3") if request.param == "s3" else f"file://{tmp_path}/share"
+    in_s3 = getattr(request, "param", "file") == "s3"
+    url = request.getfixturevalue("s3") if in_s3 else f"file://{tmp_path}/share"
     return settings.model_copy(update={"artifacts_url": url})
+
+
+IN_BOTH = pytest.mark.parametrize("settings", ["s3", "file"], indirect=True)
 
 
 @pytest.fixture
@@ -67,6 +71,7 @@ def go_away(monkeypatch):
     return go_away
 
 
+@IN_BOTH
 def test_a_file_is_downloaded(client, run):
     path = f"/api/v1/runs/{run}/files/s000009-a1"
     answer = client.get(f"{path}/model.safetensors")
@@ -77,6 +82,7 @@ def test_a_file_is_downloaded(client, run):
     assert client.get(f"{path}/..%2F..%2Fother").status_code == 404
 
 
+@IN_BOTH
 def test_a_model_and_an_archive_are_downloaded(client, run):
     model = client.get(f"/api/v1/runs/{run}/model")
     assert members(model)["model.safetensors"] == WEIGHTS
@@ -110,6 +116,7 @@ def import_into(client, content):
     return client.post("/api/v1/imports?file=run.tar&experiment=x", content=content, headers=headers)
 
 
+@IN_BOTH
 def test_an_imported_archive_is_copied_to_the_store(client, run, settings):
     content = archive_of(client, run).content
     answer = import_into(client, content)

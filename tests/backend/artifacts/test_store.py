@@ -26,6 +26,10 @@ def url(request, tmp_path):
     return request.getfixturevalue("s3") if request.param == "s3" else f"file://{tmp_path}/share/lab"
 
 
+IN_A_DIRECTORY = pytest.mark.parametrize("url", ["file"], indirect=True)
+"""What does not depend on the storage."""
+
+
 @pytest.fixture
 def here(tmp_path):
     return tmp_path / "runs"
@@ -132,6 +136,7 @@ def test_files_are_read_piece_by_piece_and_from_this_machine_first(store, here, 
         open_artifact(settings.model_copy(update={"artifacts_url": ""}), path)
 
 
+@IN_A_DIRECTORY
 @pytest.mark.parametrize(
     "manifest",
     [
@@ -164,6 +169,7 @@ def test_a_manifest_that_somebody_made_up_writes_nothing(store, here, plain, man
     assert content_of(here) == {}
 
 
+@IN_A_DIRECTORY
 def test_a_manifest_of_any_size_is_not_read(store, here, plain, monkeypatch):
     monkeypatch.setattr(module, "MOST_MANIFEST_BYTES", 100)
     store.upload(write(here / RUN / NAME))
@@ -172,6 +178,7 @@ def test_a_manifest_of_any_size_is_not_read(store, here, plain, monkeypatch):
         store.fetch(here / RUN / NAME)
 
 
+@IN_A_DIRECTORY
 @pytest.mark.parametrize("name", ["..", "../other", "s1", "x", ""])
 def test_no_other_name_is_removed_or_looked_at(store, here, name):
     with pytest.raises(ArtifactFault, match="is no name of a checkpoint"):
@@ -183,6 +190,7 @@ def test_no_other_name_is_removed_or_looked_at(store, here, name):
         store.open(here / RUN / NAME / ".." / ".." / "x")
 
 
+@IN_A_DIRECTORY
 def test_a_full_disk_is_this_machines_fault_and_leaves_nothing(store, here, monkeypatch):
     directory = write(here / RUN / NAME)
     store.upload(directory)
