@@ -36,7 +36,9 @@ class Ours:
         chance = random.Random(self.count)
         rows = []
         with self.sessions.begin() as session:
-            experiment = Experiment(name=f"curves {self.count}", request={}, request_hash="0" * 64)
+            experiment = Experiment(
+                name=f"curves {self.count}", request={"variants": [], "seeds": []}, request_hash="0" * 64
+            )
             session.add(experiment)
             session.flush()
             for number in range(self.count, self.count + count):

@@ -47,7 +47,7 @@ def _bring_back(sessions: Sessions, key: str) -> list[str]:
     """The kept runs of a claim as rows, with the values of their files; their ids."""
     with sessions.begin() as session:
         name = f"({key}) {CLAIMS[key].title}"
-        experiment = Experiment(name=name, request={}, request_hash="0" * 64)
+        experiment = Experiment(name=name, request={"variants": [], "seeds": []}, request_hash="0" * 64)
         session.add(experiment)
         session.flush()
         ids = []

@@ -156,7 +156,11 @@ def _runs(sessions: Sessions, count: int) -> list[str]:
             rows = []
             for number in range(first, min(first + 1_000, count)):
                 if number % 20 == 0:
-                    experiment = Experiment(name=f"sweep {number // 20}", request={}, request_hash="0" * 64)
+                    experiment = Experiment(
+                        name=f"sweep {number // 20}",
+                        request={"variants": [], "seeds": []},
+                        request_hash="0" * 64,
+                    )
                     session.add(experiment)
                     session.flush()
                 rows.append(run_row(number, experiment.id, chance))

@@ -64,7 +64,9 @@ class FilledRollouts:
 def fill_rollouts(sessions: Sessions, size: Rollouts) -> FilledRollouts:
     """Write the run and index its completions as the service does in the background."""
     with sessions.begin() as session:
-        experiment = Experiment(name="a million completions", request={}, request_hash="0" * 64)
+        experiment = Experiment(
+            name="a million completions", request={"variants": [], "seeds": []}, request_hash="0" * 64
+        )
         session.add(experiment)
         session.flush()
         row = run_row(0, experiment.id, random.Random(0)) | {"steps": size.steps, "last_step": size.steps}

@@ -137,7 +137,14 @@ def fill(sessions: Sessions, steps: int, *, with_tokens: bool) -> None:
     """Write a run."""
     row, chance = run_row(0, new_id(), random.Random(0)), np.random.default_rng(7)
     with sessions.begin() as session:
-        session.add(Experiment(id=row["experiment_id"], name="demo", request={}, request_hash="0" * 64))
+        session.add(
+            Experiment(
+                id=row["experiment_id"],
+                name="demo",
+                request={"variants": [], "seeds": []},
+                request_hash="0" * 64,
+            )
+        )
         session.flush()
         session.execute(insert(Run), [row])
         session.execute(insert(Attempt), [attempt_row(row["id"])])
