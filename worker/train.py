@@ -174,9 +174,13 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
             raise
         except NodeLost as error:
             outcome = Outcome("queued", str(error))
-        except (DiskFault, ArtifactFault) as error:
+        except DiskFault as error:
             recorder.event("checkpoint", "error", error.detail)
-            outcome = Outcome("failed" if is_check else "paused", error.detail)
+            outcome = Outcome("paused", error.detail)
+        except ArtifactFault as error:
+            recorder.event("checkpoint", "error", error.detail)
+            words = f"{error.detail}; resume the run once it answers"
+            outcome = Outcome("failed", error.detail) if is_check else Outcome("paused", words)
         except GrpoLabError as error:
             outcome = Outcome("failed", error.detail)
     logger.info("%s %s", outcome.status, outcome.reason)

@@ -32,6 +32,8 @@ DIGITS = 6
 NARROW = Fraction(1, 100)
 """Width of a range, as a share of its larger end, below which values are not rounded."""
 LARGEST = 1e100
+LARGEST_WHOLE = 2**63
+"""What the largest columns hold no more."""
 MOST_COUNTED = 2**53
 
 
@@ -158,6 +160,8 @@ def _range_of(part: str, now: Any) -> Range | None:
     if is_log and start <= 0:
         raise ValueError(f"'{part}' must start above 0 for log")
     is_whole = _is_whole(now, low, high)
+    if is_whole and max(abs(start), abs(end)) >= LARGEST_WHOLE:
+        raise ValueError(f"'{part}' has a number that is too large")
     if scale == "step" or (scale is None and is_whole):
         step = _exact(last, part) if last else Fraction(1)
         if step <= 0 or (scale == "step" and last is None):

@@ -4,7 +4,7 @@ import json
 from math import prod
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from backend.config.merge import resolve
@@ -96,6 +96,8 @@ endings = st.sampled_from(
 
 
 @settings(deadline=None, max_examples=50)
+@example("0..1E20 lin 3")
+@example("1e19..1e30 log 400")
 @given(
     st.one_of(
         st.text(max_size=40), st.tuples(numbers, numbers, endings).map(lambda p: f"{p[0]}..{p[1]}{p[2]}")
