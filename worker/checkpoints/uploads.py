@@ -164,7 +164,7 @@ class Uploads:
             self._recorder.event("checkpoint", "warning", message)
 
     def _patiently(self, call: Callable[[ArtifactStore], Result]) -> Result:
-        """Ask the store for what the run needs; a fault gets a while to pass, what is wrong there does not."""
+        """Ask the store for what the run needs; a fault gets a while to pass, a bad copy does not."""
         store = self._store
         assert store is not None  # noqa: S101 - the callers have looked
         until = time.monotonic() + PATIENCE_SECONDS
