@@ -8,9 +8,7 @@ from typing import Any
 
 import torch
 
-from worker.policy import packing
 from worker.policy.model import load_policy
-from worker.rollout import decoder_check
 from worker.training import follower, replica, trainer
 
 WIDE = torch.float64
@@ -23,19 +21,16 @@ class WideTorch:
     """Module torch as the worker's modules and those of its models see it: float32 is float64."""
 
     def __getattr__(self, name: str) -> Any:
-        return WIDE if name in ("float32", "float") else getattr(torch, name)
+        return WIDE if name == "float32" else getattr(torch, name)
 
 
 def widen() -> None:
     """From here on this process computes in float64 what it would compute in float32."""
     torch.set_default_dtype(WIDE)
-    for tolerances in (decoder_check.DEVIATION, packing.TOLERANCE):
-        tolerances[WIDE] = tolerances[torch.float32]
     torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign]
 
     def load_wide(*arguments: Any, **options: Any) -> Any:
         policy = load_policy(*arguments, **options)
-        policy.model.set_experts_implementation("eager")  # a grouped product knows no float64
         policy.model.double()
         _widen_modules()  # transformers has imported the model's own
         return policy
@@ -46,7 +41,7 @@ def widen() -> None:
 
 def _widen_modules() -> None:
     for name, module in list(sys.modules.items()):
-        if name.startswith(("worker.", "transformers.")) and getattr(module, "torch", None) is torch:
+        if name.startswith(("worker.", "transformers.models.")) and getattr(module, "torch", None) is torch:
             module.torch = WideTorch()  # type: ignore[attr-defined]
 
 

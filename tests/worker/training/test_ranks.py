@@ -40,7 +40,7 @@ CLOSE_METRIC = 1e-4
 """Largest difference of a metric, and of a gradient norm in proportion to it."""
 
 IN_FLOAT64 = ["GRPO", "DAPO", "GSPO", "PPO with a critic", "GRPO, LoRA"]
-"""Objectives that benchmarks.wide computes in float64 throughout; of the others, parts stay in float32."""
+"""Objectives that were measured in float64. Mixtures cannot be: torch's grouped product has none."""
 
 CLOSE_IN_FLOAT64 = 1e-9
 """The same for 20 steps in float64, where only a difference in what is computed is larger."""
