@@ -98,7 +98,8 @@ class Checkpoints:
 
         A damaged one is passed over with an event. One without a row is adopted; where steps up to it are
         not recorded, only if nothing else is left. A fork that has none of its own begins with its origin's.
-        Raises BadCheckpoint when all are damaged.
+        What is missing here, or damaged, is fetched from the artifact store. Raises BadCheckpoint when all
+        are damaged, and ArtifactFault.
         """
         with on_disk(self.root):
             return self._restore(policy, parts)
@@ -274,7 +275,7 @@ class Checkpoints:
         self.uploads.settle()
         with on_disk(self.root):
             if self.uploads.finish(self._prune()):
-                self._prune()
+                self.uploads.finish(self._prune())
 
     def _row(self, directory: Path, step: int, accuracy: float | None, attempt: int) -> dict[str, Any]:
         return {

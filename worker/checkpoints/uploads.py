@@ -33,6 +33,7 @@ class Uploads:
         self._store, self._run_id, self._recorder = store, run_id, recorder
         self._complete: set[str] = set()
         self._partial: set[str] = set()
+        self._doomed: frozenset[str] = frozenset()
         self._running: Future[None] | None = None
         self._at_work: frozenset[str] = frozenset()
         self._is_away = False
@@ -83,17 +84,22 @@ class Uploads:
             self._partial.add(name)
 
     def start(self, directories: Sequence[Path]) -> None:
-        """Upload those that the store lacks, unless an upload still runs: then the next call does."""
+        """Upload those that the store lacks, and remove what is to be forgotten.
+
+        While an upload still runs, nothing is started: the next call does it.
+        """
         if self._store is None:
             return
         if self._running is not None and not self._running.done():
             return
         self._take_note()
         lacking = [each for each in directories if each.name not in self._complete and each.is_dir()]
-        if lacking:
+        doomed, self._doomed = self._doomed, frozenset()
+        if lacking or doomed:
             self._at_work = frozenset(each.name for each in lacking)
-            self._partial |= self._at_work
-            self._running = _in_thread(partial(self._upload, self._store, lacking))
+            self._complete -= doomed
+            self._partial |= self._at_work | doomed
+            self._running = _in_thread(partial(self._work, self._store, lacking, doomed))
 
     def settle(self) -> None:
         """Wait for a running upload, which the store bounds."""
@@ -125,24 +131,23 @@ class Uploads:
         return False
 
     def forget(self, kept: Collection[str], may_go: Callable[[str], bool]) -> None:
-        """Remove the copies that no row has any more."""
-        for name in sorted(self._complete | self._partial):
-            if self._store is None or name in kept or name in self._at_work or not may_go(name):
-                continue
-            try:
-                self._store.remove_checkpoint(self._run_id, name)
-            except ArtifactFault as error:  # tried again after the next checkpoint
-                logger.warning("%s", error.detail)
-                return
-            self._complete.discard(name)
-            self._partial.discard(name)
+        """Let the next call of `start` remove the copies that no row has any more."""
+        names = self._complete | self._partial
+        self._doomed = frozenset(name for name in names if name not in kept and may_go(name))
 
-    def _upload(self, store: ArtifactStore, directories: Sequence[Path]) -> None:
-        for directory in sorted(directories, key=lambda each: age_order(each.name), reverse=True):
+    def _work(self, store: ArtifactStore, lacking: Sequence[Path], doomed: Collection[str]) -> None:
+        for directory in sorted(lacking, key=lambda each: age_order(each.name), reverse=True):
             began = time.monotonic()
             store.upload(directory)
             self._complete.add(directory.name)
             logger.info("uploaded checkpoint %s in %.1f s", directory.name, time.monotonic() - began)
+        for name in sorted(doomed):
+            try:
+                store.remove_checkpoint(self._run_id, name)
+            except ArtifactFault as error:  # tried again after the next checkpoint
+                logger.warning("%s", error.detail)
+                return
+            self._partial.discard(name)
 
     def _take_note(self) -> None:
         """Tell of a fault once, until the store answers again."""

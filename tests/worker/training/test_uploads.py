@@ -46,6 +46,15 @@ def store(settings):
     return artifact_store(settings)
 
 
+@pytest.fixture
+def stopped(queued, train):  # noqa: F811 - fixtures
+    """A run of SMALL whose worker was asked to stop in step 2, and its config."""
+    config = resolve(SMALL)
+    run_id = queued(config)
+    train(run_id, config, stop_after=2)
+    return run_id, config
+
+
 def names(sessions, run_id):  # noqa: F811 - fixture
     with sessions() as session:
         return set(session.scalars(select(Checkpoint.path).where(Checkpoint.run_id == run_id)))
@@ -80,14 +89,12 @@ def test_the_store_has_what_retention_keeps(sessions, queued, train, settings, s
 @IN_BOTH
 def test_another_machine_continues_from_the_store(
     sessions,  # noqa: F811 - fixtures
-    queued,  # noqa: F811
+    stopped,
     train,  # noqa: F811
     settings,
     straight,  # noqa: F811
 ):
-    config = resolve(SMALL)
-    run_id = queued(config)
-    train(run_id, config, stop_after=2)
+    run_id, config = stopped
     leave_machine(settings)
     assert train(run_id, config) == Outcome("finished")
     assert series(sessions, run_id) == straight
@@ -115,15 +122,13 @@ def test_a_machine_that_dies_during_an_upload_loses_only_what_came_after_the_cop
 
 def test_a_machine_that_dies_before_the_first_copy_begins_the_run_anew(
     sessions,  # noqa: F811 - fixtures
-    queued,  # noqa: F811
+    stopped,
     train,  # noqa: F811
     settings,
     store,
     straight,  # noqa: F811
 ):
-    config = resolve(SMALL)
-    run_id = queued(config)
-    train(run_id, config, stop_after=2)
+    run_id, config = stopped
     store.remove_run(run_id)
     leave_machine(settings)
     assert train(run_id, config) == Outcome("finished")
@@ -156,10 +161,8 @@ def test_a_bad_copy_is_passed_over(sessions, queued, train, settings, straight, 
     assert any("continued from step 2" in line for line in told), told
 
 
-def test_what_does_not_fit_is_refused_and_stays(sessions, queued, train, settings, monkeypatch):  # noqa: F811
-    config = resolve(SMALL)
-    run_id = queued(config)
-    train(run_id, config, stop_after=2)
+def test_what_does_not_fit_is_refused_and_stays(sessions, stopped, train, settings, monkeypatch):  # noqa: F811
+    run_id, config = stopped
 
     def refuse(directory, *_, **__):
         raise BadCheckpoint(directory, "its adapter belongs to another base")
@@ -180,10 +183,8 @@ def test_what_another_process_fetches_is_left_alone(sessions, queued, train, set
     assert draft.is_dir()
 
 
-def test_strangers_in_the_bucket_stop_no_run(sessions, queued, train, settings, straight):  # noqa: F811
-    config = resolve(SMALL)
-    run_id = queued(config)
-    train(run_id, config, stop_after=2)
+def test_strangers_in_the_bucket_stop_no_run(sessions, stopped, train, settings, straight):  # noqa: F811
+    run_id, config = stopped
     bucket = Path(settings.artifacts_url.removeprefix("file://")) / run_id
     for name in ("s000003-a9", "s9999999999-a1"):
         (bucket / name).mkdir()
@@ -207,6 +208,7 @@ def test_an_upload_that_hangs_holds_up_no_training(
     config = resolve(SMALL | {"checkpointing": rule, "evaluation": {"every": 0}})
     run_id = queued(config)
     upload, trained, during = ArtifactStore.upload, threading.Event(), []
+    remove = ArtifactStore.remove_checkpoint
 
     def hang_until_trained(self, directory):
         during.append(directory.name)
@@ -214,6 +216,10 @@ def test_an_upload_that_hangs_holds_up_no_training(
             assert trained.wait(60)
             assert directory.is_dir(), "retention has to leave what is being uploaded"
         upload(self, directory)
+
+    def remove_when_trained(self, *names):
+        assert trained.wait(60)
+        remove(self, *names)
 
     def finish_later(trainer):
         settle = trainer.checkpoints.uploads.settle
@@ -225,6 +231,7 @@ def test_an_upload_that_hangs_holds_up_no_training(
         trainer.checkpoints.uploads.settle = settle_when_trained
 
     monkeypatch.setattr(ArtifactStore, "upload", hang_until_trained)
+    monkeypatch.setattr(ArtifactStore, "remove_checkpoint", remove_when_trained)
     assert train(run_id, config, prepare=finish_later) == Outcome("finished")
     assert during == ["s000001-a1", "s000004-a1"]
     assert set(store.listing(run_id)) == names(sessions, run_id)
@@ -232,15 +239,13 @@ def test_an_upload_that_hangs_holds_up_no_training(
 
 def test_a_name_that_is_used_again_is_uploaded_again(
     sessions,  # noqa: F811 - fixtures
-    queued,  # noqa: F811
+    stopped,
     train,  # noqa: F811
     settings,
     store,
     tmp_path,
 ):
-    config = resolve(SMALL)
-    run_id = queued(config)
-    train(run_id, config, stop_after=2)
+    run_id, config = stopped
     other = tmp_path / "other" / "runs" / run_id / "s000004-a2"
     shutil.copytree(settings.artifacts_of(run_id) / "s000002-a1", other)
     (other / "manifest.json").write_text((other / "manifest.json").read_text() + " ")
@@ -255,14 +260,12 @@ def test_a_name_that_is_used_again_is_uploaded_again(
 
 def test_a_database_that_knows_less_than_the_store_adopts_what_is_there(
     sessions,  # noqa: F811 - fixtures
-    queued,  # noqa: F811
+    stopped,
     train,  # noqa: F811
     settings,
     straight,  # noqa: F811
 ):
-    config = resolve(SMALL)
-    run_id = queued(config)
-    train(run_id, config, stop_after=2)
+    run_id, config = stopped
     with sessions.begin() as session:
         session.delete(session.scalars(select(Checkpoint)).one())
     leave_machine(settings)
@@ -273,14 +276,12 @@ def test_a_database_that_knows_less_than_the_store_adopts_what_is_there(
 
 def test_a_damaged_checkpoint_is_replaced_by_its_copy(
     sessions,  # noqa: F811 - fixtures
-    queued,  # noqa: F811
+    stopped,
     train,  # noqa: F811
     settings,
     straight,  # noqa: F811
 ):
-    config = resolve(SMALL)
-    run_id = queued(config)
-    train(run_id, config, stop_after=2)
+    run_id, config = stopped
     weights = settings.artifacts_of(run_id) / "s000002-a1" / "model.safetensors"
     flip_last_bit(weights)
     assert train(run_id, config) == Outcome("finished")
@@ -288,10 +289,8 @@ def test_a_damaged_checkpoint_is_replaced_by_its_copy(
     assert not any("refused" in line for line in messages(sessions, run_id))
 
 
-def test_a_copy_that_somebody_changed_is_refused(sessions, queued, train, settings, store, tmp_path):  # noqa: F811
-    config = resolve(SMALL)
-    run_id = queued(config)
-    train(run_id, config, stop_after=2)
+def test_a_copy_that_somebody_changed_is_refused(sessions, stopped, train, settings, store, tmp_path):  # noqa: F811
+    run_id, config = stopped
     evil = tmp_path / "evil" / "runs" / run_id / "s000002-a1"
     shutil.copytree(settings.artifacts_of(run_id) / "s000002-a1", evil)
     manifest = evil / "manifest.json"
