@@ -47,7 +47,7 @@ def store(settings):
 
 
 @pytest.fixture
-def stopped(queued, train):  # noqa: F811 - fixtures
+def stopped(straight, queued, train):  # noqa: F811 - fixtures; the straight run is claimed first
     """A run of SMALL whose worker was asked to stop in step 2, and its config."""
     config = resolve(SMALL)
     run_id = queued(config)
