@@ -5,6 +5,7 @@ import re
 import shutil
 
 import pytest
+import zstandard
 from plotly import __version__ as plotly_version
 from plotly.offline import get_plotlyjs_version
 
@@ -61,6 +62,32 @@ def test_browsers_keep_scripts_for_good_until_one_of_them_changes(client, tmp_pa
     assert client.get("/static/0123456789abcdef/package.json").status_code == 404
     assert client.get("/static/0123456789abcdef/0123456789abcdef/src/main.js").status_code == 404
     frontend._edition.cache_clear()
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "gzip", ""])
+def test_files_that_browsers_keep_come_as_they_are_on_disk(client, encoding):
+    address = next(
+        each for each in re.findall(r'href="(/static/[^"]+)"', client.get("/runs").text) if "src" in each
+    )
+    accepted = {"Accept-Encoding": f"br, {encoding}" if encoding else "identity"}
+    with client.stream("GET", address, headers=accepted) as answer:
+        packed = b"".join(answer.iter_raw())
+    unpacked = {"zstd": zstandard.decompress, "gzip": gzip.decompress, "": bytes}[encoding](packed)
+    path = address.removeprefix(f"/static/{frontend.edition()}/")
+    assert unpacked == (FRONTEND / path).read_bytes()
+    assert answer.headers.get("content-encoding", "") == encoding
+    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert (answer.headers["content-length"], answer.headers["vary"]) == (str(len(packed)), "Accept-Encoding")
+    again = client.get(address, headers=accepted | {"If-None-Match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    "path", ["src", "src/nowhere.js", "package.json", "../backend/main.py", "src/../package.json"]
+)
+def test_below_the_edition_only_files_of_the_pages_are_served(client, path):
+    for address in (path, path.replace("/", "%2f"), path.replace("..", "%2e%2e")):
+        assert client.get(f"/static/{frontend.edition()}/{address}").status_code == 404
 
 
 def test_plotly_is_the_basic_build_of_the_installed_packages_version():
