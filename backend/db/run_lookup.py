@@ -30,6 +30,8 @@ _NAMES = (
         Run.fork_step,
         Run.steps,
         Run.last_step,
+        Run.attempt,
+        Run.changed_at,
         Experiment.name.label("experiment_name"),
     )
     .join_from(Run, Experiment, Run.experiment_id == Experiment.id, isouter=True)
@@ -38,7 +40,7 @@ _NAMES = (
 
 
 def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
-    """Names and groups of those runs that exist."""
+    """Names, groups and stamps of those runs that exist."""
     found: list[Any] = list(session.execute(_NAMES.where(Run.id.in_(list(run_ids)))))
     return {row.id: row for row in found}
 

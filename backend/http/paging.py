@@ -5,6 +5,7 @@ import binascii
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from backend.db.text import unstorable
@@ -13,6 +14,7 @@ from backend.errors import FieldError, InvalidRequest
 Row = TypeVar("Row")
 
 
+@lru_cache(maxsize=10_000)  # a list shows four times for each of its runs, mostly the same as before
 def iso(seconds: float | None) -> str | None:
     """`2026-11-21T09:00:00.123Z`; None stays None."""
     if seconds is None:

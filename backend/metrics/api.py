@@ -159,7 +159,10 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
             short = {"series": [_compact(item, x) for item in answer["series"]]} if compact else {}
             return answer | short
 
-    state = (list(map(tuple, known.values())), stamps_of(session, run_ids))  # a row shortens what it shows
+    state = (
+        list(map(tuple, known.values())),
+        stamps_of(session, known, known),
+    )  # a row shortens what it shows
     return answers.answer(request, state, make)
 
 

@@ -1,6 +1,6 @@
 """Lineage of curves: a fork shows those of the runs it comes from, up to the step at which it left them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy import Row, select
@@ -33,20 +33,32 @@ def lineages(session: Session, runs: Iterable[str]) -> dict[str, list[Stretch]]:
     return {run: _stretches(run, origins) for run in runs}
 
 
-def stamps_of(session: Session, runs: Iterable[str]) -> list[tuple[Any, ...]]:
-    """Stamps of these runs and their ancestors: they change with every point of the curves."""
-    return sorted((row.id, row.changed_at, row.attempt, row.last_step) for row in _ancestry(session, runs))
+def stamps_of(
+    session: Session, runs: Iterable[str], known: Mapping[str, Row[Any]] | None = None
+) -> list[tuple[Any, ...]]:
+    """Stamps of these runs and their ancestors: they change with every point of the curves.
+
+    `known` are rows of some of the runs, as `names_of` gives them.
+    """
+    rows = _ancestry(session, runs, known)
+    return sorted((row.id, row.changed_at, row.attempt, row.last_step) for row in rows)
 
 
-def _ancestry(session: Session, runs: Iterable[str]) -> list[Row[Any]]:
+def _ancestry(
+    session: Session, runs: Iterable[str], known: Mapping[str, Row[Any]] | None = None
+) -> list[Row[Any]]:
     """These runs and all that they come from, each once."""
-    found: dict[str, Row[Any]] = {}
-    unknown = set(runs)
+    found = dict(known or {})
+    unknown = (set(runs) | _parents(found.values())) - found.keys()
     while unknown:
         rows: list[Any] = list(session.execute(_ORIGINS.where(Run.id.in_(unknown))))
         found |= {row.id: row for row in rows}
-        unknown = {origin.run for row in rows if (origin := _origin(row))} - found.keys()
+        unknown = _parents(rows) - found.keys()
     return list(found.values())
+
+
+def _parents(rows: Iterable[Row[Any]]) -> set[str]:
+    return {origin.run for row in rows if (origin := _origin(row))}
 
 
 def _origin(row: Row[Any]) -> Stretch | None:

@@ -58,6 +58,8 @@ COLUMNS = (
     Run.changed_at,
 )
 
+_RUNS = select(*COLUMNS).join_from(Run, Experiment, Run.experiment_id == Experiment.id, isouter=True)
+
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
@@ -78,7 +80,7 @@ class RunFilter:
 
 def run_columns() -> Select[Any]:
     """The columns of a list of runs."""
-    return select(*COLUMNS).join_from(Run, Experiment, Run.experiment_id == Experiment.id, isouter=True)
+    return _RUNS
 
 
 def list_runs(

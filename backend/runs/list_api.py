@@ -29,7 +29,7 @@ Text = Annotated[str, Query(max_length=200)]
 Include = Annotated[str, Query(pattern=r"^((config|attempts)(,(config|attempts))?)?$")]
 
 
-def _filter(  # noqa: PLR0913 - these are the parameters of the address
+async def _filter(  # noqa: PLR0913 - these are the parameters of the address
     query: Annotated[
         str,
         Query(description="Such as `preset = dapo and eval/accuracy > .5`; plain words search names."),

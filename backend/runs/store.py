@@ -1,6 +1,7 @@
 """Queries about single runs and what belongs to them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -25,8 +26,10 @@ def append_log(session: Session, run_id: str, attempt: int, number: int, text: s
     session.execute(insert_into(session, LogChunk).values(**values).on_conflict_do_nothing())
 
 
-def shown_run(row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> dict[str, Any]:
+def shown_run(found: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> dict[str, Any]:
     """A run as the HTTP interface shows it: schemas.RunItem."""
+    # A Row takes twenty times as long to give a column by its name.
+    row = SimpleNamespace(**dict(zip(found._fields, found, strict=True)))
     shown = {
         "id": row.id,
         "name": row.name,
@@ -59,7 +62,7 @@ def shown_run(row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> di
             name: iso(getattr(row, name)) for name in ("created_at", "queued_at", "started_at", "finished_at")
         },
     }
-    if "config" in row._mapping:  # noqa: SLF001 - the public name of a Row's columns
+    if hasattr(row, "config"):
         shown["config"] = row.config
     if attempts is not None:
         shown["attempts"] = [shown_attempt(attempt) for attempt in attempts]
