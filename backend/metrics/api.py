@@ -267,11 +267,11 @@ def _read(
 ) -> dict[tuple[str, str], Curve]:
     """The curves, or such of their points as the view may show."""
     outlined = None if is_grouped else view.outlined(known.values())
-    curves = read_curves(session, runs, metrics, view.x, outlined)
+    curves = read_curves(session, runs, metrics, view.x, outlined, known)
     if outlined and not all(
         is_fine(curve.at(view.visible(curve)), view.max_points) for curve in curves.values()
     ):
-        return read_curves(session, runs, metrics, view.x)
+        return read_curves(session, runs, metrics, view.x, known=known)
     return curves
 
 

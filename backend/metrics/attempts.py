@@ -23,18 +23,30 @@ class Limit(NamedTuple):
 
 def limits_of(session: Session, runs: Iterable[str]) -> dict[str, list[Limit]]:
     """The limits of each run that was continued from a checkpoint."""
+    return limits_and_reached(session, runs)[0]
+
+
+def limits_and_reached(
+    session: Session, runs: Iterable[str]
+) -> tuple[dict[str, list[Limit]], dict[str, dict[int, int]]]:
+    """The same, and of every run the step up to which each attempt is sealed."""
+    runs = list(runs)
     query = (
-        select(Attempt.run_id, Attempt.number, Attempt.from_step)
-        .where(Attempt.run_id.in_(list(runs)), Attempt.from_step < NOT_BEGUN)
+        select(Attempt.run_id, Attempt.number, Attempt.from_step, Attempt.packed_step)
+        .where(Attempt.run_id.in_(runs))
         .order_by(Attempt.run_id, Attempt.number.desc())
     )
     found: dict[str, list[Limit]] = {}
-    for run_id, number, from_step in session.execute(query):
+    reached: dict[str, dict[int, int]] = {run: {} for run in runs}
+    for run_id, number, from_step, packed_step in session.execute(query):
+        reached[run_id][number] = packed_step
+        if from_step == NOT_BEGUN:
+            continue
         limits = found.setdefault(run_id, [])
         # An attempt that went back no further than a later one hides nothing more.
         if number > 1 and (not limits or from_step < limits[-1].last_step):
             limits.append(Limit(number - 1, from_step))
-    return found
+    return found, reached
 
 
 def counts(table: Any, limits: Sequence[Limit]) -> ColumnElement[bool]:

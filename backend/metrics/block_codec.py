@@ -53,6 +53,7 @@ FAST, SMALL = -1, 3
 """Levels of zstd: without and with entropy coding."""
 
 CHECKSUM = struct.Struct("<I")
+PLAIN_HEADER = len(PLAIN) + CHECKSUM.size
 
 VALUE, FLOAT, BITS = np.dtype("<f8"), np.dtype("<f4"), np.dtype("<u8")
 DISTANCE, STEP = np.dtype("<u4"), np.dtype("<i4")
@@ -134,42 +135,40 @@ def decode(data: bytes) -> Columns:
     return decode_all([found], count_of(found))
 
 
-def content(data: bytes, reader: zstandard.ZstdDecompressor | None = None) -> bytes:
-    """The content of a block, not yet decoded; raises BlockDamaged where its checksum does not fit."""
+def content(
+    data: bytes, reader: zstandard.ZstdDecompressor | None = None, *, most: int = MOST_POINTS
+) -> bytes:
+    """The content of a block of at most so many points, not yet decoded; raises BlockDamaged.
+
+    One function: a chart reads hundreds of blocks.
+    """
     kind = data[:1]
-    if kind == COMPRESSED:
-        found = _unpacked(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
-    elif kind == PLAIN:
-        found = data[1 + CHECKSUM.size :]
-        if len(data) <= CHECKSUM.size or CHECKSUM.unpack_from(data, 1)[0] != zlib.crc32(found):
+    if kind == PLAIN:
+        found = data[PLAIN_HEADER:]
+        if len(found) < HEADER.size or CHECKSUM.unpack_from(data, 1)[0] != zlib.crc32(found):
             raise BlockDamaged("its checksum does not fit")
+    elif kind == COMPRESSED:
+        found = _unpacked(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
     else:
         raise BlockDamaged(f"its version is {data[0] if data else None}, 1 or 2 is expected")
-    if len(found) != _wanted_size(found):
+    layout, steps, count, _ = HEADER.unpack_from(found)
+    is_known = layout <= FLOATS and steps <= LISTED and (steps != LISTED or layout == DOUBLES)
+    places = 0 if steps == DENSE else count if steps == LISTED else count - 1
+    if not is_known or count == 0 or len(found) != HEADER.size + 4 * places + count * WIDTHS[layout]:
         raise BlockDamaged("its header is wrong")
+    if count > min(most, MOST_POINTS):
+        raise BlockDamaged(f"it holds {count} points, {most} were written")
     return found
 
 
 def _unpacked(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
     try:
         size = zstandard.frame_content_size(frame)
-        if not 0 < size <= HEADER.size + MOST_POINTS * (VALUE.itemsize + DISTANCE.itemsize):
+        if not HEADER.size <= size <= HEADER.size + MOST_POINTS * (VALUE.itemsize + DISTANCE.itemsize):
             raise BlockDamaged(f"it says that it holds {size} bytes")
         return reader.decompress(frame)
     except zstandard.ZstdError as error:
         raise BlockDamaged(str(error)) from None
-
-
-def _wanted_size(content: bytes) -> int:
-    """The size that a content with this header has, -1 for a header that none has."""
-    if len(content) < HEADER.size:
-        return -1
-    layout, kind, count, _ = HEADER.unpack_from(content)
-    if layout > FLOATS or kind > LISTED or count == 0 or (kind == LISTED and layout != DOUBLES):
-        return -1
-    steps = 0 if kind == DENSE else 4 * (count - (kind == GAPS))
-    size: int = HEADER.size + steps + count * WIDTHS[layout]
-    return size
 
 
 def count_of(content: bytes) -> int:

@@ -23,23 +23,23 @@ class Stretch(NamedTuple):
     last_step: int = ALL_STEPS
 
 
-def lineages(session: Session, runs: Iterable[str]) -> dict[str, list[Stretch]]:
+def lineages(
+    session: Session, runs: Iterable[str], known: Mapping[str, Row[Any]] | None = None
+) -> dict[str, list[Stretch]]:
     """The runs that make up each run's curves: its ancestors from the oldest on, then the run itself.
 
-    An evaluation has no ancestors: it begins with another run's policy, but it trains nothing.
+    An evaluation has no ancestors: it begins with another run's policy, but it trains nothing. `known` are
+    rows of some of the runs, as `names_of` gives them.
     """
     runs = list(runs)
-    origins = {row.id: origin for row in _ancestry(session, runs) if (origin := _origin(row))}
+    origins = {row.id: origin for row in _ancestry(session, runs, known) if (origin := _origin(row))}
     return {run: _stretches(run, origins) for run in runs}
 
 
 def stamps_of(
     session: Session, runs: Iterable[str], known: Mapping[str, Row[Any]] | None = None
 ) -> list[tuple[Any, ...]]:
-    """Stamps of these runs and their ancestors: they change with every point of the curves.
-
-    `known` are rows of some of the runs, as `names_of` gives them.
-    """
+    """Stamps of these runs and their ancestors: they change with every point of the curves."""
     rows = _ancestry(session, runs, known)
     return sorted((row.id, row.changed_at, row.attempt, row.last_step) for row in rows)
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
-from backend.metrics.attempts import Limit, counting, limits_of
+from backend.metrics.attempts import Limit, counting, limits_and_reached
 from backend.metrics.axes import axis_of, batch_sizes
-from backend.metrics.blocks import Outlined, Stored, read_blocks, read_reached, read_tail
+from backend.metrics.blocks import Outlined, Stored, read_blocks, read_tail
 from backend.metrics.lineage import ALL_STEPS, Stretch, lineages
 from backend.metrics.series import Curve, Points
 from backend.metrics.store import find_keys
@@ -16,19 +18,23 @@ from backend.metrics.windows import StoredPoint, all_points, parts_of
 
 
 def read_points(
-    session: Session, runs: Sequence[str], metrics: Sequence[str], outlined: Outlined | None = None
+    session: Session,
+    runs: Sequence[str],
+    metrics: Sequence[str],
+    outlined: Outlined | None = None,
+    known: Mapping[str, Row[Any]] | None = None,
 ) -> dict[tuple[str, str], Points]:
     """The valid points of each (run, metric) that has any; a fork's begin with those it inherited.
 
-    Of runs that are `outlined` only such as a thinned curve may show.
+    Of runs that are `outlined` only such as a thinned curve may show. `known` are rows of some of the runs,
+    as `names_of` gives them.
     """
     keys = find_keys(session, metrics)
-    stretches = lineages(session, runs) if keys else {}
+    stretches = lineages(session, runs, known) if keys else {}
     sources = {part.run for parts in stretches.values() for part in parts}
-    limits = limits_of(session, sources)
+    limits, reached = limits_and_reached(session, sources)
     if outlined is not None:
         outlined = _inherited(outlined, stretches, limits)
-    reached = read_reached(session, sources)
     tails = {
         (run, key): read_tail(session, run, key, reached[run]) for run in sources for key in keys.values()
     }
@@ -43,7 +49,7 @@ def read_points(
             ]
             whole = sum(pieces[1:], pieces[0])
             if outlined is not None and _overlap(whole):
-                return read_points(session, runs, metrics)
+                return read_points(session, runs, metrics, known=known)
             if points := _points(whole):
                 found[run, name] = points
     return found
@@ -86,14 +92,20 @@ def _points(stored: Stored) -> Points:
 
 
 def read_curves(
-    session: Session, runs: Sequence[str], metrics: Sequence[str], x: str, outlined: Outlined | None = None
+    session: Session,
+    runs: Sequence[str],
+    metrics: Sequence[str],
+    x: str,
+    outlined: Outlined | None = None,
+    known: Mapping[str, Row[Any]] | None = None,
 ) -> dict[tuple[str, str], Curve]:
     """The curves of each (run, metric) along an x axis, see metrics/axes.py.
 
-    A point whose step has no place on the axis (yet) is left out there. `outlined` is for steps only.
+    A point whose step has no place on the axis (yet) is left out there. `outlined` is for steps only; `known`
+    as above.
     """
     axis = axis_of(x)
-    points = read_points(session, runs, [*metrics, *axis.metrics] if axis else metrics, outlined)
+    points = read_points(session, runs, [*metrics, *axis.metrics] if axis else metrics, outlined, known)
     sizes = batch_sizes(session, runs) if axis and axis.needs_sizes else {}
     curves = {}
     for run in runs:

@@ -35,7 +35,9 @@ class View:
         if self.x_min is None and self.x_max is None and self.after is None:
             return slice(None)
         inside = window(curve, self.x_min, self.x_max)
-        return inside if self.after is None else inside & (curve.steps > self.after)
+        if self.after is not None:
+            inside &= curve.steps > self.after
+        return slice(None) if inside.all() else inside
 
     def outlined(self, runs: Iterable[Any]) -> Outlined | None:
         """The blocks for which an outline suffices: those of runs so long that only peaks are shown."""
