@@ -244,7 +244,7 @@ def serve_model(settings: Settings, *, directory: str, dry_run: bool, **options:
 
 
 def upload(settings: Settings, *, file: str, dry_run: bool, **columns: str | None) -> int:
-    """keep a data set for runs to train on, every row checked; columns are recognised unless you name them"""
+    """keep a dataset for runs to train on, every row checked; columns are recognised unless you name them"""
     from backend.datasets.command import upload_file
     from backend.redaction import learn_secrets
 

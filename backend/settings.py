@@ -63,10 +63,10 @@ class Settings(BaseSettings):
     """Directory whose JSONL files are offered as problems, the same for all machines; also holds uploads."""
 
     upload_bytes: Annotated[int, Field(ge=1_000, le=2**40)] = 512_000_000
-    """Size of the largest data set that may be uploaded, in bytes, packed and unpacked."""
+    """Size of the largest dataset that may be uploaded, in bytes, packed and unpacked."""
 
     hf_online: bool = False
-    """Whether policies and data sets may be downloaded from the Hugging Face hub."""
+    """Whether policies and datasets may be downloaded from the Hugging Face hub."""
 
     token_mb_per_run: Annotated[int, Field(ge=0, le=2**40)] = 2_000
     """Budget of the stored token values of one run, in MB; the oldest steps give way. 0: no limit."""

@@ -15,6 +15,9 @@ class Outcome(NamedTuple):
     reason: str = ""
     """One sentence, or a word such as no_signal; shown beside the status."""
 
+    wish: str = ""
+    """The user's, where the run ends for it."""
+
 
 class NodeLost(RuntimeError):
     """Another node of the run did not come or is gone, through no fault of the run."""

@@ -48,6 +48,7 @@ from backend.durable_files import make_directory
 from backend.errors import Conflict
 from backend.runs.checkpoints import checkpoints_of
 from backend.runs.origin import ARCHIVED
+from backend.runs.schemas import MOST_IN_NAME
 from backend.settings import Settings
 
 MOST_MISSING = 1_000
@@ -133,6 +134,7 @@ def _run_document(session: Session, run_id: str, checkpoints: list[ArchivedCheck
     return ArchivedRun.model_validate(
         {
             **{name: getattr(run, name) for name in (*same, *more)},
+            "name": run.name[:MOST_IN_NAME],
             "experiment": experiment.name if experiment else "",
             "origin": "" if run.origin == ARCHIVED else run.origin,
             "attempts": attempts,

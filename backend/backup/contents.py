@@ -4,9 +4,9 @@
     database/grpolab.db               SQLite: a copy that the database made itself
     database/<table>.copy.zst         Postgres: one file per table, in the text format of COPY
     runs/<run>/<checkpoint>/...       every checkpoint that has a row
-    uploads/...                       data sets that were uploaded
+    uploads/...                       datasets that were uploaded
 
-Tokens, sessions of browsers, logs, sockets and locks are no part of it, nor are models and data sets that
+Tokens, sessions of browsers, logs, sockets and locks are no part of it, nor are models and datasets that
 users put in place. Who restores a backup may not know who made it: `files.py` says what a name may be, and
 nothing outside of the directory is ever read or written.
 """

@@ -180,7 +180,7 @@ def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path
     uploads = settings.datasets_dir / UPLOADS
     if uploads.is_symlink():
         raise BadBackup(
-            f"{uploads} is a symbolic link, and data sets are not written through links: make it a directory"
+            f"{uploads} is a symbolic link, and datasets are not written through links: make it a directory"
         )
     draft = settings.state / DRAFT
     shutil.rmtree(draft, ignore_errors=True)
@@ -197,7 +197,7 @@ def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path
 
 
 def _take_upload(directory: Path, name: str, target: Path, expected: Digest) -> None:
-    """A data set, complete under its name, in place of none that is there."""
+    """A dataset, complete under its name, in place of none that is there."""
     if target.exists() or target.is_symlink():
         return
     draft = target.with_name(f".{target.name}.restored")

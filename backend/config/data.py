@@ -1,4 +1,4 @@
-"""The choice among the rows of data sets: which of them train, and in which order."""
+"""The choice among the rows of datasets: which of them train, and in which order."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ FieldName = Annotated[str, Field(max_length=128)]
 
 
 class DataConfig(Frozen):
-    """The rows of files and hub data sets that train. Held-out rows are never dropped."""
+    """The rows of files and hub datasets that train. Held-out rows are never dropped."""
 
     duplicates: Literal["keep", "drop"] = "keep"
     """drop: of rows with the same question, apart from case and white space, the first one trains."""

@@ -1,11 +1,11 @@
-"""Data sets that people train reasoning models on, as the problems that read them."""
+"""Datasets that people train reasoning models on, as the problems that read them."""
 
 from backend.config.base import Frozen
 from backend.config.problems import HubProblem, ProblemSource, ReasoningGymProblem
 
 
 class DataRecipe(Frozen):
-    """A data set, ready to be trained on."""
+    """A dataset, ready to be trained on."""
 
     title: str
     """Name as people say it."""

@@ -93,8 +93,8 @@ def _server_errors(config: "RunConfig") -> Iterator[Problem]:
         reason = f"is {sampling.precision}, but the server computes in the precision it was started with"
         yield "sampling.precision", f"{reason}: policy is expected"
     if sampling.staleness:
-        reason = f"is {sampling.staleness}, which only sampling.engine = local plays"
-        yield "sampling.staleness", f"{reason}: 0 is expected; sampling.ahead makes real ones"
+        reason = f"is {sampling.staleness}, but only sampling.engine = local can simulate old weights"
+        yield "sampling.staleness", f"{reason}: set it to 0, or use sampling.ahead for real staleness"
     if config.updates.resample_each_epoch:
         reason = f"is on, but {engine} holds one version of the weights"
         yield "updates.resample_each_epoch", f"{reason}: false is expected"

@@ -28,7 +28,7 @@ class Suite(Frozen):
     """The problem source."""
 
     rows: Literal["held_out", "all"] = "held_out"
-    """held_out: the held-out rows of the source; all: every row, for files and hub data sets that are test
+    """held_out: the held-out rows of the source; all: every row, for files and hub datasets that are test
     sets as a whole. No prompt of a suite is trained on."""
 
     prompts: Annotated[int, Field(ge=1, le=100_000)] = 500

@@ -1,4 +1,4 @@
-"""The Hugging Face hub's answer to one question: which commit of a data set is the newest."""
+"""The Hugging Face hub's answer to one question: which commit of a dataset is the newest."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from urllib.parse import quote
 from urllib.request import urlopen
 
 PARQUET_BRANCH = "refs/convert/parquet"
-"""The branch in which the hub keeps every public data set as `<subset>/<split>/*.parquet`."""
+"""The branch in which the hub keeps every public dataset as `<subset>/<split>/*.parquet`."""
 
 ASK_SECONDS = 10.0
 KEPT_SECONDS = 300.0
@@ -22,11 +22,11 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class HubError(ValueError):
-    """The hub could not be asked, or has no such data set."""
+    """The hub could not be asked, or has no such dataset."""
 
 
 def newest_commit(dataset: str) -> str:
-    """The commit of the data set's Parquet branch; HubError says why there is none to be had."""
+    """The commit of the dataset's Parquet branch; HubError says why there is none to be had."""
     with _one_at_a_time:
         found = _answers.get(dataset)
         if found is None or time.monotonic() - found[0] > KEPT_SECONDS:
@@ -47,13 +47,13 @@ def _asked(dataset: str) -> str:
     except HTTPError as error:
         error.close()
         if error.code in (401, 403, 404):
-            raise HubError(f"the Hugging Face hub has no public data set {dataset!r} in Parquet") from error
+            raise HubError(f"the Hugging Face hub has no public dataset {dataset!r} in Parquet") from error
         raise HubError(f"the Hugging Face hub answers {error.code}: try again, or name a revision") from error
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise HubError(
             f"the Hugging Face hub is out of reach ({reason}): name a revision that workers have already "
-            "fetched, or upload the data set as a file"
+            "fetched, or upload the dataset as a file"
         ) from error
     except (ValueError, KeyError, TypeError):
         raise HubError("the Hugging Face hub gave an answer that makes no sense") from None

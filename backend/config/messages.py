@@ -41,9 +41,9 @@ def read_messages(value: object) -> list[Message]:
         raise ValueError(f"has {len(value):,} messages; at most {MAX_MESSAGES:,} are expected")
     messages = [_read(message, f"message {number}") for number, message in enumerate(value, 1)]
     if not any(message["content"].strip() for message in messages if message["role"] in _ANSWERED):
-        raise ValueError("a message of the user that is not empty is expected")
+        raise ValueError("at least one message with the role `user` or `tool` must have content")
     if (last := messages[-1]["role"]) not in _ANSWERED:
-        raise ValueError(f"the last message must be of the user or of a tool, got one of role {last!r}")
+        raise ValueError(f"the last message must have the role `user` or `tool`, got {last!r}")
     return messages
 
 

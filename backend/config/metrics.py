@@ -76,7 +76,7 @@ _ADVANTAGE = (*_REWARD, "objective.advantage")
 
 # fmt: off
 _CATALOG = (
-    _metric("eval/accuracy", "fraction", "Share of held-out problems solved; training never sees them.", better="up", aliases="eval_acc val-core/acc/mean@1 eval_accuracy eval/acc"),
+    _metric("eval/accuracy", "fraction", "Share of held-out prompts solved; training never sees them.", better="up", aliases="eval_acc val-core/acc/mean@1 eval_accuracy eval/acc"),
     _metric("eval/length_mean", "tokens", "Mean length of held-out completions.", aliases="eval_completions/mean_length eval/completions/mean_length"),
     _metric("eval/truncated_frac", "fraction", "Share of held-out completions cut at the cap.", (0, 0.3), "down", aliases="eval_completions/clipped_ratio eval/completions/clipped_ratio"),
     _metric("eval/effort_auc", "fraction", "Area under the held-out pass rate over the share of the thinking (0 to 100 %) before the answer is forced: high where little thinking is needed."),

@@ -141,7 +141,7 @@ class FileProblem(Frozen):
 
 
 class HubProblem(Frozen):
-    """A data set of the Hugging Face hub, read from its Parquet files; its code is never run."""
+    """A dataset of the Hugging Face hub, read from its Parquet files; its code is never run."""
 
     name: Literal["hub"] = "hub"
 
@@ -155,7 +155,7 @@ class HubProblem(Frozen):
     """Name on the hub, e.g. openai/gsm8k; needs HF_ONLINE."""
 
     subset: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=96)] = "default"
-    """Configuration of the data set, e.g. main."""
+    """Configuration of the dataset, e.g. main."""
 
     split: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=96)] = "train"
     """Split whose rows train."""
@@ -164,10 +164,10 @@ class HubProblem(Frozen):
     """Split whose rows are held out; empty: a fraction of `split`."""
 
     eval_dataset: Annotated[str, Field(pattern=HUB_NAME + r"|^$", max_length=MOST_OF_A_NAME)] = ""
-    """Another data set whose `eval_split` is held out, with the same columns, e.g. HuggingFaceH4/MATH-500."""
+    """Another dataset whose `eval_split` is held out, with the same columns, e.g. HuggingFaceH4/MATH-500."""
 
     revision: Revision = ""
-    """Commit of the data set, 40 hexadecimal digits; empty: the newest one, filled in at launch."""
+    """Commit of the dataset, 40 hexadecimal digits; empty: the newest one, filled in at launch."""
 
     eval_revision: Revision = ""
     """Commit of `eval_dataset`; empty: the newest one, filled in at launch."""
@@ -261,7 +261,7 @@ TITLES: dict[type[Frozen], str] = {
     SumsProblem: "Sums (built in)",
     ReasoningGymProblem: "reasoning_gym task",
     FileProblem: "File (JSONL, Parquet, CSV)",
-    HubProblem: "Hugging Face data set",
+    HubProblem: "Hugging Face dataset",
     EpisodesProblem: "Episodes of the environment",
     PluginProblem: "Plugin",
 }

@@ -153,7 +153,7 @@ class PluginReward(StepTerm):
     """Calls at a time, for functions of one completion. A function that waits for a server can take many."""
 
     messages: bool = False
-    """Whether a function of a batch gets messages, as TRL passes them for a conversational data set."""
+    """Whether a function of a batch gets messages, as TRL passes them for a conversational dataset."""
 
     @field_validator("entry_point")
     @classmethod

@@ -1,4 +1,4 @@
-"""Lines of a JSONL data set and what a row must be: the same rules for uploads and for files.
+"""Lines of a JSONL dataset and what a row must be: the same rules for uploads and for files.
 
 A line is one JSON object in strict UTF-8, at most 256 kB long, without duplicate keys, non-finite numbers,
 whole numbers that Python would not write out again and lists in lists without end: whatever passes, training
@@ -218,7 +218,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"key {shown_value(twice)} stands twice")
+        raise ValueError(f"key {shown_value(twice)} occurs twice")
     return row
 
 

@@ -188,10 +188,10 @@ def _kl_errors(config: "RunConfig") -> Iterator[Problem]:
     domains = sorted({source.domain for source in config.problems})
     named = kl.coef if isinstance(kl.coef, Mapping) else dict.fromkeys(domains, kl.coef)
     known = ", ".join(domains)
-    # rows of files and data sets may name domains of their own
+    # rows of files and datasets may name domains of their own
     is_all = all(isinstance(source, SumsProblem | ReasoningGymProblem) for source in config.problems)
     for stranger in sorted(named.keys() - set(domains)) if is_all else ():
-        yield f"objective.kl.coef.{stranger}", f"is no domain of the problems; they have {known}"
+        yield f"objective.kl.coef.{stranger}", f"is not a domain of the problems; they have {known}"
     for missing in (domain for domain in domains if domain not in named):
         yield (
             "objective.kl.coef",

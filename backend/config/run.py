@@ -42,7 +42,7 @@ class PolicyConfig(Frozen):
     """Precision of weights and arithmetic; log-probabilities and the loss are always float32."""
 
     chat_template: bool = False
-    """Write prompts by the tokenizer's chat template; plain text becomes a turn of the user."""
+    """Write prompts by the tokenizer's chat template; plain text becomes a user message."""
 
     system_prompt: Annotated[str, Field(max_length=10_000)] = ""
     """Message of the system before each prompt that is plain text; messages bring their own."""
@@ -300,7 +300,7 @@ class RunConfig(Frozen):
     """Problem sources, mixed by weight."""
 
     data: DataConfig = DataConfig()
-    """The rows of data sets that train, and their order."""
+    """The rows of datasets that train, and their order."""
 
     sampling: SamplingConfig = SamplingConfig()
     """The completions of a step and how they are sampled."""
@@ -336,7 +336,8 @@ class RunConfig(Frozen):
     """Which rollouts are stored."""
 
     stop_rules: Annotated[tuple[StopRule, ...], Field(max_length=16)] = (StopOnNonFinite(),)
-    """Rules that end a run before its last step."""
+    """Rules that end a run before its last step. Whatever the rules, a run stops after 20 steps in a row in
+    which no group could be trained on."""
 
     resources: ResourcesConfig = ResourcesConfig()
     """Use of memory."""

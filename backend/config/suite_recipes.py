@@ -22,7 +22,7 @@ class SuiteRecipe(Frozen):
 
     @property
     def source(self) -> str:
-        """The data set on the hub and its commit."""
+        """The dataset on the hub and its commit."""
         problem = self.suite.problem
         assert isinstance(problem, HubProblem)  # noqa: S101 - told to the type checker
         return f"{problem.dataset} at {problem.revision[:7]}"

@@ -1,1 +1,1 @@
-"""Data sets that users upload, and the files of DATASETS_DIR beside them."""
+"""Datasets that users upload, and the files of DATASETS_DIR beside them."""

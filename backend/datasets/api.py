@@ -1,4 +1,4 @@
-"""Routes of data sets: what there is, upload, deletion."""
+"""Routes of datasets: what there is, upload, deletion."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -65,7 +65,7 @@ Named = Annotated[dict[str, str], Depends(_named)]
 
 
 class DatasetItem(BaseModel):
-    """A data set that a run's `file` problem may name."""
+    """A dataset that a run's `file` problem may name."""
 
     path: str
     """What the problem's `path` is set to."""
@@ -81,7 +81,7 @@ class DatasetItem(BaseModel):
 
 
 class DatasetPage(BaseModel):
-    """Every data set of this installation."""
+    """Every dataset of this installation."""
 
     items: list[DatasetItem]
     next: str | None
@@ -183,7 +183,7 @@ def delete(sha256: str, session: WriteSession, settings: SettingsOf) -> Json:
 def _found(uploads: Uploads, sha256: str) -> Upload:
     found = uploads.find(sha256) if SHA256.fullmatch(sha256) else None
     if found is None:
-        raise NotFound(f"there is no uploaded data set {sha256!r}")
+        raise NotFound(f"there is no uploaded dataset {sha256!r}")
     return found
 
 

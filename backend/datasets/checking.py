@@ -1,4 +1,4 @@
-"""Checks of an upload, from its bytes to a data set in its place."""
+"""Checks of an upload, from its bytes to a dataset in its place."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ _one_at_a_time = threading.Lock()
 def place_upload(
     uploads: Uploads, packed: Draft, *, name: str, kind: str, named: Mapping[str, str], most_bytes: int
 ) -> tuple[Upload, bool]:
-    """Unpack, check, hash and keep; (the data set, whether it is new). InvalidRequest names the lines.
+    """Unpack, check, hash and keep; (the dataset, whether it is new). InvalidRequest names the lines.
 
     The columns are those that are named, and the likeliest others.
     """

@@ -1,4 +1,4 @@
-"""The command `upload`: a file of this machine becomes a data set of DATASETS_DIR."""
+"""The command `upload`: a file of this machine becomes a dataset of DATASETS_DIR."""
 
 import json
 from collections.abc import Iterator

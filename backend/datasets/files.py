@@ -1,4 +1,4 @@
-"""Uploaded data sets on the disk: `uploads/<sha256 of the content>.jsonl` below DATASETS_DIR.
+"""Uploaded datasets on the disk: `uploads/<sha256 of the content>.jsonl` below DATASETS_DIR.
 
 The name a user gave is a label in `<sha256>.json` beside it and never part of a path. A file appears under
 its hash when it is complete and checked; until then it is a draft, which is locked by the process that
@@ -27,7 +27,7 @@ LOCK = ".lock"
 
 
 class Upload(BaseModel):
-    """An uploaded data set, as far as its files tell."""
+    """An uploaded dataset, as far as its files tell."""
 
     sha256: str
     name: str

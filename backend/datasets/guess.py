@@ -1,4 +1,4 @@
-"""The guess about which columns of a data set hold question and answer, by their names and their values."""
+"""The guess about which columns of a dataset hold question and answer, by their names and their values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any

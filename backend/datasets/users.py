@@ -1,4 +1,4 @@
-"""The runs that need an uploaded data set."""
+"""The runs that need an uploaded dataset."""
 
 from sqlalchemy import Text, cast, select
 from sqlalchemy.orm import Session

@@ -656,6 +656,7 @@ class PushSession(Base):
     """Random, chosen by the client."""
     stored: Mapped[int] = mapped_column(BigInteger, default=0)
     """Number of its last record that is stored."""
+    begun_at: Mapped[float] = mapped_column(default=db_now(), server_default="0")
 
 
 class SavedView(Base):

@@ -1,4 +1,4 @@
-"""The state directory and its disk, models and data sets."""
+"""The state directory and its disk, models and datasets."""
 
 import os
 import stat

@@ -56,6 +56,13 @@ def duration(session: Session, config: RunConfig, models_dir: Path) -> Duration:
     return durations(session, [config], models_dir)[0]
 
 
+def slots_of(session: Session, config: RunConfig) -> int:
+    """Worker slots that the run takes at a time: one for each GPU; on a CPU, its ranks share a node's."""
+    is_gpu = Worker.device.startswith("cuda")
+    has_gpus = session.scalar(select(Worker.id).where(is_gpu).limit(1)) is not None
+    return config.resources.ranks if has_gpus else config.resources.nodes
+
+
 def durations(session: Session, configs: Sequence[RunConfig], models_dir: Path) -> list[Duration]:
     """The same of many runs, with one look at those of the past; runs of one size are estimated once."""
     seen = _seen(session)

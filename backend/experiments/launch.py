@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
+from backend.config.problems import FileProblem, HubProblem
 from backend.config.run import RunConfig
 from backend.db.engine import insert_into, new_id, reading
 from backend.db.models import Experiment, Run, Search, SearchTrial
@@ -58,7 +59,7 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
     if is_search(request):
         cells = [first_runnable(lab.settings, request, cells)]
         planned = list(plan(lab.settings, request.model_copy(update={"seeds": request.seeds[:1]}), cells))
-        stored = document
+        stored = _with_pinned_data(document, planned[0].config)
     else:
         planned = list(plan(lab.settings, request, cells))
         stored = {**document, "variants": [cell.variant for cell in cells]}
@@ -127,6 +128,25 @@ def budget_errors(session: Session, request: ExperimentRequest) -> list[FieldErr
         return []
     reason = "no worker slot has had a price yet: set SLOT_PRICE, or give the budget in hours"
     return [FieldError("sweep.search.money", reason)]
+
+
+def _with_pinned_data(document: dict[str, Any], config: RunConfig) -> dict[str, Any]:
+    """The request of a search with the hash or commit of its data: all of its runs read the same rows.
+
+    Data that a knob chooses is pinned run by run.
+    """
+    swept = [knob["path"] for knob in document["sweep"]["knobs"]]
+    files = (FileProblem, HubProblem)
+    pinned = {path.partition(".")[0] for path, source in config.sources if isinstance(source, files)}
+    base, variant = dict(document["base"]), dict(document["variants"][0])
+    if "problems" in pinned and not any(path.startswith("problems") for path in swept):
+        place = variant if "problems" in variant else base
+        place["problems"] = [problem.model_dump(mode="json") for problem in config.problems]
+    if "evaluation" in pinned and not any(path.startswith("evaluation.suites") for path in swept):
+        place = variant if "suites" in variant.get("evaluation", {}) else base
+        suites = [suite.model_dump(mode="json") for suite in config.evaluation.suites]
+        place["evaluation"] = {**place.get("evaluation", {}), "suites": suites}
+    return {**document, "base": base, "variants": [variant]}
 
 
 def _begin_search(session: Session, experiment_id: str, cell: Cell) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from backend.config.run import RunConfig
 from backend.config.sizes import most_tokens
 from backend.errors import InvalidConfig
-from backend.experiments.duration_estimate import durations
+from backend.experiments.duration_estimate import durations, slots_of
 from backend.experiments.launch import budget_errors, cells_of, configs_of, is_search, objective_errors
 from backend.experiments.schemas import ExperimentRequest
 from backend.experiments.sweep import DRAWN, Cell, Sweep
@@ -37,20 +37,21 @@ def planned_experiment(session: Session, settings: Settings, request: Experiment
         costs = {"seconds_low": time.low, "seconds_high": time.high, "tokens_at_most": tokens}
         shown.append(_cell(cell) | costs | {"errors": []})
     knobs = [knob.path for knob in request.sweep.knobs] if request.sweep else []
+    slots = max((slots_of(session, config) for config in right), default=1)
     if request.sweep is not None and is_search(request):
-        search, total = _search(request.sweep, len(request.seeds), shown)
+        search, total = _search(request.sweep, len(request.seeds), shown, slots)
         if refused := objective_errors(request, right) + budget_errors(session, request):
             raise InvalidConfig(refused)
         return {"knobs": knobs, "cells": shown, "search": search, "runs": search["runs"]} | (
-            total | _money(session, total)
+            total | _money(session, total, slots)
         )
     total = {key: seeds * sum(cell[key] or 0.0 for cell in shown) for key in NO_COSTS}
     plan = {"knobs": knobs, "cells": shown, "search": None, "runs": len(cells) * seeds}
-    return plan | total | _money(session, total)
+    return plan | total | _money(session, total, slots)
 
 
 def _search(
-    sweep: Sweep, seeds: int, cells: Sequence[Mapping[str, Any]]
+    sweep: Sweep, seeds: int, cells: Sequence[Mapping[str, Any]], slots: int
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """schemas.PlannedSearch, and its costs: every run counts as much as the drawn cells that can run.
 
@@ -65,7 +66,7 @@ def _search(
     most = max((cell["seconds_high"] for cell in known), default=0.0)
     share = 1.0 if sweep.search.pruner == "none" else sweep.search.first_rung
     low = least * ((trials - top) * share + top + further)
-    budget = sweep.search.hours * HOUR if sweep.search.hours else math.inf
+    budget = sweep.search.hours * HOUR / slots if sweep.search.hours else math.inf
     total = {
         "seconds_low": min(low, budget),
         "seconds_high": min(most * runs, budget),
@@ -79,11 +80,11 @@ def _cell(cell: Cell) -> dict[str, Any]:
     return {"variant": cell.variant["name"], "of": cell.of, "values": list(cell.values)}
 
 
-def _money(session: Session, total: Mapping[str, float]) -> dict[str, Any]:
-    """The time at the newest price."""
+def _money(session: Session, total: Mapping[str, float], slots: int) -> dict[str, Any]:
+    """The time in so many slots at the newest price."""
     newest = newest_price(session)
     if newest is None:
         return {"currency": None, "money_low": None, "money_high": None}
     price, currency = newest
-    low, high = (total[key] / HOUR * price for key in ("seconds_low", "seconds_high"))
+    low, high = (total[key] / HOUR * price * slots for key in ("seconds_low", "seconds_high"))
     return {"currency": currency, "money_low": low, "money_high": high}

@@ -60,7 +60,7 @@ def shares_of(config: RunConfig) -> list[Share]:
 
 
 def _has_others(config: RunConfig, named: Sequence[str]) -> bool:
-    """Whether prompts may have another domain; rows of data sets may name one of their own."""
+    """Whether prompts may have another domain; rows of datasets may name one of their own."""
     return not _are_made_here(config) or any(source.domain not in named for source in config.problems)
 
 

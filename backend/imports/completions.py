@@ -2,11 +2,11 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from backend.db.text import clean_text
-from backend.imports.table import BadLog, Facts, Log, Table
+from backend.imports.table import BadLog, Facts, Log, Table, as_number
 from backend.imports.texts import MOST_TEXT
 from backend.rollouts.foreign import MOST_COMPLETIONS as MOST_OF_GROUP
 from backend.rollouts.foreign import ForeignCompletion, ForeignGroup, Split, pack_foreign
@@ -138,13 +138,14 @@ def _completion(sample: Sample) -> ForeignCompletion:
 
 def step_of(value: Any) -> int | None:
     """A step, or None for anything else."""
-    is_whole = type(value) in (int, float) and math.isfinite(value) and value == int(value)
+    is_whole = type(value) is int or (type(value) is float and value.is_integer())
     return int(value) if is_whole and 0 <= value <= LAST_STEP else None
 
 
 def terms_of(cells: Iterable[tuple[str, Any]]) -> dict[str, float]:
     """The numbers among some cells: terms of the reward."""
-    found = {name[:MOST_NAME]: float(value) for name, value in cells if type(value) in (int, float, bool)}
+    numbers = ((name, as_number(value)) for name, value in cells if type(value) in (int, float, bool))
+    found = {name[:MOST_NAME]: number for name, number in numbers if number is not None}
     return dict(list(found.items())[:MOST_TERMS])
 
 
@@ -178,9 +179,11 @@ def _means(samples: list[Sample]) -> Iterator[tuple[str, float]]:
         for name, values in columns.items():
             known = [value for value in values if value is not None]
             if known:
-                yield (
-                    prefix + name,
-                    math.fsum(known) / len(known)
-                    if all(map(math.isfinite, known))
-                    else sum(known) / len(known),
-                )
+                yield prefix + name, _mean(known)
+
+
+def _mean(values: Sequence[float]) -> float:
+    try:
+        return math.fsum(values) / len(values)
+    except (OverflowError, ValueError):  # a sum beyond all numbers, or of infinities of both signs
+        return sum(values) / len(values)

@@ -20,7 +20,7 @@ from backend.imports.additions import add_completions, check_takes, names_of
 from backend.imports.formats import FORMATS, read_logs
 from backend.imports.plan import Plan, plan_import
 from backend.imports.schemas import ImportAnswer, RunItemOfImport, report_of
-from backend.imports.store import Names, prepare_run, store_run
+from backend.imports.store import Names, hold_experiment, prepare_run, store_run
 from backend.imports.table import BadLog, Log, shown
 from backend.redaction import redact
 from backend.sandbox.errors import Unusable
@@ -83,7 +83,7 @@ def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, k
             if made and None not in made:
                 names = [names_of(session, run, request.file) for run in made if run]
         if not request.dry_run and None in made:
-            made = _store(sessions, list(plans.values()), names, keys, digest)
+            names, made = _store(sessions, list(plans.values()), request, keys, digest)
     ids = dict(zip(plans, made, strict=False)) if not request.dry_run else {}
     first = next(iter(plans.values()))
     own = dict(zip(plans, names, strict=False))
@@ -170,17 +170,21 @@ def _planned(chosen: dict[str, Log], request: ImportRequest) -> dict[str, Plan]:
 
 
 def _store(
-    sessions: Sessions, plans: list[Plan], names: list[Names], keys: list[str], digest: str
-) -> list[str | None]:
-    """Ids of the runs, made in one transaction."""
+    sessions: Sessions, plans: list[Plan], request: ImportRequest, keys: list[str], digest: str
+) -> tuple[list[Names], list[str | None]]:
+    """Names and ids of the runs, made in one transaction: nobody else takes a name in between."""
     prepared = [prepare_run(plan) for plan in plans]
     with sessions.begin() as session:
-        made = [
-            store_run(session, plan, own, ready, key=key, digest=digest)
-            for plan, own, ready, key in zip(plans, names, prepared, keys, strict=True)
-        ]
-        # None: somebody with the same key was quicker by a moment.
-        return [run or made_before(session, key, digest) for run, key in zip(made, keys, strict=True)]
+        hold_experiment(session, _experiment(request))
+        names, made = _names(session, plans, request), list[str | None]()
+        for place, (plan, ready, key) in enumerate(zip(plans, prepared, keys, strict=True)):
+            run = store_run(session, plan, names[place], ready, key=key, digest=digest)
+            if run is None and (
+                run := made_before(session, key, digest)
+            ):  # somebody with this key was quicker
+                names[place] = names_of(session, run, request.file)
+            made.append(run)
+        return names, made
 
 
 def _add(sessions: Sessions, plans: list[Plan], request: ImportRequest) -> list[Names]:
@@ -208,7 +212,7 @@ def _content(plan: Plan) -> str:
 
 def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[Names]:
     """Names of the runs; two logs that the user does not name are not taken for two seeds."""
-    experiment = request.experiment or request.file
+    experiment = _experiment(request)
     query = select(Run.name, Run.variant).join(Experiment, Experiment.id == Run.experiment_id)
     rows = session.execute(query.where(Experiment.name == experiment)).all()
     taken, variants = {name for row in rows for name in row}, dict[str, str]()
@@ -227,6 +231,10 @@ def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[
         seed = seed if seed is not None and 0 <= seed < 2**31 else 0
         found.append(Names(name, experiment, request.variant or variant, seed, request.file))
     return found
+
+
+def _experiment(request: ImportRequest) -> str:
+    return request.experiment or request.file
 
 
 def _numbered(name: str) -> Iterator[str]:

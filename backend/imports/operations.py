@@ -46,7 +46,9 @@ class Part:
         return len(self._values)
 
     def add(self, point: Point) -> None:
-        """One more value; a step beyond 64 bits is none."""
+        """One more value; one whose step is beyond 64 bits is left out."""
+        if not -(2**63) <= point.step < 2**63:
+            return
         number = self._names.setdefault(point.name, len(self._names))
         if len(self._names) > MOST_PART_NAMES:
             raise ValueError(f"more than {MOST_PART_NAMES:,} names of metrics")

@@ -16,6 +16,8 @@ from backend.imports.table import MOST_SHOWN, BadLog, Floats, Ints, Log, Table, 
 from backend.metrics.store import NAME
 
 MOST_METRICS = 1_000
+LATEST = 1e11
+"""Seconds since 1970, in the year 5138: what is larger is no such time."""
 ROW_NUMBER = ""
 """In place of a column of steps: rows are counted."""
 
@@ -196,13 +198,20 @@ def _note_rows(plan: Plan, steps: Ints) -> None:
 
 
 def _read_times(log: Log) -> None:
+    facts = log.facts
+    facts.started_at, facts.finished_at = _possible(facts.started_at), _possible(facts.finished_at)
     for name in (*TIMES, CLOCK):
         if name in log.table.columns:
             _, values = log.table.columns[name].numbers()
-            known = values[np.isfinite(values) & (values > 1e8) & (values < 1e11)]
+            known = values[np.isfinite(values) & (values > 1e8) & (values < LATEST)]
             if len(known):
-                log.facts.started_at = log.facts.started_at or float(known.min())
-                log.facts.finished_at = log.facts.finished_at or float(known.max())
+                facts.started_at = facts.started_at or float(known.min())
+                facts.finished_at = facts.finished_at or float(known.max())
+
+
+def _possible(time: float | None) -> float | None:
+    """Seconds since 1970, where they are such: a log may hold milliseconds, or anything."""
+    return time if time is not None and 0 < time < LATEST else None
 
 
 def _decide(

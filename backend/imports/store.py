@@ -119,13 +119,18 @@ def _enter_points(session: Session, run_id: str, plan: Plan, file: str) -> None:
     add_event(session, "lifecycle", message, run_id=run_id, attempt=1, data={"to": status, "file": file})
 
 
+def hold_experiment(session: Session, name: str) -> None:
+    """Keep others from importing into the experiment of this name until the transaction is over."""
+    if is_postgres(session):  # SQLite has one writer at a time
+        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
+
+
 def experiment_of(session: Session, names: Names) -> str:
     """The newest experiment of imported runs with this name, else a new one; it knows variant and seed.
 
     Whoever else makes one of this name at the same time waits until the transaction is over.
     """
-    if is_postgres(session):  # SQLite has one writer at a time
-        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(names.experiment, 0))))
+    hold_experiment(session, names.experiment)
     query = (
         select(Experiment).where(Experiment.name == names.experiment).order_by(Experiment.created_at.desc())
     )

@@ -17,12 +17,14 @@ from backend.live.changes import (
     CLOCK_SLACK,
     Message,
     Position,
+    changes_after,
     current_place,
     events_after,
     messages_of,
     read_place,
     runs_after,
     settled_place,
+    these_runs,
 )
 
 logger = logging.getLogger(__name__)
@@ -187,7 +189,11 @@ class Broadcaster:
                 is_due = time.monotonic() - looked_at > LOOK_SECONDS
                 if is_due or await run_in_threadpool(self._has_news):
                     looked_at = time.monotonic()
-                    self._tell(await run_in_threadpool(self._news))
+                    if (news := await run_in_threadpool(self._news)) is None:
+                        self._end_all()
+                        await run_in_threadpool(self._begin)
+                    else:
+                        self._tell(news)
             except SQLAlchemyError as error:
                 logger.warning("cannot follow the runs: %s", str(error).splitlines()[0])
                 await asyncio.sleep(LOOK_SECONDS)
@@ -211,27 +217,28 @@ class Broadcaster:
     def _begin(self) -> None:
         with reading(self._sessions) as session:
             self._place = settled_place(session)
-            self._told = {
-                row.id: row.changed_at for row in runs_after(session, self._place.changed, MOST_MISSED)
-            }
+            self._told = changes_after(session, self._place.changed)
             self._workers = {worker.id: _state(worker) for worker in session.scalars(select(Worker))}
 
     def _has_news(self) -> bool:
         with reading(self._sessions) as session:
             return current_place(session) != self._place
 
-    def _news(self) -> list[Parcel]:
-        """What happened since the last look."""
+    def _news(self) -> list[Parcel] | None:
+        """What happened since the last look; None: too much to tell it run by run."""
         with reading(self._sessions) as session:
             newest = current_place(session).changed  # less than it was, once a clock was set back
             self._place = self._place._replace(changed=min(self._place.changed, newest))
             events = events_after(session, self._place.event, PAGE)
-            found = runs_after(session, self._place.changed, MOST_MISSED)
+            found = changes_after(session, self._place.changed)
+            news = [run for run, at in found.items() if self._told.get(run) != at]
+            if len(news) > MOST_MISSED:
+                return None
+            runs = these_runs(session, news)
             workers = session.scalars(select(Worker).order_by(Worker.id)).all()
-        runs = [row for row in found if self._told.get(row.id) != row.changed_at]
         messages = list(messages_of(events, runs, self._place, self._steps))
         self._place = _behind(messages, self._place)
-        self._told = {row.id: row.changed_at for row in found}
+        self._told = found
         changed = [worker for worker in workers if self._workers.get(worker.id) != _state(worker)]
         self._workers = {worker.id: _state(worker) for worker in workers}
         messages += [Message("worker", _shown_worker(worker)) for worker in changed]

@@ -105,6 +105,18 @@ def events_after(session: Session, last: int, limit: int) -> list[Event]:
     return found
 
 
+def changes_after(session: Session, changed: float) -> dict[str, float]:
+    """When each run changed that did since then or a little before."""
+    query = select(Run.id, Run.changed_at).where(Run.changed_at > changed - TIME_OVERLAP)
+    return {row.id: row.changed_at for row in session.execute(query)}
+
+
+def these_runs(session: Session, runs: Sequence[str]) -> Sequence[Any]:
+    """Runs with these ids in the order of their changes."""
+    query = run_columns().where(Run.id.in_(runs)).order_by(Run.changed_at)
+    return session.execute(query).all() if runs else ()
+
+
 def runs_after(session: Session, changed: float, limit: int) -> Sequence[Any]:
     """The runs that changed since then or a little before, in the order of their changes."""
     since = Run.changed_at > changed - TIME_OVERLAP

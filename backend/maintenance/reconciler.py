@@ -21,6 +21,7 @@ from backend.db.engine import Sessions, db_now, insert_into, reading
 from backend.db.models import Run, Singleton
 from backend.db.rollout_words import index_groups, unindexed
 from backend.diagnosis.store import judge_runs, unjudged
+from backend.errors import GrpoLabError
 from backend.maintenance.clock_jumps import ClockWatch, Look, mend, tell
 from backend.maintenance.damaged_blocks import tell_block, tell_damage
 from backend.metrics.block_damage import noticed, told
@@ -69,7 +70,7 @@ SEARCH_PAUSE_SECONDS = 2.0
 """How often searches are looked at; each look goes on with one."""
 SEARCH_STEPS = 8
 """Steps of a search in one look."""
-FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+FAULTS = (ArithmeticError, AttributeError, GrpoLabError, LookupError, TypeError, ValueError)
 """Errors that no test has met: one trial or search must not keep the others from theirs."""
 JUDGE_SECONDS = 0.1
 """So long a look diagnoses runs; the next one goes on."""
@@ -135,7 +136,7 @@ class Reconciler:
             except SQLAlchemyError as error:
                 self._lost.forget()
                 logger.warning("the reconciler failed: %s", str(error).splitlines()[0])
-            except FAULTS:  # a stranger's rows may hold what no test has met: the next look goes on
+            except Exception:  # a stranger's rows may hold what no test has met: the next look goes on
                 self._lost.forget()
                 logger.exception("the reconciler failed")
 
@@ -254,6 +255,8 @@ class Reconciler:
     def _settle(self, trial: str) -> None:
         try:
             settle(self._sessions, trial)
+        except OSError as error:
+            logger.warning("trial %s is judged later: %s", trial, error)
         except FAULTS:
             self._refused_trials.add(trial)
             logger.exception("trial %s cannot be judged", trial)
@@ -271,6 +274,8 @@ class Reconciler:
                 if not advance(self._sessions, self._settings, experiment):
                     return
                 ring(self._settings)
+        except OSError as error:
+            logger.warning("search %s goes on later: %s", experiment, error)
         except FAULTS:
             self._refused_searches.add(experiment)
             logger.exception("search %s cannot go on", experiment)

@@ -153,9 +153,11 @@ def _rows(session: Session, experiment: str, runs: str) -> tuple[list[Row], list
     groups = [part for part in (split_list(each) for each in runs.split(";")) if part]
     ids = [run for part in groups for run in part]
     if len(set(ids)) > MOST_RUNS:
-        raise InvalidRequest([FieldError("runs", f"are {len(set(ids))}; at most {MOST_RUNS} are expected")])
+        raise InvalidRequest(
+            [FieldError("runs", f"names {len(set(ids))} runs; at most {MOST_RUNS} are allowed")]
+        )
     if twice := sorted({run for run in ids if ids.count(run) > 1}):
-        raise InvalidRequest([FieldError("runs", f"{twice[0]!r} is in several groups; one is expected")])
+        raise InvalidRequest([FieldError("runs", f"{twice[0]!r} is in several groups; name each run once")])
     query = select(Run).where(Run.id.in_(ids), Run.deleting_at.is_(None)).order_by(Run.id)
     found = {run.id: run for run in session.scalars(query)}
     missing = [run for run in ids if run not in found]

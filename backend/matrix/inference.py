@@ -96,9 +96,10 @@ def _welch(own: Sequence[float], base: Sequence[float]) -> Contrast:
     n, mean = min(a.n, b.n), (a.mean or 0.0) - (b.mean or 0.0)
     if a.std is None or b.std is None or (_is_constant(a.std, own) and _is_constant(b.std, base)):
         return Contrast(False, n, mean, None, None, None, None, None, None)
-    part_a, part_b = a.std**2 / a.n, b.std**2 / b.n
-    error = math.sqrt(part_a + part_b)
-    freedom = error**4 / (part_a**2 / (a.n - 1) + part_b**2 / (b.n - 1))
+    error_a, error_b = a.std / math.sqrt(a.n), b.std / math.sqrt(b.n)
+    error = math.hypot(error_a, error_b)
+    share_a, share_b = (error_a / error) ** 2, (error_b / error) ** 2  # powers of small numbers would be 0
+    freedom = 1 / (share_a**2 / (a.n - 1) + share_b**2 / (b.n - 1))
     half = critical(ALPHA, freedom) * error
     effect = _hedges(mean, a.std, b.std, a.n + b.n - 2)
     p = tail(mean / error, freedom)
@@ -116,9 +117,9 @@ def _hedges(mean: float, std: float | None, other: float | None, freedom: int) -
 
     Source: Lakens 2013, doi:10.3389/fpsyg.2013.00863, equations 4, 10 and 15.
     """
-    if std is None or other is None or std == other == 0:
+    if std is None or other is None or std == other == 0 or freedom < 2:  # for 1, J is 0
         return None
-    return mean / math.sqrt((std**2 + other**2) / 2) * (1 - 3 / (4 * freedom - 1))
+    return mean / (math.hypot(std, other) / math.sqrt(2)) * (1 - 3 / (4 * freedom - 1))
 
 
 def any_time_p(t: float, n: int) -> float:

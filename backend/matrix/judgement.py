@@ -19,6 +19,9 @@ from backend.matrix.inference import (
 from backend.matrix.readings import THRESHOLDS, Column
 from backend.metrics.statistics import LARGEST
 
+UNTESTED = ("baseline", "not comparable")
+"""Words of cells over which p-values are not corrected."""
+
 MOST_MORE_SEEDS = 20
 """Beyond so many the word is `no difference shown`, though the number may be larger."""
 
@@ -75,7 +78,7 @@ def judge(
 ) -> dict[tuple[Column, int], Judgement]:
     """A judgement of each cell by column and row. `apart`: fields that give two scales to a cell's metric.
 
-    P-values are corrected over all cells beside the baseline's, also those of which none can be made.
+    P-values are corrected over all cells that compare with the baseline, also those without a claim.
     """
     found: dict[tuple[Column, int], Contrast | None] = {}
     reasons: dict[tuple[Column, int], str] = {}

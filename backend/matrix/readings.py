@@ -34,7 +34,7 @@ class Column:
     @property
     def key(self) -> str:
         """Spelling in the address, e.g. `eval/accuracy:steps_to:0.5`."""
-        end = "" if self.threshold is None else f":{self.threshold:g}"
+        end = "" if self.threshold is None else f":{repr(self.threshold).removesuffix('.0')}"
         return f"{self.metric}:{self.reading}{end}"
 
     def better(self, direction: Better) -> Better:

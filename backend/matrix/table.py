@@ -12,7 +12,7 @@ from backend.db.models import Run
 from backend.db.numbers import spell
 from backend.experiments.comparable import apart
 from backend.matrix.inference import Looks
-from backend.matrix.judgement import Entry, Judgement, judge
+from backend.matrix.judgement import UNTESTED, Entry, Judgement, judge
 from backend.matrix.readings import (
     Column,
     area,
@@ -98,7 +98,7 @@ def matrix_of(
         ],
         "looks": looks,
         "planned": planned if looks == "planned" else None,
-        "tests": len(entries) * (len(rows) - 1),
+        "tests": sum(each.verdict not in UNTESTED for each in judged.values()),
         "tokens": tokens,
         "notes": notes,
     }

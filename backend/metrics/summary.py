@@ -34,21 +34,22 @@ class Summary:
         """
         self.step = step
         for name, value in metrics.items():
-            if is_interval_end(name):
-                continue
-            self._last[name] = spell(value)
-            self._steps[name] = step
-            if math.isfinite(value) and self._is_better(name, value):
-                self._best[name] = (value, step)
+            self._enter(step, name, value, is_last=True)
 
     def add(self, step: int, metrics: Mapping[str, float]) -> None:
         """Enter further metrics of a step that may lie behind the last one."""
-        last, new = (
-            self.step,
-            {name: each for name, each in metrics.items() if self._steps.get(name, -1) <= step},
-        )
-        self.take(step, new)
-        self.step = max(last, step)
+        self.step = max(self.step, step)
+        for name, value in metrics.items():
+            self._enter(step, name, value, is_last=self._steps.get(name, -1) <= step)
+
+    def _enter(self, step: int, name: str, value: float, *, is_last: bool) -> None:
+        if is_interval_end(name):
+            return
+        if is_last:
+            self._last[name] = spell(value)
+            self._steps[name] = step
+        if math.isfinite(value) and self._is_better(name, value):
+            self._best[name] = (value, step)
 
     def _is_better(self, name: str, value: float) -> bool:
         metric = find_metric(name)

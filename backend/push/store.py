@@ -69,7 +69,9 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
             raise Conflict("the run was deleted at this moment: send it again")
         stored = _stored(session, found, batch)  # another request may have brought the same
         left = [(number, each) for number, each in new if number > stored]
-        _store(session, found, left, packed, values, caught_up(session, run_id, written, texts))
+        _store(
+            session, found, batch.session, left, packed, values, caught_up(session, run_id, written, texts)
+        )
         last = max(stored, batch.first + len(batch.records) - 1)
         own = update(PushSession).where(PushSession.run_id == run_id, PushSession.id == batch.session)
         session.execute(own.values(stored=last))
@@ -186,21 +188,32 @@ def _stored(session: Session, run: Run, batch: Batch) -> int:
     return stored
 
 
+def _is_newest(session: Session, run: Run, push_session: str) -> bool:
+    """Whether no process has begun to push since: a newer one may have gone back, and its values count."""
+    begun = select(PushSession.begun_at).where(PushSession.run_id == run.id, PushSession.id == push_session)
+    newer = select(PushSession.id).where(
+        PushSession.run_id == run.id, PushSession.begun_at > begun.scalar_subquery()
+    )
+    return session.scalar(newer.limit(1)) is None
+
+
 def _store(
     session: Session,
     run: Run,
+    push_session: str,
     records: Sequence[tuple[int, Any]],
     packed: Mapping[int, PackedGroups],
     values: Mapping[int, Mapping[str, float]],
     texts: Points,
 ) -> None:
     summary, last = Summary.read(run.summary), run.last_step
+    take = summary.take if _is_newest(session, run, push_session) else summary.add
     points: list[tuple[int, Mapping[str, float]]] = [*texts] if records else []
     for step, metrics in points:
         summary.add(step, metrics)
     for number, record in records:
         if isinstance(record, MetricsRecord):
-            summary.take(record.step, values[number])
+            take(record.step, values[number])
             points.append((record.step, values[number]))
         elif isinstance(record, CompletionsRecord):
             replace_groups(session, packed[number])

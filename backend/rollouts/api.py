@@ -224,7 +224,7 @@ def prompts_as_rows(
     visits: Visits = 1,
     most: Annotated[int, Query(ge=1, le=10_000, description="The first so many of the order.")] = 10_000,
 ) -> Response:
-    """Training prompts as rows of a data set: `prompt`, `answer`, and where they come from."""
+    """Training prompts as rows of a dataset: `prompt`, `answer`, and where they come from."""
     must_exist(session, run)
     chosen = atlas_of(session, run, state=state, sort=sort, visits=visits).prompts[:most]
     return Response(prompt_lines(session, run, chosen), media_type="application/x-ndjson")

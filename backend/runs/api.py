@@ -69,7 +69,9 @@ def empty(session: WriteSession, *, forever: bool) -> Json:
     A run that still trains, or that other runs begin with, stays in it.
     """
     if not forever:
-        raise InvalidRequest([FieldError("forever", "is false; the trash can only be emptied permanently")])
+        raise InvalidRequest(
+            [FieldError("forever", "must be true: emptying the trash deletes runs permanently")]
+        )
     deleted, kept = empty_trash(session)
     return Json({"deleted": deleted, "kept": kept}, 202)
 

@@ -89,7 +89,9 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
 
 
 def _clone(settings: Settings, parent: Run, request: CloneRequest) -> ChildRun:
-    seed = parent.seed if request.seed is None else request.seed
+    seed = request.seed
+    if seed is None and "seed" not in request.changes:
+        seed = parent.seed
     config = runnable(settings, merge(parent.config, request.changes), None, seed)
     checked = grading_hash(config) if parent.check_hash else None
     reason = f"a clone of {parent.name}"
@@ -137,7 +139,7 @@ def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, ste
     if request.problems is not None:
         changes["problems"] = request.problems
     config = runnable(settings, merge(parent.config, changes), None, parent.seed)
-    name, reason = f"{parent.name}, step {step}", f"an evaluation of {parent.name} at step {step}"
+    name, reason = _at(parent.name, step), f"an evaluation of {parent.name} at step {step}"
     return ChildRun(name, "evaluation", config, ["evaluation"], reason, fork_step=step)
 
 
@@ -160,9 +162,13 @@ def _fork_check(settings: Settings, parent: Run, request: ForkCheckRequest, step
     if errors := [*_other_policy(parent, config)]:
         raise InvalidConfig(errors)
     config = checking(settings, config, request)
-    name = f"check of {parent.name}"[: MOST_IN_NAME - 20] + f", step {step}"
+    name = _at(f"check of {parent.name}", step)
     reason = f"a check before a fork of {parent.name} at step {step}"
     return ChildRun(name, "check", config, ["check"], reason, fork_step=step, check_hash=grading_hash(config))
+
+
+def _at(name: str, step: int) -> str:
+    return f"{name[: MOST_IN_NAME - 20]}, step {step}"
 
 
 def _step(session: Session, parent: Run, wanted: int | None) -> int:

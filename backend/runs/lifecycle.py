@@ -51,6 +51,12 @@ BACKOFF_SECONDS = (1.0, 5.0, 20.0)
 LOST = "the worker was lost"
 
 PRUNED = "pruned by its search"
+OBEYED: dict[str, tuple[Literal["stopped", "paused"], str]] = {
+    "stop": ("stopped", "stopped by the user"),
+    "prune": ("stopped", PRUNED),
+    "pause": ("paused", "paused by the user"),
+}
+"""Status and reason of a run that ends by a wish."""
 """Reason of a run that a search has stopped; its events say more."""
 
 
@@ -154,9 +160,18 @@ def note_attempt(session: Session, run_id: str, attempt: int, **facts: Any) -> N
 # ---------------------------------------------------------------- ends
 
 
-def finish_run(session: Session, run_id: str, attempt: int, status: End, reason: str = "") -> None:
-    """The run ends, or pauses, by the word of the attempt that owns it."""
-    _leave(session, run_id, attempt, status, reason)
+def finish_run(
+    session: Session, run_id: str, attempt: int, status: End, reason: str = "", *, obeyed: str = ""
+) -> None:
+    """The run ends, or pauses, by the word of the attempt that owns it.
+
+    `obeyed` is the wish for which it ends. It has saved a checkpoint since; if the user has changed the wish
+    meanwhile, the new one counts.
+    """
+    if obeyed and (wish := fence(session, run_id, attempt)) != obeyed:
+        _leave(session, run_id, attempt, *OBEYED.get(wish, ("queued", "resumed by the user")))
+    else:
+        _leave(session, run_id, attempt, status, reason)
 
 
 def release_run(session: Session, run_id: str, attempt: int, reason: str = "") -> str:
@@ -188,7 +203,7 @@ def take_back_lost(session: Session, leases: Collection[Lease]) -> list[str]:
 
 
 def _status_for(wish: str) -> str:
-    return {"stop": "stopped", "prune": "stopped", "pause": "paused"}.get(wish, "queued")
+    return OBEYED[wish][0] if wish in OBEYED else "queued"
 
 
 def _leave(
@@ -242,10 +257,9 @@ def request_wish(session: Session, run_id: str, wish: Wish) -> None:
             session, "lifecycle", f"asked to {verb}", run_id=run_id, attempt=run.attempt, data={"wish": wish}
         )
     elif wish in ("stop", "prune") and run.status in ("queued", "paused"):
-        reason = "stopped by the user" if wish == "stop" else PRUNED
-        _move(session, run, "stopped", reason, finished_at=now_or_later(Run.started_at))
+        _move(session, run, *OBEYED[wish], finished_at=now_or_later(Run.started_at))
     elif wish == "pause" and run.status == "queued":
-        _move(session, run, "paused", "paused by the user")
+        _move(session, run, *OBEYED[wish])
     else:
         allowed = "queued or running" if wish == "pause" else "queued, running or paused"
         raise MoveForbidden(run_id, run.status, wish or "carrying on", allowed)

@@ -42,7 +42,7 @@ PROGRAMS = ("/bin", "/usr/bin", "/usr/local/bin")
 def code_paths(settings: Settings, *, module: str = "") -> list[Path]:
     """Existing files and directories with code; `module` is a plugin's, which may lie anywhere.
 
-    A directory that holds the home directory, the state or the data sets is not among them, whatever the
+    A directory that holds the home directory, the state or the datasets is not among them, whatever the
     import path says.
     """
     private = [Path.home(), settings.state, settings.datasets_dir.absolute(), settings.models_dir.absolute()]

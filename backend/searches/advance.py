@@ -74,8 +74,12 @@ def stop_search(session: Session, experiment_id: str) -> None:
         Run.experiment_id == experiment_id, Run.status.in_(LIVE), Run.writer.is_(None)
     )
     for run_id in session.scalars(live.where(Run.deleting_at.is_(None)).order_by(Run.id)).all():
-        request_wish(session, run_id, "stop")
-        add_event(session, "search", "the search was stopped by the user", run_id=run_id)
+        try:
+            with session.begin_nested():
+                request_wish(session, run_id, "stop")
+                add_event(session, "search", "the search was stopped by the user", run_id=run_id)
+        except (Conflict, NotFound):  # it has ended or was deleted meanwhile
+            continue
 
 
 def _take_revision(session: Session, search: SearchRow) -> bool:
@@ -153,9 +157,12 @@ def _tried(session: Session, settings: Settings, state: SearchState) -> Step | N
     if not ended and not wants_another(trials, search.settings, is_slot_free=idle):
         return None
     if not ended:
-        found = _next_cell(state)
+        try:
+            found = _next_cell(state)
+        except InvalidConfig as error:  # a version that reads other fields or presets
+            found, ended = None, f"its values cannot be read any more: {error.errors[0].message}"
         if found is None:
-            ended = "every combination of the values was tried"
+            ended = ended or "every combination of the values was tried"
         else:
             cell, config = _checked(settings, search, found[1])
             if not isinstance(config, str):

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from backend.config.run import RunConfig
 from backend.db.engine import db_now
 from backend.db.models import Attempt
-from backend.experiments.duration_estimate import duration
+from backend.experiments.duration_estimate import duration, slots_of
 from backend.experiments.search_settings import SearchSettings
 from backend.runs.cost import HOUR, cost_of, newest_price
 from backend.searches.trial import LIVE, RunRow
@@ -47,11 +47,11 @@ def _hours(cost: dict[str, object]) -> float:
 def estimated_hours(
     session: Session, settings: Settings, runs: Sequence[RunRow], taken: Spent, config: RunConfig
 ) -> float:
-    """Hours of a whole run: the mean of the finished ones of this search, else the estimate of its config."""
+    """Slot hours of a whole run: the mean of this search's finished ones, else the estimate of its config."""
     whole = [taken.by_run.get(run.id, 0.0) for run in runs if run.status == "finished"]
     if whole:
         return sum(whole) / len(whole)
-    return duration(session, config, settings.models_dir).high / HOUR
+    return duration(session, config, settings.models_dir).high / HOUR * slots_of(session, config)
 
 
 def lacking(

@@ -112,7 +112,7 @@ def _pruner(settings: SearchSettings, steps: int) -> optuna.pruners.BasePruner:
     first = max(1, round(settings.first_rung * steps))
     match settings.pruner:
         case "median":
-            return optuna.pruners.MedianPruner(n_startup_trials=LEAST_FINISHED, n_warmup_steps=first - 1)
+            return optuna.pruners.MedianPruner(n_startup_trials=LEAST_FINISHED, n_warmup_steps=first)
         case "halving":
             return optuna.pruners.SuccessiveHalvingPruner(min_resource=first, reduction_factor=REDUCTION)
     return optuna.pruners.NopPruner()

@@ -1,4 +1,4 @@
-"""Figures of the suite: falls found, causes ranked, onsets dated, and healthy runs called ill."""
+"""Figures of the suite: falls found, causes ranked, onsets dated, and healthy runs reported as broken."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -129,16 +129,16 @@ def report(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> str:
     odd = len(runs) - len(healthy) - len(fell) - len(bore)
     never = f" {odd} runs without a plant never learned and are left out." if odd else ""
     lines = [
-        f"{len(runs)} runs: {len(healthy)} healthy; {len(fell)} planted fell, {len(bore)} bore it.{never}",
+        f"{len(runs)} runs: {len(healthy)} healthy; {len(fell)} planted fell, {len(bore)} were not harmed.{never}",
         "",
         "| | runs | share | 95 % interval |",
         "|---|---|---|---|",
         share_row("falls that are found", (run.is_ill for run in fell)),
-        share_row("healthy runs called ill", (run.is_ill for run in healthy)),
+        share_row("healthy runs reported as broken", (run.is_ill for run in healthy)),
         share_row("planted cause first", (run.rank == 1 for run in fell)),
         share_row("planted cause among the first two", (0 < run.rank <= 2 for run in fell)),
         share_row("runs without a verdict", (run.found.outcome.verdict == "inconclusive" for run in runs)),
-        share_row("plants that did no harm, called ill", (run.is_ill for run in bore)),
+        share_row("plants that did no harm, reported as broken", (run.is_ill for run in bore)),
         "",
         "| planted | fell | found | cause first | among two | rightly named | onset off, median | 9 in 10 |",
         "|---|---|---|---|---|---|---|---|",
@@ -164,7 +164,7 @@ def later_report(results: Mapping[Planted, Mapping[str, Any]]) -> str:
     ill = sum(run.is_ill for run in bore)
     said = (
         f"{len(runs)} runs with causes that were planted later, by the same recipes and detectors, counted "
-        f"only here: {len(fell)} fell, {len(bore)} bore it, of which {ill} are called ill."
+        f"only here: {len(fell)} fell, {len(bore)} were not harmed, of which {ill} are reported as broken."
     )
     lines = [
         said,
@@ -187,7 +187,7 @@ def _fallen(runs: Iterable[Judged]) -> list[Judged]:
 def _views(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> list[str]:
     """The same figures with less of each log, and alarms where nothing happens."""
     lines = [
-        "| the log holds | falls found | healthy called ill | cause first | among two | no verdict |",
+        "| the log holds | falls found | healthy reported as broken | cause first | among two | no verdict |",
         "|---|---|---|---|---|---|",
     ]
     for name, change in VIEWS.items():
@@ -251,7 +251,7 @@ def _lost(log: Log) -> bool:
 def _peers(runs: list[Judged]) -> list[str]:
     """Falls and false alarms of other detectors on the same runs."""
     healthy, fell = _healthy(runs), _fallen(runs)
-    lines = ["| detector | falls found | healthy called ill | 95 % interval |", "|---|---|---|---|"]
+    lines = ["| detector | falls found | healthy reported as broken | 95 % interval |", "|---|---|---|---|"]
     raised = {"this diagnosis": ([run.is_ill for run in fell], [run.is_ill for run in healthy])}
     on_fallen, on_healthy = alarms([run.log for run in fell]), alarms([run.log for run in healthy])
     raised |= {name: (on_fallen[name], on_healthy[name]) for name in on_fallen}

@@ -19,7 +19,7 @@ from worker.train import Assignment, train_run
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    """The state directory, with a data set that has a broken reference answer."""
+    """The state directory, with a dataset that has a broken reference answer."""
     directory = tmp_path_factory.mktemp("lab")
     (directory / "datasets").mkdir()
     rows = [{"prompt": f"{n}+1=?", "answer": str(n + 1), "split": "train"} for n in range(8)]
@@ -123,7 +123,7 @@ def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(pag
     expect(result).to_contain_text("file:broken.jsonl/<b>twice</b>")
     page.get_by_role("button", name="Launch 1 run").click()
     expect(page.locator(".launch-failure")).to_contain_text("1 of 10 reference answers wrong")
-    page.get_by_label("Launch although reference answers are graded wrong").check()
+    page.get_by_label("Launch even though reference answers are graded wrong").check()
     page.get_by_role("button", name="Launch 1 run").click()
     expect(page).to_have_url(re.compile(r"/compare\?experiment="))
 

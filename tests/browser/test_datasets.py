@@ -1,4 +1,4 @@
-"""A user's own data set, from a file of their computer to a launched run, in a real browser."""
+"""A user's own dataset, from a file of their computer to a launched run, in a real browser."""
 
 import gzip
 import json
@@ -147,7 +147,7 @@ def test_a_file_without_known_columns_asks_for_them(page):
 
 def test_a_known_data_set_fills_in_the_problems_and_the_hub_is_off(page):
     page.goto("/launch?seeds=0")
-    page.get_by_role("button", name="Known data sets").click()
+    page.get_by_role("button", name="Known datasets").click()
     page.locator(".offer", has_text="MATH-lighteval").click()
     dataset = page.locator("[data-path='problems.0.dataset']")
     expect(dataset.get_by_role("textbox")).to_have_value("DigitalLearningGmbH/MATH-lighteval")
@@ -155,7 +155,7 @@ def test_a_known_data_set_fills_in_the_problems_and_the_hub_is_off(page):
     expect(page.locator("[data-path='problems.0.eval_dataset'] input")).to_have_value(
         "HuggingFaceH4/MATH-500"
     )
-    page.get_by_role("button", name="Known data sets").click()
+    page.get_by_role("button", name="Known datasets").click()
     page.locator(".offer", has_text="Countdown").click()
     expect(page.locator("[data-path='problems.0.task']")).to_be_visible()
     expect(page.get_by_text("HF_ONLINE is off")).to_have_count(0)

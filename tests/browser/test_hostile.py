@@ -120,7 +120,7 @@ class Stage:
             write_groups(session, pack_groups(self.main, step, 1, kept))
 
     def _datasets(self, directory):
-        """A data set called by each text; the files differ in their last row."""
+        """A dataset called by each text; the files differ in their last row."""
         uploads = Uploads(directory)
         for number, text in enumerate(NAMES):
             with uploads.draft() as draft:
@@ -360,7 +360,7 @@ def test_the_form_and_its_errors(page, stage):
         expect(page.locator(offered)).to_have_count(len(NAMES))
         assert sorted(texts_of(page, offered)) == sorted(f"{seen(each)} · 2 rows, 60 B" for each in NAMES)
         assert page.evaluate("({}).polluted") is None
-    print(f"\n{sum(map(len, chunks))} texts as variants, {len(NAMES)} as data sets, {len(FEW)} in errors")
+    print(f"\n{sum(map(len, chunks))} texts as variants, {len(NAMES)} as datasets, {len(FEW)} in errors")
 
 
 PLACES = (

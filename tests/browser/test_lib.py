@@ -46,7 +46,7 @@ def test_what_is_written_is_read_again(in_browser):
     changes = {
         "x": "tokens",
         "smoothing": 0.6,
-        "runs": ["a", "b,c~d"],
+        "runs": ["a", "b,c~d", "e~.5", "-"],
         "zoom": [10, 80.5],
         "q": "50 % & more",
         "all": True,

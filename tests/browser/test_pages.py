@@ -576,7 +576,7 @@ def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service)
         if "events" in place:
             page.get_by_text("What was restored").click()
         else:
-            expect(page.get_by_role("heading", name="Resumed 1 time")).to_be_visible()
+            expect(page.get_by_role("heading", name="Restored from a checkpoint")).to_be_visible()
         told = page.locator(".restored")
         expect(told).to_contain_text("weights, optimizer")
         expect(told).to_contain_text("random state")

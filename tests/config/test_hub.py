@@ -1,4 +1,4 @@
-"""The newest commit of a hub data set, asked of a server that stands in for the hub."""
+"""The newest commit of a hub dataset, asked of a server that stands in for the hub."""
 
 import json
 import threading
@@ -79,7 +79,7 @@ def test_a_commit_that_is_named_is_not_asked_for(served, tmp_path):
 def test_a_data_set_that_is_not_there_is_named_at_its_field(served, tmp_path):
     path, message = refusal(HubProblem(dataset="a/b"), tmp_path)
     assert path == "problems.0.dataset"
-    assert message == "the Hugging Face hub has no public data set 'a/b' in Parquet"
+    assert message == "the Hugging Face hub has no public dataset 'a/b' in Parquet"
 
 
 @pytest.mark.parametrize(

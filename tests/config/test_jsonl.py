@@ -1,4 +1,4 @@
-"""Data sets are checked line by line, and every complaint says where, what and what was expected."""
+"""Datasets are checked line by line, and every complaint says where, what and what was expected."""
 
 import json
 from pathlib import Path
@@ -60,8 +60,8 @@ def test_the_hash_is_that_of_the_whole_content(tmp_path):
         (b'{"prompt": "x", "answer": NaN}', "number NaN is not finite"),
         (b'{"prompt": "x", "answer": -Infinity}', "number -Infinity is not finite"),
         (b'{"prompt": "x", "answer": 1e999}', "number 1e999 is not finite"),
-        (b'{"prompt": "x", "prompt": "y", "answer": "1"}', 'key "prompt" stands twice'),
-        (b'{"prompt": "x", "answer": "1", "n": {"a": 1, "a": 2}}', 'key "a" stands twice'),
+        (b'{"prompt": "x", "prompt": "y", "answer": "1"}', 'key "prompt" occurs twice'),
+        (b'{"prompt": "x", "answer": "1", "n": {"a": 1, "a": 2}}', 'key "a" occurs twice'),
         (b'{"prompt": "\xff", "answer": "1"}', "is not UTF-8 at byte 13 (invalid start byte)"),
         (b'{"prompt": "\\ud800", "answer": "1"}', "holds a lone surrogate"),
         (

@@ -1,4 +1,4 @@
-"""Data sets and the runs that need them."""
+"""Datasets and the runs that need them."""
 
 from backend.db.models import Run
 

@@ -106,6 +106,12 @@ def test_a_checkpoint_is_evaluated_on_suites_by_name_or_by_content(client, made)
     assert config["checkpointing"]["best_by"] == ""
 
 
+def test_an_evaluation_of_a_run_with_a_long_name_has_a_name_that_fits(client, made):
+    run = made({}, name="n" * 200)
+    answer = client.post(f"/api/v1/runs/{run}/evaluations").json()
+    assert answer["name"] == "n" * 180 + ", step 10"
+
+
 @pytest.mark.parametrize("deed", ["evaluations", "check"])
 def test_a_checkpoint_of_several_nodes_is_measured_by_one_process(client, made, deed):
     run = made({}, config={"resources": {"nodes": 2, "devices": 4}}, nodes=2, devices=4)

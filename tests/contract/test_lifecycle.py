@@ -301,3 +301,30 @@ def test_a_reason_that_no_database_stores_is_cleaned(session):
     claim(session)
     lifecycle.finish_run(session, run.id, 1, "failed", "bad \0byte \ud800")
     assert session.scalar(select(Run.reason).where(Run.id == run.id)) == r"bad \x00byte \ud800"
+
+
+@pytest.mark.parametrize(
+    ("newest", "status", "reason"),
+    [
+        ("", "queued", "resumed by the user"),
+        ("stop", "stopped", "stopped by the user"),
+        ("pause", "paused", "paused by the user"),
+    ],
+)
+def test_a_wish_that_changes_while_the_trainer_saves_its_last_checkpoint_counts(
+    session, newest, status, reason
+):
+    run = make_run(session)
+    claim(session)
+    lifecycle.request_wish(session, run.id, "pause")
+    lifecycle.request_wish(session, run.id, newest)
+    lifecycle.finish_run(session, run.id, 1, "paused", "paused by the user", obeyed="pause")
+    assert session.execute(select(Run.status, Run.reason, Run.wish)).one() == (status, reason, "")
+
+
+def test_a_run_that_ends_by_itself_obeys_no_late_wish(session):
+    run = make_run(session)
+    claim(session)
+    lifecycle.request_wish(session, run.id, "pause")
+    lifecycle.finish_run(session, run.id, 1, "finished")
+    assert session.scalar(select(Run.status)) == "finished"

@@ -235,7 +235,7 @@ def test_runs_that_are_gone_are_named(client, database):
         ({}, "runs", "name either an experiment or runs"),
         ({"runs": "a", "experiment": "b"}, "runs", "name either"),
         ({"runs": "a;b,a"}, "runs", "'a' is in several groups"),
-        ({"runs": ",".join(f"r{n}" for n in range(501))}, "runs", "are 501; at most 500"),
+        ({"runs": ",".join(f"r{n}" for n in range(501))}, "runs", "names 501 runs; at most 500"),
         ({"runs": "a", "metrics": "eval/acuracy"}, "metrics", "did you mean eval/accuracy"),
         ({"runs": "a", "metrics": "eval/accuracy:finale"}, "metrics", "there is no reading 'finale'"),
         ({"runs": "a", "metrics": "eval/accuracy:steps_to"}, "metrics", "needs a threshold"),

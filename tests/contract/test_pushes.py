@@ -512,3 +512,21 @@ def test_steps_that_are_pushed_again_are_judged_again(client, send):
     again = [metrics(step, reward=0.9 if step < 50 else 0.0) for step in range(100)]
     assert send(again, first=101).status_code == 200
     assert judge() == "collapsed"
+
+
+def test_what_an_older_process_still_sends_is_not_the_newest(client, send):
+    send([metrics(step, reward=step) for step in range(1, 6)])
+    send([metrics(step, reward=10 * step) for step in range(6, 21)], session=OTHER)
+    send([metrics(5, reward=7, **{"eval/accuracy": 0.5}), metrics(6, reward=900)], first=6)
+    summary = only_run(client)["summary"]
+    assert (summary["step"], summary["last"]["reward/mean"]) == (20, 200.0)
+    assert summary["last"]["eval/accuracy"] == 0.5
+    assert summary["older"] == {"eval/accuracy": 5}
+    assert summary["best"]["reward/mean"] == {"value": 900.0, "step": 6}
+
+
+def test_a_newer_process_may_go_back(client, send):
+    send([metrics(step, reward=step) for step in range(1, 6)])
+    send([metrics(3, reward=30)], session=OTHER)
+    summary = only_run(client)["summary"]
+    assert (summary["step"], summary["last"]["reward/mean"]) == (3, 30.0)

@@ -310,6 +310,8 @@ def test_a_clone_waits_with_the_same_config_and_its_changes(client, made):
     assert clone["status"] == "queued"
     assert (clone["config"]["steps"], clone["config"]["seed"]) == (20, 3)
     assert clone["config"]["sampling"]["group_size"] == 4
+    other = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"seed": 7}}).json()
+    assert (other["seed"], other["config"]["seed"]) == (7, 7)
     refused = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"steps": -1}})
     assert refused.json()["errors"][0]["path"] == "steps"
 

@@ -7,11 +7,13 @@ import pytest
 from sqlalchemy import event, func, select, update
 
 from backend.db.models import Attempt, Event, Experiment, Run, Search, SearchTrial, Worker
+from backend.errors import MoveForbidden
 from backend.experiments.schemas import ExperimentPlan
 from backend.maintenance.reconciler import Reconciler
 from backend.metrics.store import write_points
 from backend.runs.deletion import carry_on
 from backend.searches import advance as advancing
+from backend.searches import budget
 from backend.searches.advance import advance
 from backend.searches.schemas import SearchItem
 from tests.contract.test_experiments_api import count, launch
@@ -457,3 +459,54 @@ def test_the_reconciler_goes_on_with_searches(lab, database, settings):
     reconciler.look()
     assert len(lab.runs("queued")) == 1
     assert len(lab.shown(search).trials) == 2
+
+
+def test_a_search_that_this_version_cannot_read_ends_with_the_reason(lab, database, settings):
+    search = lab.begin(seeds=[0])
+    lab.finish(lab.runs("queued")[0])
+    with database.sessions.begin() as session:
+        row = session.get_one(Experiment, search)
+        row.request = row.request | {"variants": [{"name": "grpo", "preset": "of another version"}]}
+    Reconciler(settings, database.sessions).look()
+    found = lab.shown(search)
+    assert found.status == "finished"
+    assert found.reason.startswith("its values cannot be read any more: ")
+
+
+def test_all_runs_of_a_search_read_the_same_data(lab, database, settings):
+    rows = settings.datasets_dir / "rows.jsonl"
+    rows.parent.mkdir(exist_ok=True)
+    rows.write_text("".join(f'{{"prompt": "{n}+1=", "answer": "{n + 1}"}}\n' for n in range(20)))
+    search = lab.begin(base={"problems": [{"name": "file", "path": "rows.jsonl"}]}, cells=3, seeds=[0])
+    lab.finish(lab.runs("queued")[0])
+    rows.write_text("".join(f'{{"prompt": "{n}+2=", "answer": "{n + 2}"}}\n' for n in range(20)))
+    lab.step(search)
+    [trial] = lab.shown(search).trials[1:]
+    assert (trial.state, "has changed since launch" in trial.reason) == ("refused", True)
+
+
+def test_a_run_that_ends_while_its_search_is_stopped_is_passed_over(lab, client, monkeypatch):
+    search = lab.begin(search={"at_once": 2})
+    lab.train(lab.runs("queued")[0], {10: 0.5})
+
+    def ended(_session, run_id, _wish):
+        raise MoveForbidden(run_id, "finished", "stop", "queued, running or paused")
+
+    monkeypatch.setattr(advancing, "request_wish", ended)
+    answer = client.post(f"/api/v1/searches/{search}/stop")
+    assert (answer.status_code, answer.json()["status"]) == (200, "stopped")
+
+
+def test_a_budget_counts_every_gpu_of_a_run_before_one_has_finished(
+    lab, client, database, settings, monkeypatch
+):
+    monkeypatch.setattr(budget, "duration", lambda *_: SimpleNamespace(high=3600.0))
+    with database.sessions.begin() as session:
+        session.add(Worker(id="w-0", host="h", pid=1, slot=0, device="cuda:0", stats={}))
+    search = lab.begin(search={"hours": 16.0, "at_once": 4}, base={"resources": {"devices": 8}}, seeds=[0])
+    for run in lab.runs("queued"):
+        lab.train(run, {10: 0.5})
+    while lab.step(search):
+        for run in lab.runs("queued"):
+            lab.train(run, {10: 0.5})
+    assert len(lab.runs()) == 2  # eight GPUs for an hour each

@@ -1,7 +1,7 @@
 """Five clients of a service that never pause. When it dies under them each makes good what was cut off.
 
 Maker      launches experiments, or forks, clones and evaluates a run, each request with a key of its own
-Uploader   uploads data sets          Reader     downloads a curve and a file of a checkpoint
+Uploader   uploads datasets          Reader     downloads a curve and a file of a checkpoint
 Follower   follows the stream of events
 """
 

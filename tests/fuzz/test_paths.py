@@ -70,7 +70,7 @@ def watch():
 
 @pytest.fixture
 def lab(sqlite_url, settings, tmp_path):
-    """A service with a model, a data set and a run with a checkpoint; canaries beside them."""
+    """A service with a model, a dataset and a run with a checkpoint; canaries beside them."""
     for folder in (settings.state, settings.state.parent, tmp_path):
         (folder / "canary").write_text(CANARY)
     settings.datasets_dir.mkdir(parents=True)

@@ -67,7 +67,11 @@ REFUSED = [
     ({"kl": {"type": "k3", "coef": -1}}, "kl.coef", "at least 0"),
     ({"kl": {"type": "k3", "coef": {"math": -1}}}, "kl.coef.math", "at least 0"),
     ({"kl": {"type": "k3", "coef": {}}}, "kl.coef", "at least 1 is expected"),
-    ({"kl": {"type": "k3", "coef": {"math": 0, "code": 1}}}, "kl.coef.code", "is no domain of the problems"),
+    (
+        {"kl": {"type": "k3", "coef": {"math": 0, "code": 1}}},
+        "kl.coef.code",
+        "is not a domain of the problems",
+    ),
     ({"kl": {"type": "k3", "coef": {"code": 1}}}, "kl.coef", "nothing for the domain 'math'"),
     ({"kl": {"type": "k3", "to": "old", "controller": {"type": "dual"}}}, "kl.controller.type", "always 0"),
     (

@@ -78,7 +78,7 @@ def running():
 
 @pytest.fixture
 def service(running):
-    """Without data sets."""
+    """Without datasets."""
     yield running
     for item in running.client.get("/datasets")["items"]:
         running.client.call("DELETE", f"/api/v1/datasets/{item['sha256']}")

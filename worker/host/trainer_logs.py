@@ -44,6 +44,8 @@ class LogCollector:
         self._size = 0
         self._left = limit
         self._number = 0
+        self._piece = 0
+        """Lines of the piece that is being written."""
         self._lock = threading.Lock()
         self._writing = threading.Lock()
 
@@ -65,18 +67,23 @@ class LogCollector:
         return self._size >= FLUSH_CHARACTERS
 
     def flush(self) -> None:
-        """Write what waits; if that fails it waits on."""
+        """Write what waits; if that fails it waits on.
+
+        The same piece is tried again under its number: it may have been stored, and only the answer lost.
+        """
         with self._writing:
-            with self._lock:
-                count = len(self._lines)
-                text = "".join(self._lines)
-            if not text:
-                return
-            self._write(self._number, text)
-            with self._lock:
-                self._number += 1
-                del self._lines[:count]
-                self._size -= len(text)
+            while True:
+                with self._lock:
+                    self._piece = self._piece or len(self._lines)
+                    text = "".join(self._lines[: self._piece])
+                if not text:
+                    return
+                self._write(self._number, text)
+                with self._lock:
+                    self._number += 1
+                    del self._lines[: self._piece]
+                    self._size -= len(text)
+                    self._piece = 0
 
 
 class LastLines:

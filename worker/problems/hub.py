@@ -1,4 +1,4 @@
-"""A data set of the Hugging Face hub as a problem, read from Parquet files; no code of a data set is run."""
+"""A dataset of the Hugging Face hub as a problem, read from Parquet files; no code of a dataset is run."""
 
 import json
 import tempfile
@@ -58,7 +58,7 @@ class SpooledTable:
 
 
 def load_hub(source: HubProblem, *, seed: int, shuffled: bool, hf_online: bool) -> RowProblem:
-    """The problem of a hub data set; ValueError says why it cannot be had."""
+    """The problem of a hub dataset; ValueError says why it cannot be had."""
     if not hf_online:
         raise ValueError(offline_reason(source.dataset))
     train = _downloaded(source.dataset, source.subset, source.split, source.revision)
@@ -87,7 +87,7 @@ def load_folders(
 
 
 def _patterns(subset: str, split: str) -> list[str]:
-    """Where files of a split lie: in the hub's Parquet branch, and as data sets are usually pushed."""
+    """Where files of a split lie: in the hub's Parquet branch, and as datasets are usually pushed."""
     folders = [f"{subset}/", "data/", ""] if subset == "default" else [f"{subset}/"]
     names = [f"{split}/*", f"{split}-*", f"{split}"]
     return [f"{folder}{name}.{kind}" for folder in folders for name in names for kind in ("parquet", "jsonl")]
@@ -112,7 +112,7 @@ def _rows(folder: Path, subset: str, split: str, columns: Columns) -> Iterator[t
     found = (sorted(folder.glob(pattern)) for pattern in _patterns(subset, split))
     files = next(filter(None, found), [])
     if not files:
-        raise ValueError(f"the data set has no Parquet or JSONL file for {subset}/{split}")
+        raise ValueError(f"the dataset has no Parquet or JSONL file for {subset}/{split}")
     for file in files:
         for number, line in enumerate(_lines(file), start=1):
             place = f"{split}/{file.name} row {number}"

@@ -1,4 +1,4 @@
-"""The rows of a data set that train, by duplicates, overlap with held-out questions and pass rate."""
+"""The rows of a dataset that train, by duplicates, overlap with held-out questions and pass rate."""
 
 import math
 import re

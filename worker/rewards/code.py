@@ -26,7 +26,8 @@ from worker.rewards.programs import decoded, encoded
 
 PROGRAMS = "worker.rewards.programs"
 
-BLOCK = re.compile(r"```[ \t]*([\w+-]*)[^\n`]*\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"```[ \t]*+([\w+-]*+)[^\n`]*+\n(.*?)```", re.DOTALL)
+"""Without a way back: else a long line after ``` takes time that grows with its square."""
 PYTHON = ("", "python", "python3", "py")
 MAX_PROGRAM_CHARS = 100_000
 MOST_CALLS = 100

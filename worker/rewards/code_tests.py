@@ -1,4 +1,4 @@
-"""Tests of a row, read from the forms in which data sets of code hold them."""
+"""Tests of a row, read from the forms in which datasets of code hold them."""
 
 import json
 import math
@@ -38,7 +38,7 @@ Test = OutputTest | CallTest | AssertTest
 
 
 def read_tests(raw: Any) -> list[Test]:
-    """The tests in a value of a data set; empty where it holds none.
+    """The tests in a value of a dataset; empty where it holds none.
 
     These are read, also from JSON text: a list of assert statements; a list of {"input", "output"}; and
     {"inputs": [...], "outputs": [...]}, with "fn_name" where inputs are arguments of that function. Other
@@ -108,7 +108,7 @@ def _is_same_word(word: str, wanted: str) -> bool:
 def is_same_value(value: Any, expected: Any) -> bool:
     """Whether a function returned what a row's JSON expects: a tuple is a list there.
 
-    Some data sets wrap each result in a list of one; both forms count.
+    Some datasets wrap each result in a list of one; both forms count.
     """
     found = _as_json(value)
     return bool(found == expected) or (isinstance(expected, list) and expected == [found])

@@ -1,4 +1,4 @@
-"""Operations that run programs of completions, and tests of data sets, each in a sandboxed process of its
+"""Operations that run programs of completions, and tests of datasets, each in a sandboxed process of its
 own.
 
 A program never meets the expected results: its output, and the values that its functions return, are judged

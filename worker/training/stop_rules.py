@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from backend.config.run import StopAfterTime, StopAtAccuracy, StopOnDiagnosis, StopOnNonFinite, StopRule
 from backend.diagnosis.findings import Diagnosis, Finding
 from backend.diagnosis.news import between, summary_of
-from backend.runs.lifecycle import PRUNED
+from backend.runs.lifecycle import OBEYED
 from worker.outcome import Outcome
 from worker.training.run_counters import RunCounters
 from worker.training.step_metrics import Metrics
@@ -19,13 +19,7 @@ def request_to_end(stopping: threading.Event, wish: str) -> Outcome | None:
     """The outcome that the worker or the user asks for; None: nobody asks for an end."""
     if stopping.is_set():
         return Outcome("queued", "the worker was asked to stop")
-    if wish == "stop":
-        return Outcome("stopped", "stopped by the user")
-    if wish == "prune":
-        return Outcome("stopped", PRUNED)
-    if wish == "pause":
-        return Outcome("paused", "paused by the user")
-    return None
+    return Outcome(*OBEYED[wish], wish) if wish in OBEYED else None
 
 
 def reason_to_end(rules: Sequence[StopRule], counters: RunCounters, metrics: Metrics) -> Outcome | None:

@@ -145,6 +145,11 @@ class Run:
             groups[-1]["completions"].append(_completion(given))
         self._write(step, groups)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether `finish` was called: nothing more can be logged."""
+        return self._is_finished
+
     def should_stop(self) -> bool:
         """Whether somebody has pressed Stop on the run's page, or moved the run to the trash."""
         return self._service.should_stop
@@ -501,8 +506,9 @@ class GRPOLabCallback:
     ) -> None:
         self.run: Run | None = None
         self._trainer, self._every = trainer, completions
-        self._args, self._kwargs = init_args, init_kwargs
+        self._args, self._about = init_args, init_kwargs
         self._pushed: list[Any] = []
+        self._status = ""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("on_"):  # the events that mean nothing here
@@ -510,16 +516,30 @@ class GRPOLabCallback:
         raise AttributeError(name)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._status = ""
         if state.is_world_process_zero and self.run is None:
             about = {"name": args.run_name or "", "config": args.to_dict(), "steps": state.max_steps,
                      "seed": args.seed, "origin": "trl"}  # fmt: skip
-            self.run = init(*self._args, **{**about, **self._kwargs})
+            self._about = {**about, **self._about}
+            self.run = init(*self._args, **self._about)
+        self._continue()
+
+    def _continue(self) -> None:
+        """Open the run again, for a second training or an evaluation after it."""
+        if self.run and self.run.is_finished:
+            self._about["id"] = self.run.id
+            self.run = init(*self._args, **self._about)
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any
     ) -> None:
         if self.run and logs and "train_runtime" not in logs:  # that one sums up the training
+            self._continue()
             self.run.log(logs, step=state.global_step)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.run and self._status:  # after the training
+            self.run.finish(self._status)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         if self.run and self._every and state.global_step % self._every == 0:
@@ -530,7 +550,8 @@ class GRPOLabCallback:
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self.run:
-            self.run.finish("stopped" if self.run.should_stop() else "finished")
+            self._status = "stopped" if self.run.should_stop() else "finished"
+            self.run.finish(self._status)
 
     def _push_completions(self, step: int) -> None:
         logs = getattr(self._trainer, "_logs", None) or {}  # where TRL's own table of completions comes from

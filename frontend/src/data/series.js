@@ -102,10 +102,14 @@ export function useSeries(metric, runs, shape, enabled) {
     const missing = wanted.filter((run) => !held.fresh.has(run));
     if (!enabled || !missing.length) return;
     const asking = shape.groupBy ? wanted : missing;
-    for (const run of asking) held.fresh.add(run);
+    held.asked += 1;
+    for (const run of asking) {
+      held.fresh.add(run);
+      held.newest.set(run, held.asked);
+    }
     held.pending += 1;
     show();
-    await fill(held, fetchSeries(metric, asking, shape), asking, Boolean(shape.groupBy));
+    await fill(held, fetchSeries(metric, asking, shape), held.asked, asking, Boolean(shape.groupBy));
     held.pending -= 1;
     if (held === holder.current) show();
   };
@@ -137,15 +141,18 @@ export function useSeries(metric, runs, shape, enabled) {
 }
 
 /**
- * What a panel holds. The old curves stay until those of the new question are there.
- * @typedef {{key: string, parts: Map<string, Series>, fresh: Set<string>, pending: number, loaded: boolean, error:
- *   Error | null}} Holder
+ * What a panel holds. The old curves stay until those of the new question are there. `asked` numbers the requests, and
+ * `newest` has that of each run: an answer that a later one has overtaken is dropped.
+ * @typedef {{key: string, parts: Map<string, Series>, fresh: Set<string>, asked: number, newest: Map<string, number>,
+ *   pending: number, loaded: boolean, error: Error | null}} Holder
  * @param {string} key @param {Holder} [old] @returns {Holder}
  */
 const emptyHolder = (key, old) => ({
   key,
   parts: old && sameMetric(old.key, key) ? old.parts : new Map(),
   fresh: new Set(),
+  asked: 0,
+  newest: new Map(),
   pending: 0,
   loaded: false,
   error: null,
@@ -154,17 +161,27 @@ const emptyHolder = (key, old) => ({
 /** @param {string} a @param {string} b */
 const sameMetric = (a, b) => a !== '' && JSON.parse(a)[0] === JSON.parse(b)[0];
 
-/** @param {Holder} held @param {Promise<Series[]>} promise @param {string[]} asking @param {boolean} isGrouped */
-async function fill(held, promise, asking, isGrouped) {
+/**
+ * @param {Holder} held @param {Promise<Series[]>} promise @param {number} number of the request
+ * @param {string[]} asking @param {boolean} isGrouped
+ */
+async function fill(held, promise, number, asking, isGrouped) {
+  const current = () => asking.filter((run) => held.newest.get(run) === number);
   try {
     const series = await promise;
-    const kept = isGrouped || !held.loaded ? [] : [...held.parts].filter(([run]) => !asking.includes(run));
-    const fresh = series.map((item) => /** @type {const} */ ([keyOf(item), item]));
+    const own = current();
+    if (!own.length) return;
+    const kept = isGrouped || !held.loaded ? [] : [...held.parts].filter(([run]) => !own.includes(run));
+    const fresh = series
+      .map((item) => /** @type {const} */ ([keyOf(item), item]))
+      .filter(([key]) => isGrouped || own.includes(key));
     held.parts = new Map([...kept, ...fresh]);
     held.loaded = true;
     held.error = null;
   } catch (error) {
-    for (const run of asking) held.fresh.delete(run);
+    const own = current();
+    if (!own.length) return;
+    for (const run of own) held.fresh.delete(run);
     held.error = /** @type {Error} */ (error);
   }
 }

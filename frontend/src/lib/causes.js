@@ -16,7 +16,7 @@ export const isDecomposable = (metric) =>
 /** @type {{value: Api.CauseAnswer['by'], label: string, title: string}[]} */
 export const WAYS = [
   { value: 'prompt', label: 'Prompts', title: 'One row for each prompt' },
-  { value: 'flag', label: 'Flags', title: 'Right, wrong, cut off, repetitive and so on' },
+  { value: 'flag', label: 'Flags', title: 'Right, wrong, truncated, repetitive and so on' },
   { value: 'length', label: 'Lengths', title: 'Ranges of length' },
   { value: 'group', label: 'Groups', title: 'One row for each group of completions' },
   { value: 'term', label: 'Reward terms', title: 'Terms of the reward with their weights' },

@@ -75,8 +75,8 @@ export const range = () => ({
   write: (v) => (v ?? []).map((edge) => Number(edge.toPrecision(6))).join(','),
 });
 
-const escapeComma = (/** @type {string} */ t) => t.replaceAll('~', '~~').replaceAll(',', '~.');
-const unescapeComma = (/** @type {string} */ t) => t.replaceAll('~.', ',').replaceAll('~~', '~');
+const escapeComma = (/** @type {string} */ t) => (t === '-' ? '~-' : t.replaceAll('~', '~~').replaceAll(',', '~.'));
+const unescapeComma = (/** @type {string} */ t) => t.replace(/~([~.-])/g, (_, sign) => (sign === '.' ? ',' : sign));
 
 /** @template {Spec} S @param {string} search @param {S} spec @returns {Values<S>} */
 export function decode(search, spec) {

@@ -125,6 +125,8 @@ export function View() {
   </div>`;
 }
 
+const LOOPBACK = /^(localhost|127\.[\d.]+|\[::1\])$/;
+
 /** @param {string} origin */
 const ON_THE_MACHINE = (origin) => `curl -O ${origin}/grpolab.py
 export GRPOLAB_URL=${origin}
@@ -140,6 +142,13 @@ const PushHint = () => html`<section class="import-push">
     It loses nothing while the service is away. On the training machine:
   </p>
   <pre class="card code" tabindex="0" aria-label="On the training machine">${ON_THE_MACHINE(location.origin)}</pre>
+  ${
+    LOOPBACK.test(location.hostname) &&
+    html`<p class="quiet">
+      If the trainer runs on another machine, replace <code>${location.host}</code> with an address at which that machine
+      reaches this service, <a href="/help/push#two-lines">or forward the port</a>.
+    </p>`
+  }
   <p class="quiet">In a script that trains with TRL, two lines before <code>trainer.train()</code>:</p>
   <pre class="card code" tabindex="0" aria-label="In the training script">${IN_THE_SCRIPT}</pre>
   <p class="quiet"><a href="/help/push">verl, other trainers, and what happens when something fails</a></p>

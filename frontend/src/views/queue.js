@@ -262,7 +262,7 @@ function Workers() {
   return html`<section class="section">
     <div class="section-head">
       <h2>Workers</h2>
-      <span class="faint">one row per device</span>
+      <span class="faint">one row per slot</span>
     </div>
     <div class="card table-scroll" tabindex="0" role="group" aria-label="Workers">
       ${

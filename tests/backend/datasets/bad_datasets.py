@@ -62,7 +62,7 @@ BAD_LINES: dict[str, list[str | bytes]] = {
         "{}", '{"prompt": "x"}', '{"answer": "x"}', '{"question": "x", "answer": "1"}', '{"__proto__": 1}',
         '{"Prompt": "x", "answer": "1"}', '{"prompt ": "x", "answer": "1"}', '{"messages": []}',
     ],
-    "stands twice": [
+    "occurs twice": [
         '{"prompt": "x", "prompt": "y", "answer": "1"}', '{"prompt": "x", "answer": "1", "answer": "1"}',
         '{"": 1, "": 2, "prompt": "x", "answer": "1"}', _raw("a", '{"b": 1, "b": 2}'),
         '{"prompt": "x", "answer": "1", "\\u0061": 1, "a": 2}',

@@ -1,4 +1,4 @@
-"""Uploading data sets: what is kept, what is refused, and that nothing is left of what was refused."""
+"""Uploading datasets: what is kept, what is refused, and that nothing is left of what was refused."""
 
 import gzip
 import hashlib
@@ -138,7 +138,7 @@ def test_a_data_set_that_no_run_needs_is_deleted(client, settings):
 def test_the_operators_own_files_are_offered_too(client, settings, tmp_path):
     (settings.datasets_dir / "math").mkdir(parents=True)
     (settings.datasets_dir / "math" / "own.jsonl").write_bytes(GOOD)
-    (settings.datasets_dir / "notes.txt").write_text("no data set")
+    (settings.datasets_dir / "notes.txt").write_text("no dataset")
     (tmp_path / "secret.jsonl").write_bytes(GOOD)
     (settings.datasets_dir / "out.jsonl").symlink_to(tmp_path / "secret.jsonl")
     uploaded = put(client, GOOD + GOOD).json()

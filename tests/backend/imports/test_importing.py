@@ -2,6 +2,8 @@
 
 import json
 import math
+import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -12,6 +14,7 @@ from sqlalchemy import func, select
 from backend.cli import main
 from backend.db.engine import open_engine, open_sessions
 from backend.db.models import Experiment, Metric, MetricBlock, Run
+from backend.imports.tfrecord import masked_crc32c
 from backend.maintenance.reconciler import Reconciler
 from backend.metrics.packing import packable
 from backend.metrics.reading import read_points
@@ -34,6 +37,21 @@ def imported(client, content=CSV, **params):
     answer = send(client, content, **params)
     assert answer.status_code == 201, answer.text
     return client.get(f"/api/v1/runs/{answer.json()['run']}").json()
+
+
+def tensorboard_event(time, *, step, tag, value):
+    """A file of one event."""
+
+    def field(number, kind, content):
+        return bytes([number << 3 | kind]) + content
+
+    def message(number, content):
+        return field(number, 2, bytes([len(content)]) + content)
+
+    scalar = message(1, message(1, tag.encode()) + field(2, 5, struct.pack("<f", value)))
+    event = field(1, 1, struct.pack("<d", time)) + field(2, 0, bytes([step])) + message(5, scalar)
+    length = struct.pack("<Q", len(event))
+    return b"".join(each + struct.pack("<I", masked_crc32c(each)) for each in (length, event))
 
 
 def count(client, table):
@@ -137,6 +155,24 @@ def test_two_logs_that_the_user_does_not_name_are_not_taken_for_two_seeds(client
     assert (first["name"], second["name"]) == ("log", "log 2")
     assert first["experiment"] == second["experiment"]
     assert first["config_hash"] != second["config_hash"]
+
+
+def test_logs_that_are_imported_at_once_are_not_taken_for_two_seeds(client):
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda value: send(client, f"step,reward\n1,{value}\n"), range(4)))
+    assert sorted(answer.json()["name"] for answer in answers) == ["log", "log 2", "log 3", "log 4"]
+    with client.app.state.lab.sessions() as session:
+        assert session.scalar(select(func.count(Run.config_hash.distinct()))) == 4
+
+
+@pytest.mark.parametrize("time", [1.7e12, 1e300, -1e300, float("nan"), 0.0])
+def test_a_time_that_is_none_does_not_break_the_list(client, time):
+    event = tensorboard_event(time, step=1, tag="reward", value=0.5)
+    run = imported(client, event, file="events.out.tfevents.1.host")
+    assert run["finished_at"] is None
+    [listed] = client.get("/api/v1/runs").json()["items"]
+    assert (listed["id"], listed["started_at"]) == (run["id"], None)
+    assert client.get(f"/api/v1/runs/{run['id']}/archive").status_code == 200
 
 
 def test_an_experiment_that_was_launched_here_takes_no_imported_runs(client):

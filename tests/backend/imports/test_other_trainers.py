@@ -13,6 +13,7 @@ from backend.imports import tfrecord, wandb_file
 from backend.imports.binary import BinaryReader
 from backend.imports.formats import detect, read_logs
 from backend.imports.log_file import ImportSandbox, LogFile
+from backend.imports.operations import Part, Point
 from backend.imports.plan import plan_import
 from backend.imports.protobuf import fields
 from backend.imports.sandbox_operations import OPERATIONS
@@ -23,6 +24,22 @@ LOGS = Path(__file__).parent / "logs"
 
 def planned(content, **choices):
     return plan_import(read_logs(io.BytesIO(content))[1][0], **choices)
+
+
+def test_numbers_that_no_float_holds_are_bad_lines_or_no_terms():
+    rows = [{"step": 1, "input": "p", "output": "a", "score": 1.7e308, "x": int("1" * 400)}]
+    rows += [{"step": int("1" * 400), "input": "p", "output": "b", "score": 1.0}]
+    rows += [{"step": 1, "input": "p", "output": "c", "score": 1.7e308}]
+    plan = planned("".join(json.dumps(row) + "\n" for row in rows).encode())
+    assert points(plan, "reward/mean") == {1: pytest.approx(math.inf)}
+    assert plan.log.table.bad.count == 1
+
+
+def test_a_step_beyond_64_bits_is_left_out():
+    part = Part()
+    part.add(Point("loss", 10**20, 0.5))
+    part.add(Point("loss", 3, 0.25))
+    assert len(part) == 1
 
 
 def points(plan, metric):

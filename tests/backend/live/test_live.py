@@ -111,6 +111,37 @@ def test_whoever_missed_too_much_is_told_to_begin_again(sessions, monkeypatch):
     assert listen(sessions, "0.0", 1)[0][0] == "reset"
 
 
+def test_after_more_changes_than_are_told_one_by_one_pages_begin_again_and_go_on(sessions, monkeypatch):
+    monkeypatch.setattr("backend.live.broadcaster.MOST_MISSED", 3)
+    with sessions.begin() as session:
+        runs = [make_run(session).id for _ in range(5)]
+    change = update(Run).where(Run.id.in_(runs))
+
+    async def go():
+        broadcaster = Broadcaster(sessions)
+        try:
+            stream = told(broadcaster.listen(""))
+            async with asyncio.timeout(60):
+                kinds = [kind async for kind, _, _ in stream if kind and not archive()]
+                await asyncio.sleep(2.5)  # until these changes are old
+                after = await read(broadcaster, "", 2, then=lambda: tag(runs[0]))
+            return kinds, after
+        finally:
+            broadcaster.close()
+
+    def archive():
+        with sessions.begin() as session:
+            session.execute(change.values(archived_at=1.0))
+
+    def tag(run):
+        with sessions.begin() as session:
+            session.execute(update(Run).where(Run.id == run).values(tags=["old"]))
+
+    kinds, after = asyncio.run(go())
+    assert set(kinds) <= {"hello", "reset"}  # its stream ended
+    assert (after[1][0], after[1][1]["id"]) == ("run", runs[0])
+
+
 def test_pages_go_on_after_the_clock_went_back(sessions):
     with sessions.begin() as session:
         run = make_run(session)

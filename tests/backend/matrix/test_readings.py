@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backend.matrix import readings
-from backend.matrix.readings import best, reached, sparkline
+from backend.matrix.readings import Column, best, reached, sparkline
 from backend.metrics.series import Curve
 
 
@@ -68,3 +68,12 @@ def test_a_sparkline_is_the_mean_of_the_curves_that_are_there():
     assert sparkline([curve([1, 2, 3]), curve([3, 4])]) == [2.0, 3.0, 3.0]
     assert len(sparkline([curve(range(500))])) == 40
     assert sparkline([curve([math.nan])]) == []
+
+
+def test_thresholds_that_are_close_are_columns_of_their_own():
+    keys = [
+        Column("eval/accuracy", "steps_to", each).key for each in (0.1234567, 0.1234568, 1234567, 0.5, 1.0)
+    ]
+    assert keys[0] == "eval/accuracy:steps_to:0.1234567"
+    assert keys[3:] == ["eval/accuracy:steps_to:0.5", "eval/accuracy:steps_to:1"]
+    assert len(set(keys)) == 5

@@ -425,3 +425,28 @@ def test_every_tracking_of_verl_pushes_too_and_its_own_loggers_go_on(grpolab, la
         ("1+1=", "2", 1.0),
         ("1+2=", "4", 0.0),
     ]
+
+
+def test_the_callback_goes_on_in_a_second_training_and_an_evaluation_after_it(grpolab, lab, token):
+    callback = grpolab.GRPOLabCallback(lab.base, token, id="twice", name="twice", completions=0)
+    args = types.SimpleNamespace(
+        run_name="", to_dict=dict, seed=0, world_size=1, device="cpu", logging_dir="", output_dir=""
+    )
+    state = types.SimpleNamespace(is_world_process_zero=True, max_steps=4, global_step=0)
+
+    def train(until):
+        callback.on_train_begin(args, state, None)
+        while state.global_step < until:
+            state.global_step += 1
+            callback.on_step_end(args, state, types.SimpleNamespace(should_training_stop=False))
+            callback.on_log(args, state, None, {"reward": float(state.global_step)})
+        callback.on_train_end(args, state, None)
+
+    train(2)
+    train(4)
+    callback.on_log(args, state, None, {"eval_accuracy": 0.5})
+    callback.on_evaluate(args, state, None)
+    found = run_of(lab, "twice")
+    assert found["status"] == "finished"
+    assert steps_of(lab, found) == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
+    assert steps_of(lab, found, "eval/accuracy") == {4: 0.5}

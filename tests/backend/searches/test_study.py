@@ -105,6 +105,17 @@ def test_values_that_were_judged_are_not_judged_again():
     assert fallen_behind([*done, live], SearchSettings(), 40) == {}
 
 
+@pytest.mark.parametrize(("step", "is_pruned"), [(9, False), (10, True)])
+def test_nobody_is_pruned_before_the_first_rung(step, is_pruned):
+    done = [
+        trial(number, [number], steps=20, reports={9: value, 10: value, 20: value})
+        for number, value in enumerate((0.2, 0.4, 0.6))
+    ]
+    live = trial(3, [3], status="running", steps=20, reports={step: 0.0})
+    chosen = SearchSettings.model_validate({"pruner": "median", "first_rung": 0.5})
+    assert fallen_behind([*done, live], chosen, 20) == {3: is_pruned}
+
+
 def test_the_service_starts_without_the_library():
     code = "import sys, backend.main; sys.exit('optuna' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""The known data sets, read from small files in the very format and layout of each."""
+"""The known datasets, read from small files in the very format and layout of each."""
 
 import json
 from pathlib import Path

@@ -114,7 +114,7 @@ def test_a_run_that_resumes_after_its_file_has_changed_is_refused(tmp_path):
         build_mixture(resumed.problems, **settings)
 
 
-# ---------------------------------------------------------------- hub data sets
+# ---------------------------------------------------------------- hub datasets
 
 
 def hub_folder(tmp_path: Path, **splits: list[dict[str, Any]]) -> Path:
@@ -156,7 +156,7 @@ def test_jsonl_files_in_the_same_layout_are_read_too(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"subset": "other"}, "the data set has no Parquet or JSONL file for other/train"),
+        ({"subset": "other"}, "the dataset has no Parquet or JSONL file for other/train"),
         ({"prompt_field": "q"}, "row 1: field 'q' is missing; the fields are 'question', 'answer', 'other'"),
         ({"answer_field": "blank"}, "row 1: field 'blank' is missing"),
     ],

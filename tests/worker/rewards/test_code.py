@@ -1,6 +1,7 @@
 """Programs of completions, graded by the tests of their rows."""
 
 import json
+import time
 from contextlib import closing
 
 import pytest
@@ -254,3 +255,10 @@ def test_in_a_process_that_forgets_nothing_it_would():
     with Sandbox(PROGRAMS) as sandbox:
         assert sandbox.ask("run", seconds=9, program=OTHER, **limits)["output"] == "3\n"
         assert int(sandbox.ask("run", seconds=9, program=FINDS, **limits)["output"]) > 0
+
+
+@pytest.mark.parametrize("line", ["a" * 64_000, " " * 64_000, "a " * 32_000])
+def test_a_long_line_after_backticks_takes_no_time(line):
+    started = time.process_time()
+    assert last_program("```" + line) == "```" + line
+    assert time.process_time() - started < 1.0

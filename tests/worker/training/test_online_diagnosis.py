@@ -62,7 +62,7 @@ def train(database):
             if dies or (outcome is None and last < 120):
                 lifecycle.release_run(session, run_id, claim.attempt)
             else:
-                status, reason = outcome or Outcome("finished")
+                status, reason, _ = outcome or Outcome("finished")
                 assert status != "queued"
                 lifecycle.finish_run(session, run_id, claim.attempt, status, reason)
         return outcome

@@ -131,7 +131,7 @@ def noisy(completion: Completion, value: float) -> Completion:
 
 @pytest.fixture
 def settings(settings, tmp_path):
-    """The settings of an installation with a data set whose answers only a tool knows."""
+    """The settings of an installation with a dataset whose answers only a tool knows."""
     rows = [
         {"prompt": f"{a}+{b}=?", "answer": str(3 * a + b), "table": {f"{a}+{b}": str(3 * a + b)}}
         for a in range(10, 40)

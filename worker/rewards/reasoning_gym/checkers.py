@@ -20,7 +20,7 @@ from worker.rewards.reasoning_gym.literals import read_literal
 
 Entry = Mapping[str, Any]
 Checker = Callable[[Any, str, Entry], float]
-"""The score of an answer to an entry of a data set."""
+"""The score of an answer to an entry of a dataset."""
 
 _NUMBER = re.compile(r"[\w.]*\d[\w.]*")
 _COMMENTED = re.compile(r"#[^\n]*\d")

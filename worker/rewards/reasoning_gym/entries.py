@@ -9,11 +9,11 @@ from typing import Any
 from worker.rewards.reasoning_gym.satisfiability import stand_in_for_pycosat
 
 CHUNK = 64
-"""Entries per data set object: a few tasks compute all of theirs at once."""
+"""Entries per dataset object: a few tasks compute all of theirs at once."""
 
 
 def entry_at(task: str, config: Mapping[str, Any], seed: int, offset: int) -> dict[str, Any]:
-    """Question, answer and metadata at an offset below CHUNK of the task's data set with that seed."""
+    """Question, answer and metadata at an offset below CHUNK of the task's dataset with that seed."""
     return _entry(task, dumps(config, sort_keys=True), seed, offset)
 
 

@@ -95,7 +95,7 @@ export function ProblemsCard({ layer, full, offers, recipes, seed }) {
       bare
       titles=${new Map(offers.map(({ name, title }) => [name, title]))}
     />
-    <${OfferMenu} label="Known data sets" align="left" offers=${recipes} onChoose=${choose} />
+    <${OfferMenu} label="Known datasets" align="left" offers=${recipes} onChoose=${choose} />
     <${Preview} problems=${full.problems} seed=${seed} />
   </section>`;
 }

@@ -33,7 +33,7 @@ export function Insist({ insist, check, failure, onInsist }) {
   const isRefused = failure?.errors.some(({ path }) => path === 'insist');
   if (!insist && !isRefused && !check?.check?.references.wrong) return null;
   return html`<label class="check">
-    <input type="checkbox" checked=${insist} onChange=${() => onInsist(!insist)} /> Launch although reference answers
+    <input type="checkbox" checked=${insist} onChange=${() => onInsist(!insist)} /> Launch even though reference answers
     are graded wrong
   </label>`;
 }
@@ -59,7 +59,7 @@ export function CheckFirst({ form, fork, fulls, blocked, check, onCheck, onApply
     setBusy(true);
     setFailure(null);
     try {
-      // Whoever checks the same form again wants a new check: a data set or a plugin may have been mended.
+      // Whoever checks the same form again wants a new check: a dataset or a plugin may have been mended.
       const request = { ...checkRequestOf(form, index, fulls[index], fork), after: run?.id };
       const [made] = await postOnce([request]);
       onCheck(made.id);

@@ -1,4 +1,4 @@
-/** Which data set a problem reads: those of this installation are offered, and another one can be uploaded. */
+/** Which dataset a problem reads: those of this installation are offered, and another one can be uploaded. */
 import { html, useId, useState } from '../../dom.js';
 import { get, remove } from '../../data/api.js';
 import { sayError } from '../../app/state.js';

@@ -89,7 +89,7 @@ function MemoryOf({ memory, whose, onApply }) {
         </li>`,
       )}
     </ul>
-    ${!memory.slots?.length && html`<p class="form-help">No worker is running that it could be compared with.</p>`}
+    ${!memory.slots?.length && html`<p class="form-help">No worker is running, so the estimate cannot be compared with a device.</p>`}
   </section>`;
 }
 
@@ -129,7 +129,7 @@ function Slot({ slot, onApply }) {
   const place = html`<span title=${slot.device_name}>${where}${room}</span>`;
   const changes = slot.changes ?? [];
   if (slot.verdict === 'fits') return html`<${Icon} name="check" size=${12} /> Fits on ${place}`;
-  if (slot.verdict === 'unknown') return html`${place} has not said how much memory it has`;
+  if (slot.verdict === 'unknown') return html`${place} does not report its memory`;
   if (slot.verdict === 'does not fit')
     return html`<span class="memory-no"><${Icon} name="warn" size=${12} /> Does not fit on</span> ${place}, whatever is
       changed: it takes ${formatBytes(slot.peak_bytes)}`;

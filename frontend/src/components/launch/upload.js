@@ -1,4 +1,4 @@
-/** Upload of a data set: three rows as they will be used, with the columns recognised, before the file is sent. */
+/** Upload of a dataset: three rows as they will be used, with the columns recognised, before the file is sent. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { upload } from '../../data/api.js';
 import { formatBytes, formatPercent } from '../../lib/text/format.js';

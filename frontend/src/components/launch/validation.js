@@ -68,7 +68,7 @@ export function useVerdicts(base, variants, seed) {
 
   useEffect(() => {
     const abort = new AbortController();
-    const asked = new Set(); // what a large data set answers may take longer than the time to the next question
+    const asked = new Set(); // what a large dataset answers may take longer than the time to the next question
     const askAll = () =>
       bodies.forEach((body, i) => {
         if (document.hidden || asked.has(keys[i]) || isFresh(known.get(keys[i]))) return;

@@ -113,16 +113,16 @@ export function GroupView({ group, filter, order, by, place, onPlace }) {
         ${
           group.kind !== 'eval' &&
           html`<div>
-            <dt>learning signal</dt>
+            <dt>reward spread</dt>
             <dd
               class=${facts.useful ? '' : 'is-warning'}
               title=${
                 facts.useful
-                  ? 'Rewards differ, so this group contributes to training'
-                  : 'All rewards are equal, so this group has no effect on training'
+                  ? 'The rewards of this group differ'
+                  : 'All rewards of this group are equal. With a baseline from the group itself (GRPO, RLOO), its advantages are 0.'
               }
             >
-              ${facts.useful ? 'yes' : 'none: all rewards are equal'}
+              ${facts.useful ? 'yes' : 'none'}
             </dd>
           </div>`
         }

@@ -60,11 +60,11 @@ export function SearchResults({ scope, q, open, onOpen, onLabels }) {
           />`,
         )}
       </ul>
-      ${own.searched_to !== null && html`<p class="quiet" role="status">Searched as far as step ${own.searched_to}</p>`}
+      ${own.searched_to !== null && html`<p class="quiet" role="status">Searched up to step ${own.searched_to}</p>`}
       ${
         own.next &&
         html`<button type="button" class="button" onClick=${next}>
-          ${own.searched_to === null ? 'Show more' : 'Search on'}
+          ${own.searched_to === null ? 'Show more' : 'Continue searching'}
         </button>`
       }
     `}

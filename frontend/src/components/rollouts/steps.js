@@ -16,7 +16,7 @@ const HEIGHT = 100;
 export const CURVES = {
   'reward/accuracy': 'correct',
   'reward/mean': 'reward',
-  'length/truncated_frac': 'cut off',
+  'length/truncated_frac': 'truncated',
   'text/repetition': 'repeated',
   'groups/zero_variance_frac': 'without signal',
   'reward/unearned_share': 'unearned reward',

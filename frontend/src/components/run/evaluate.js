@@ -11,7 +11,7 @@ const FIELDS = [
   {
     name: 'prompts',
     label: 'Prompts',
-    help: 'Held-out problems. The same number always selects the same problems.',
+    help: 'Held-out prompts. The same number always selects the same prompts.',
     initial: 64,
   },
   { name: 'k', label: 'Completions per prompt', help: 'The k in pass@k. 1 means one greedy completion.', initial: 1 },

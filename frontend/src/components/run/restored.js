@@ -1,6 +1,5 @@
 /** What a resumed or forked run took from a checkpoint, part by part. */
 import { html } from '../../dom.js';
-import { plural } from '../../lib/text/format.js';
 import { Visible } from '../rollouts/text.js';
 
 /** @typedef {Api.Manifest} Manifest */
@@ -68,7 +67,7 @@ export function Restorations({ events }) {
   const found = events.filter(manifestOf);
   if (!found.length) return null;
   return html`
-    <h3>Resumed ${plural(found.length, 'time')}</h3>
+    <h3>${found.length > 1 ? `Restored from checkpoints ${found.length} times` : 'Restored from a checkpoint'}</h3>
     ${found.map(
       (event, i) => html`<details class="more" key=${event.id} open=${i === 0}>
         <summary>

@@ -19,8 +19,7 @@ import { ArchiveLinks, ModelLink } from './exports.js';
 import { ForkLink } from './fork_link.js';
 
 /** @param {Api.RunItem} run */
-const emptyText = (run) =>
-  isForeign(run) ? 'Its trainer has told no config.' : 'All fields have their default values.';
+const emptyText = (run) => (isForeign(run) ? 'The trainer logged no config.' : 'All fields have their default values.');
 
 /** @param {{run: Api.RunItem, view: {full: boolean}, change: Function}} props */
 export function ConfigTab({ run, view, change }) {

@@ -13,7 +13,7 @@ export const UNITS = [
 
 /** Label and definition of each part. @type {Record<string, [string, string]>} */
 const PARTS = {
-  truncated: ['cut off', 'Cut at the length cap'],
+  truncated: ['truncated', 'Truncated at the length cap'],
   equal_right: ['equal, right', 'Right, with advantage 0, or in a group with one reward only'],
   equal_wrong: ['equal, wrong', 'Wrong, with advantage 0, or in a group with one reward only'],
   left_out: ['left out', 'Its group did not train'],

@@ -46,8 +46,8 @@ function requestOf({ arms, seeds, steps }, cause) {
   const errors = new Map(
     read.flatMap(({ error }, i) => (error ? [/** @type {[string, string]} */ ([String(i), error])] : [])),
   );
-  if (seeds && !isNumber(seeds)) errors.set('seeds', 'is no whole number');
-  if (steps && !isNumber(steps)) errors.set('steps', 'is no whole number');
+  if (seeds && !isNumber(seeds)) errors.set('seeds', 'must be a whole number');
+  if (steps && !isNumber(steps)) errors.set('steps', 'must be a whole number');
   const body = {
     cause,
     ...(arms && { arms: arms.map(({ name }, i) => ({ name, changes: read[i].changes })) }),
@@ -113,7 +113,7 @@ function TrialDialog({ run, cause, onClose }) {
           <${NumberField}
             name="seeds"
             label="Runs of each arm"
-            help=${`Further seeds. One run without change and one of each arm have the same seed.`}
+            help=${`Number of new seeds. Each seed is trained once in every arm, including the one without changes.`}
             value=${draft.seeds}
             proposed=${found.seeds.length}
             error=${errors.get('seeds')}
@@ -122,7 +122,7 @@ function TrialDialog({ run, cause, onClose }) {
           <${NumberField}
             name="steps"
             label="Last step"
-            help=${`The trouble showed at step ${found.alarm}.`}
+            help=${`The diagnosis first reported the failure at step ${found.alarm}.`}
             value=${draft.steps}
             proposed=${found.steps}
             error=${errors.get('steps')}

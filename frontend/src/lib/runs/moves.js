@@ -44,7 +44,8 @@ export function secondsLeft(run) {
 
 /** Machine words of a reason as words for a person. @type {Record<string, string>} */
 const REASONS = {
-  no_signal: 'No group in the last steps had a learning signal: all completions of each prompt had the same reward.',
+  no_signal:
+    'The run stopped because none of the last 20 steps had a group to train on: the group filter left them out, or their completions had no score.',
 };
 
 /** @param {string} reason */

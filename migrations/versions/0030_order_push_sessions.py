@@ -1,0 +1,17 @@
+"""A push session says when it began: what an older one still sends is not the newest of its run."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0030"
+down_revision = "0029"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("push_session", sa.Column("begun_at", sa.Float(), nullable=False, server_default="0"))
+
+
+def downgrade() -> None:
+    op.drop_column("push_session", "begun_at")
