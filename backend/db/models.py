@@ -656,7 +656,8 @@ class PushSession(Base):
     """Random, chosen by the client."""
     stored: Mapped[int] = mapped_column(BigInteger, default=0)
     """Number of its last record that is stored."""
-    begun_at: Mapped[float] = mapped_column(default=db_now(), server_default="0")
+    number: Mapped[int] = mapped_column(default=0, server_default="0")
+    """Counts the sessions of a run in the order in which the service heard of them."""
 
 
 class SavedView(Base):

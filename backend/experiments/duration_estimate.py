@@ -56,11 +56,11 @@ def duration(session: Session, config: RunConfig, models_dir: Path) -> Duration:
     return durations(session, [config], models_dir)[0]
 
 
-def slots_of(session: Session, config: RunConfig) -> int:
-    """Worker slots that the run takes at a time: one for each GPU; on a CPU, its ranks share a node's."""
+def slots_of(session: Session, configs: Sequence[RunConfig]) -> list[int]:
+    """Worker slots that each run takes at a time: one for each GPU; on a CPU, its ranks share a node's."""
     is_gpu = Worker.device.startswith("cuda")
     has_gpus = session.scalar(select(Worker.id).where(is_gpu).limit(1)) is not None
-    return config.resources.ranks if has_gpus else config.resources.nodes
+    return [each.resources.ranks if has_gpus else each.resources.nodes for each in configs]
 
 
 def durations(session: Session, configs: Sequence[RunConfig], models_dir: Path) -> list[Duration]:

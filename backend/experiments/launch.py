@@ -142,7 +142,9 @@ def _with_pinned_data(document: dict[str, Any], config: RunConfig) -> dict[str, 
     if "problems" in pinned and not any(path.startswith("problems") for path in swept):
         place = variant if "problems" in variant else base
         place["problems"] = [problem.model_dump(mode="json") for problem in config.problems]
-    if "evaluation" in pinned and not any(path.startswith("evaluation.suites") for path in swept):
+    if "evaluation" in pinned and not any(
+        path == "evaluation" or path.startswith("evaluation.suites") for path in swept
+    ):
         place = variant if "suites" in variant.get("evaluation", {}) else base
         suites = [suite.model_dump(mode="json") for suite in config.evaluation.suites]
         place["evaluation"] = {**place.get("evaluation", {}), "suites": suites}

@@ -26,7 +26,8 @@ def planned_experiment(session: Session, settings: Settings, request: Experiment
     found = list(configs_of(settings, request, cells))
     right = [config for config in found if isinstance(config, RunConfig)]
     times = iter(durations(session, right, settings.models_dir))
-    shown = []
+    slots = iter(slots_of(session, right))
+    shown, slot_times = [], []
     for cell, config in zip(cells, found, strict=True):
         if not isinstance(config, RunConfig):
             errors = [{"path": error.path, "message": error.message} for error in config.errors]
@@ -36,37 +37,38 @@ def planned_experiment(session: Session, settings: Settings, request: Experiment
         tokens = float(most_tokens(config))
         costs = {"seconds_low": time.low, "seconds_high": time.high, "tokens_at_most": tokens}
         shown.append(_cell(cell) | costs | {"errors": []})
+        width = next(slots)
+        slot_times.append({**costs, "seconds_low": time.low * width, "seconds_high": time.high * width})
     knobs = [knob.path for knob in request.sweep.knobs] if request.sweep else []
-    slots = max((slots_of(session, config) for config in right), default=1)
     if request.sweep is not None and is_search(request):
-        search, total = _search(request.sweep, len(request.seeds), shown, slots)
+        search, total = _search(request.sweep, len(request.seeds), shown, slot_times)
         if refused := objective_errors(request, right) + budget_errors(session, request):
             raise InvalidConfig(refused)
         return {"knobs": knobs, "cells": shown, "search": search, "runs": search["runs"]} | (
-            total | _money(session, total, slots)
+            total | _money(session, total)
         )
-    total = {key: seeds * sum(cell[key] or 0.0 for cell in shown) for key in NO_COSTS}
+    total = {key: seeds * sum(each[key] for each in slot_times) for key in NO_COSTS}
     plan = {"knobs": knobs, "cells": shown, "search": None, "runs": len(cells) * seeds}
-    return plan | total | _money(session, total, slots)
+    return plan | total | _money(session, total)
 
 
 def _search(
-    sweep: Sweep, seeds: int, cells: Sequence[Mapping[str, Any]], slots: int
+    sweep: Sweep, seeds: int, cells: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, float]]
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """schemas.PlannedSearch, and its costs: every run counts as much as the drawn cells that can run.
 
-    At least: every configuration but the best is pruned at the first rung. The budget in hours caps both.
+    `known` are the costs of these. At least: every configuration but the best is pruned at the first rung.
+    The budget in hours caps both.
     """
     trials = min(sweep.cells, len(cells)) if len(cells) < DRAWN else sweep.cells
     top = min(sweep.search.top, trials)
     further = top * (seeds - 1)
     runs = trials + further
-    known = [cell for cell in cells if not cell["errors"]]
     least = min((cell["seconds_low"] for cell in known), default=0.0)
     most = max((cell["seconds_high"] for cell in known), default=0.0)
     share = 1.0 if sweep.search.pruner == "none" else sweep.search.first_rung
     low = least * ((trials - top) * share + top + further)
-    budget = sweep.search.hours * HOUR / slots if sweep.search.hours else math.inf
+    budget = sweep.search.hours * HOUR if sweep.search.hours else math.inf
     total = {
         "seconds_low": min(low, budget),
         "seconds_high": min(most * runs, budget),
@@ -80,11 +82,11 @@ def _cell(cell: Cell) -> dict[str, Any]:
     return {"variant": cell.variant["name"], "of": cell.of, "values": list(cell.values)}
 
 
-def _money(session: Session, total: Mapping[str, float], slots: int) -> dict[str, Any]:
-    """The time in so many slots at the newest price."""
+def _money(session: Session, total: Mapping[str, float]) -> dict[str, Any]:
+    """The time at the newest price."""
     newest = newest_price(session)
     if newest is None:
         return {"currency": None, "money_low": None, "money_high": None}
     price, currency = newest
-    low, high = (total[key] / HOUR * price * slots for key in ("seconds_low", "seconds_high"))
+    low, high = (total[key] / HOUR * price for key in ("seconds_low", "seconds_high"))
     return {"currency": currency, "money_low": low, "money_high": high}

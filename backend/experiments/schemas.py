@@ -97,7 +97,7 @@ class ExperimentPlan(BaseModel):
     runs: int
     seconds_low: float
     seconds_high: float
-    """Time of all runs in one worker slot."""
+    """Time of worker slots that all runs take: a run on eight GPUs takes eight at a time."""
     tokens_at_most: float
     currency: str | None
     """Of the newest attempt whose slot had a price; null: none had one."""

@@ -74,17 +74,18 @@ class Scripts(StaticFiles):
         return response
 
     def _from_memory(self, path: str, of_edition: str, headers: Headers) -> Response:
-        full_path, found = self.lookup_path(path)
-        if found is None or not stat.S_ISREG(found.st_mode):
-            raise HTTPException(404)
         encoding = _encoding(headers)
-        response = Response(
-            _packed(full_path, encoding, of_edition),
-            headers={"ETag": f'"{of_edition}"', "Cache-Control": FOREVER},
-            media_type=guess_type(full_path)[0],
-        )
-        if encoding:
-            response.headers.update({"Content-Encoding": encoding, "Vary": "Accept-Encoding"})
+        known = {"ETag": f'"{of_edition}"', "Cache-Control": FOREVER}
+        if encoding:  # else the middleware says that it varies
+            known |= {"Content-Encoding": encoding, "Vary": "Accept-Encoding"}
+        try:
+            full_path, found = self.lookup_path(path)
+            if found is None or not stat.S_ISREG(found.st_mode):
+                raise HTTPException(404)
+            content = _packed(full_path, encoding, (found.st_mtime_ns, found.st_size))
+        except OSError:  # a name that is too long, a file that is gone by now
+            raise HTTPException(404) from None
+        response = Response(content, headers=known, media_type=guess_type(full_path)[0])
         is_known = self.is_not_modified(response.headers, headers)
         return NotModifiedResponse(response.headers) if is_known else response
 
@@ -95,12 +96,12 @@ class Scripts(StaticFiles):
 
 def _encoding(headers: Headers) -> str:
     """How the client takes a file, smallest first; empty: as it is."""
-    accepted = headers.get("accept-encoding", "")
+    accepted = [each.replace(" ", "") for each in headers.get("accept-encoding", "").split(",")]
     return next((each for each in PACKING if each in accepted), "")
 
 
 @lru_cache(maxsize=1_000)
-def _packed(path: str, encoding: str, _of_edition: str) -> bytes:
+def _packed(path: str, encoding: str, _stamp: tuple[int, int]) -> bytes:
     content = Path(path).read_bytes()
     return PACKING[encoding](content) if encoding else content
 

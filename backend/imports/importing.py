@@ -78,10 +78,11 @@ def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, k
         made: list[str | None] = [request.into]
     else:
         with reading(sessions) as session:
-            names = _names(session, list(plans.values()), request)
             made = [] if request.dry_run else [made_before(session, each, digest) for each in keys]
             if made and None not in made:
                 names = [names_of(session, run, request.file) for run in made if run]
+            elif request.dry_run:
+                names = _names(session, list(plans.values()), request)
         if not request.dry_run and None in made:
             names, made = _store(sessions, list(plans.values()), request, keys, digest)
     ids = dict(zip(plans, made, strict=False)) if not request.dry_run else {}
@@ -176,14 +177,13 @@ def _store(
     prepared = [prepare_run(plan) for plan in plans]
     with sessions.begin() as session:
         hold_experiment(session, _experiment(request))
-        names, made = _names(session, plans, request), list[str | None]()
+        made = [made_before(session, key, digest) for key in keys]  # the same request, quicker by a moment
+        if None not in made:
+            return [names_of(session, run, request.file) for run in made if run], made
+        names = _names(session, plans, request)
         for place, (plan, ready, key) in enumerate(zip(plans, prepared, keys, strict=True)):
-            run = store_run(session, plan, names[place], ready, key=key, digest=digest)
-            if run is None and (
-                run := made_before(session, key, digest)
-            ):  # somebody with this key was quicker
-                names[place] = names_of(session, run, request.file)
-            made.append(run)
+            if made[place] is None:
+                made[place] = store_run(session, plan, names[place], ready, key=key, digest=digest)
         return names, made
 
 

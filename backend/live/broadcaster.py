@@ -22,7 +22,6 @@ from backend.live.changes import (
     events_after,
     messages_of,
     read_place,
-    runs_after,
     settled_place,
     these_runs,
 )
@@ -46,6 +45,10 @@ MOST_WAITING = 5000
 """Messages, shared by all pages, that wait for one that does not read; then its stream ends."""
 
 MOST_MISSED = 5000
+"""Events that a page which comes back is told one by one."""
+
+MOST_RUNS = MOST_WAITING // 2
+"""Changed runs that are told one by one: each may take two messages."""
 
 PAGE = 100
 """Events that are fetched at a time, lest a hundred pages that come back at once fill the memory."""
@@ -158,15 +161,16 @@ class Broadcaster:
                 return _beginning(session, "hello")
             now = current_place(session)
             events = events_after(session, place.event, PAGE)
-            runs = runs_after(session, place.changed, MOST_MISSED + 1)
+            changed = changes_after(session, place.changed)
             # else too old, of another database, or of a clock that was set back
             is_known = (
                 0 <= now.event - place.event <= MOST_MISSED and place.changed <= now.changed + CLOCK_SLACK
             )
-            if not is_known or len(runs) > MOST_MISSED:
+            if not is_known or len(changed) > MOST_RUNS:
                 return _beginning(session, "reset")
             is_all = len(events) < PAGE
-            messages = list(messages_of(events, runs if is_all else (), place, {}))
+            runs = these_runs(session, list(changed)) if is_all else ()
+            messages = list(messages_of(events, runs, place, {}))
         content = b"".join(message.encode() for message in messages)
         return Missed(content, _behind(messages, place), is_all)
 
@@ -190,8 +194,8 @@ class Broadcaster:
                 if is_due or await run_in_threadpool(self._has_news):
                     looked_at = time.monotonic()
                     if (news := await run_in_threadpool(self._news)) is None:
+                        self._is_following.clear()  # the next turn begins anew
                         self._end_all()
-                        await run_in_threadpool(self._begin)
                     else:
                         self._tell(news)
             except SQLAlchemyError as error:
@@ -232,7 +236,7 @@ class Broadcaster:
             events = events_after(session, self._place.event, PAGE)
             found = changes_after(session, self._place.changed)
             news = [run for run, at in found.items() if self._told.get(run) != at]
-            if len(news) > MOST_MISSED:
+            if len(news) > MOST_RUNS:
                 return None
             runs = these_runs(session, news)
             workers = session.scalars(select(Worker).order_by(Worker.id)).all()

@@ -117,12 +117,6 @@ def these_runs(session: Session, runs: Sequence[str]) -> Sequence[Any]:
     return session.execute(query).all() if runs else ()
 
 
-def runs_after(session: Session, changed: float, limit: int) -> Sequence[Any]:
-    """The runs that changed since then or a little before, in the order of their changes."""
-    since = Run.changed_at > changed - TIME_OVERLAP
-    return session.execute(run_columns().where(since).order_by(Run.changed_at).limit(limit)).all()
-
-
 def messages_of(
     events: Sequence[Event], runs: Sequence[Any], place: Position, steps: dict[str, int]
 ) -> Iterator[Message]:

@@ -22,6 +22,15 @@ class Spread:
     high: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The difference of two means, with Welch's 95 % interval."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
 LARGEST = 1e100
 """Beyond it a value counts as not finite."""
 
@@ -47,3 +56,19 @@ def spread(values: Sequence[float]) -> Spread:
     std = math.sqrt(math.fsum((value - mean) ** 2 for value in finite) / (n - 1))
     half = t_975(n - 1) * std / math.sqrt(n)
     return Spread(n, mean, std, mean - half, mean + half)
+
+
+def difference(a: Spread, b: Spread) -> Difference | None:
+    """mean(a) - mean(b) with the interval of Welch's test; None when one has no value."""
+    if a.mean is None or b.mean is None:
+        return None
+    delta = a.mean - b.mean
+    if a.std is None or b.std is None:
+        return Difference(delta, None, None)
+    part_a, part_b = a.std**2 / a.n, b.std**2 / b.n
+    error = math.sqrt(part_a + part_b)
+    if error == 0:
+        return Difference(delta, delta, delta)
+    freedom = (part_a + part_b) ** 2 / (part_a**2 / (a.n - 1) + part_b**2 / (b.n - 1))
+    half = t_975(freedom) * error
+    return Difference(delta, delta - half, delta + half)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, db_now, insert_into, new_id, reading
@@ -172,7 +172,9 @@ def _make(session: Session, owner: Owner, about: About | None) -> Run:
 
 def _open_session(session: Session, run: Run, batch: Batch) -> int:
     """Number of the last record that is stored. The first batch of a new session continues an ended run."""
-    row = insert_into(session, PushSession).values(run_id=run.id, id=batch.session, stored=0)
+    number = select(func.coalesce(func.max(PushSession.number), 0) + 1).where(PushSession.run_id == run.id)
+    values = {"run_id": run.id, "id": batch.session, "stored": 0, "number": number.scalar_subquery()}
+    row = insert_into(session, PushSession).values(**values)
     is_new = session.scalar(row.on_conflict_do_nothing().returning(PushSession.id)) is not None
     stored = _stored(session, run, batch)
     if is_new and run.status != "running":
@@ -190,11 +192,8 @@ def _stored(session: Session, run: Run, batch: Batch) -> int:
 
 def _is_newest(session: Session, run: Run, push_session: str) -> bool:
     """Whether no process has begun to push since: a newer one may have gone back, and its values count."""
-    begun = select(PushSession.begun_at).where(PushSession.run_id == run.id, PushSession.id == push_session)
-    newer = select(PushSession.id).where(
-        PushSession.run_id == run.id, PushSession.begun_at > begun.scalar_subquery()
-    )
-    return session.scalar(newer.limit(1)) is None
+    numbers = {row.id: row.number for row in session.scalars(select(PushSession).filter_by(run_id=run.id))}
+    return numbers[push_session] == max(numbers.values())
 
 
 def _store(

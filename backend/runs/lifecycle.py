@@ -51,13 +51,14 @@ BACKOFF_SECONDS = (1.0, 5.0, 20.0)
 LOST = "the worker was lost"
 
 PRUNED = "pruned by its search"
+"""Reason of a run that a search has stopped; its events say more."""
+
 OBEYED: dict[str, tuple[Literal["stopped", "paused"], str]] = {
     "stop": ("stopped", "stopped by the user"),
     "prune": ("stopped", PRUNED),
     "pause": ("paused", "paused by the user"),
 }
 """Status and reason of a run that ends by a wish."""
-"""Reason of a run that a search has stopped; its events say more."""
 
 
 class Claim(NamedTuple):
@@ -169,7 +170,8 @@ def finish_run(
     meanwhile, the new one counts.
     """
     if obeyed and (wish := fence(session, run_id, attempt)) != obeyed:
-        _leave(session, run_id, attempt, *OBEYED.get(wish, ("queued", "resumed by the user")))
+        new_status, new_reason = OBEYED.get(wish, ("queued", ""))
+        _leave(session, run_id, attempt, new_status, new_reason, note=new_reason or "resumed by the user")
     else:
         _leave(session, run_id, attempt, status, reason)
 
@@ -189,7 +191,7 @@ def fail_attempt(
     if run.own_failures >= limit:
         return _leave(session, run_id, attempt, "failed", reason)
     pause = BACKOFF_SECONDS[min(run.own_failures, len(BACKOFF_SECONDS)) - 1]
-    later = {"queued_at": db_now(), "run_after": db_now() + pause}
+    later: dict[str, Any] = {"queued_at": db_now(), "run_after": db_now() + pause}
     return _leave(session, run_id, attempt, _status_for(run.wish), reason, level="error", **later)
 
 
@@ -213,6 +215,7 @@ def _leave(
     status: str,
     reason: str,
     *,
+    note: str = "",
     level: str = "",
     **values: Any,
 ) -> str:
@@ -224,9 +227,9 @@ def _leave(
     owned = update(Run).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
     if not _changed(session, owned.values(**values)):
         raise Fenced(run_id, attempt)
-    _close_attempt(session, run_id, attempt, reason or status)
+    _close_attempt(session, run_id, attempt, note or reason or status)
     level = level or ("error" if status == "failed" else "info")
-    _note(session, run_id, attempt, "running", status, reason, level=level)
+    _note(session, run_id, attempt, "running", status, note or reason, level=level)
     return status
 
 

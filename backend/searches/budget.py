@@ -51,7 +51,8 @@ def estimated_hours(
     whole = [taken.by_run.get(run.id, 0.0) for run in runs if run.status == "finished"]
     if whole:
         return sum(whole) / len(whole)
-    return duration(session, config, settings.models_dir).high / HOUR * slots_of(session, config)
+    [slots] = slots_of(session, [config])
+    return duration(session, config, settings.models_dir).high / HOUR * slots
 
 
 def lacking(

@@ -1,4 +1,4 @@
-"""A push session says when it began: what an older one still sends is not the newest of its run."""
+"""The push sessions of a run are counted: what an older one still sends is not the newest of its run."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,8 +10,8 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.add_column("push_session", sa.Column("begun_at", sa.Float(), nullable=False, server_default="0"))
+    op.add_column("push_session", sa.Column("number", sa.Integer(), nullable=False, server_default="0"))
 
 
 def downgrade() -> None:
-    op.drop_column("push_session", "begun_at")
+    op.drop_column("push_session", "number")

@@ -27,9 +27,18 @@ def test_nulls_go_and_parts_of_text_become_text():
         ([{"role": "user"}], "message 1: content: text is expected, got null"),
         ([{"role": "user", "content": 1}], "message 1: content: text is expected, got 1"),
         ([{"role": "user", "content": []}], "message 1: content: text is expected, got []"),
-        ([{"role": "user", "content": " "}], "a message of the user that is not empty"),
-        ([ASKED, {"role": "assistant", "content": "2"}], "the last message must be of the user or of a tool"),
-        ([{"role": "system", "content": "x"}], "a message of the user that is not empty"),
+        (
+            [{"role": "user", "content": " "}],
+            "at least one message with the role `user` or `tool` must have content",
+        ),
+        (
+            [ASKED, {"role": "assistant", "content": "2"}],
+            "the last message must have the role `user` or `tool`",
+        ),
+        (
+            [{"role": "system", "content": "x"}],
+            "at least one message with the role `user` or `tool` must have content",
+        ),
         ([ASKED | {"weight": 1}], '"weight" is not a key of a message'),
         ([ASKED | {"tool_calls": [1]}], "message 1: tool_calls: a list of calls"),
         ([ASKED | {"name": 3}], "message 1: name: text is expected, got 3"),

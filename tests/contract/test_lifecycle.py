@@ -306,7 +306,7 @@ def test_a_reason_that_no_database_stores_is_cleaned(session):
 @pytest.mark.parametrize(
     ("newest", "status", "reason"),
     [
-        ("", "queued", "resumed by the user"),
+        ("", "queued", ""),
         ("stop", "stopped", "stopped by the user"),
         ("pause", "paused", "paused by the user"),
     ],

@@ -70,9 +70,10 @@ class LogCollector:
         """Write what waits; if that fails it waits on.
 
         The same piece is tried again under its number: it may have been stored, and only the answer lost.
+        What comes meanwhile waits for the next call.
         """
         with self._writing:
-            while True:
+            for _ in range(2 if self._piece else 1):
                 with self._lock:
                     self._piece = self._piece or len(self._lines)
                     text = "".join(self._lines[: self._piece])

@@ -103,10 +103,7 @@ export function useSeries(metric, runs, shape, enabled) {
     if (!enabled || !missing.length) return;
     const asking = shape.groupBy ? wanted : missing;
     held.asked += 1;
-    for (const run of asking) {
-      held.fresh.add(run);
-      held.newest.set(run, held.asked);
-    }
+    for (const run of asking) held.fresh.add(run);
     held.pending += 1;
     show();
     await fill(held, fetchSeries(metric, asking, shape), held.asked, asking, Boolean(shape.groupBy));
@@ -142,8 +139,8 @@ export function useSeries(metric, runs, shape, enabled) {
 
 /**
  * What a panel holds. The old curves stay until those of the new question are there. `asked` numbers the requests, and
- * `newest` has that of each run: an answer that a later one has overtaken is dropped.
- * @typedef {{key: string, parts: Map<string, Series>, fresh: Set<string>, asked: number, newest: Map<string, number>,
+ * `shown` has that of each run's curve: an answer that a later one has overtaken is dropped.
+ * @typedef {{key: string, parts: Map<string, Series>, fresh: Set<string>, asked: number, shown: Map<string, number>,
  *   pending: number, loaded: boolean, error: Error | null}} Holder
  * @param {string} key @param {Holder} [old] @returns {Holder}
  */
@@ -152,7 +149,7 @@ const emptyHolder = (key, old) => ({
   parts: old && sameMetric(old.key, key) ? old.parts : new Map(),
   fresh: new Set(),
   asked: 0,
-  newest: new Map(),
+  shown: new Map(),
   pending: 0,
   loaded: false,
   error: null,
@@ -166,11 +163,12 @@ const sameMetric = (a, b) => a !== '' && JSON.parse(a)[0] === JSON.parse(b)[0];
  * @param {string[]} asking @param {boolean} isGrouped
  */
 async function fill(held, promise, number, asking, isGrouped) {
-  const current = () => asking.filter((run) => held.newest.get(run) === number);
+  const notOvertaken = () => asking.filter((run) => (held.shown.get(run) ?? 0) < number);
   try {
     const series = await promise;
-    const own = current();
+    const own = notOvertaken();
     if (!own.length) return;
+    for (const run of own) held.shown.set(run, number);
     const kept = isGrouped || !held.loaded ? [] : [...held.parts].filter(([run]) => !own.includes(run));
     const fresh = series
       .map((item) => /** @type {const} */ ([keyOf(item), item]))
@@ -179,7 +177,7 @@ async function fill(held, promise, number, asking, isGrouped) {
     held.loaded = true;
     held.error = null;
   } catch (error) {
-    const own = current();
+    const own = notOvertaken();
     if (!own.length) return;
     for (const run of own) held.fresh.delete(run);
     held.error = /** @type {Error} */ (error);

@@ -104,7 +104,7 @@ def test_a_stream_resumes_where_it_was_cut_off(sessions):
 
 
 def test_whoever_missed_too_much_is_told_to_begin_again(sessions, monkeypatch):
-    monkeypatch.setattr("backend.live.broadcaster.MOST_MISSED", 3)
+    monkeypatch.setattr("backend.live.broadcaster.MOST_RUNS", 3)
     with sessions.begin() as session:
         for _ in range(5):
             make_run(session)
@@ -112,7 +112,7 @@ def test_whoever_missed_too_much_is_told_to_begin_again(sessions, monkeypatch):
 
 
 def test_after_more_changes_than_are_told_one_by_one_pages_begin_again_and_go_on(sessions, monkeypatch):
-    monkeypatch.setattr("backend.live.broadcaster.MOST_MISSED", 3)
+    monkeypatch.setattr("backend.live.broadcaster.MOST_RUNS", 3)
     with sessions.begin() as session:
         runs = [make_run(session).id for _ in range(5)]
     change = update(Run).where(Run.id.in_(runs))

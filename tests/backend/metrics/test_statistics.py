@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from backend.metrics.statistics import Spread, spread, t_975
+from backend.metrics.statistics import Spread, difference, spread, t_975
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,18 @@ def test_one_seed_has_no_interval():
 def test_values_that_are_not_finite_are_left_out():
     assert spread([math.nan, 1.0, math.inf, 3.0]).mean == 2.0
     assert spread([math.nan]) == Spread(0, None, None, None, None)
+
+
+def test_a_difference_has_welchs_interval():
+    found = difference(spread([1.0, 2.0, 3.0]), spread([5.0, 6.0, 7.0]))
+    half = t_975(4) * math.sqrt(2 / 3)
+    assert (found.mean, found.low, found.high) == pytest.approx((-4.0, -4.0 - half, -4.0 + half))
+
+
+def test_a_difference_of_single_seeds_says_how_far_but_not_how_sure():
+    found = difference(spread([1.0]), spread([3.0]))
+    assert (found.mean, found.low, found.high) == (-2.0, None, None)
+    assert difference(spread([]), spread([1.0])) is None
 
 
 def test_values_whose_squares_overflow_are_left_out():

@@ -213,7 +213,7 @@ function Cells({ plan, isOld }) {
             : `${plural(cells.length, 'cell')} × ${plural(seeds, 'seed')} = ${plural(runs, 'run')}`
         }
       </strong>
-      ${' '}· ${formatDurationRange(plan.seconds_low, plan.seconds_high)} in one worker slot
+      ${' '}· ${formatDurationRange(plan.seconds_low, plan.seconds_high)} of worker slots
       ${' '}· at most ${formatShort(plan.tokens_at_most)} tokens
       ${currency && html` · ${moneyRange(plan.money_low, plan.money_high, currency)}`}
       ${wrong > 0 && html`${' '}· <span class="is-warning">${plural(wrong, 'cell')} cannot run</span>`}
