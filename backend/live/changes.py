@@ -106,13 +106,13 @@ def events_after(session: Session, last: int, limit: int) -> list[Event]:
 
 
 def changes_after(session: Session, changed: float) -> dict[str, float]:
-    """When each run changed that did since then or a little before."""
+    """Times of the runs that changed since then or a little before, by id."""
     query = select(Run.id, Run.changed_at).where(Run.changed_at > changed - TIME_OVERLAP)
     return {row.id: row.changed_at for row in session.execute(query)}
 
 
 def these_runs(session: Session, runs: Sequence[str]) -> Sequence[Any]:
-    """Runs with these ids in the order of their changes."""
+    """Runs with these ids, in the order of their changes."""
     query = run_columns().where(Run.id.in_(runs)).order_by(Run.changed_at)
     return session.execute(query).all() if runs else ()
 

@@ -44,7 +44,7 @@ def test_one_click_makes_a_run_fit(service, page, tmp_path):
     expect(memory).to_contain_text("at its peak, while it learns")
     expect(memory).to_contain_text("Fits on host-0")
     expect(memory).to_contain_text("Fits with changes on host-1")
-    expect(memory).to_contain_text("host-2 has not said how much memory it has")
+    expect(memory).to_contain_text("host-2 does not report its memory")
     memory.get_by_text("at its peak").click()
     expect(memory.get_by_role("row", name="Activations")).to_be_visible()
     page.screenshot(path=str(tmp_path / "memory.png"), full_page=True)

@@ -145,7 +145,7 @@ const PushHint = () => html`<section class="import-push">
   ${
     LOOPBACK.test(location.hostname) &&
     html`<p class="quiet">
-      If the trainer runs on another machine, replace <code>${location.host}</code> with an address at which that machine
+      If the trainer runs on another machine, replace <code>${location.host}</code> with an address at which it
       reaches this service, <a href="/help/push#two-lines">or forward the port</a>.
     </p>`
   }

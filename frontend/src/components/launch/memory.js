@@ -89,7 +89,7 @@ function MemoryOf({ memory, whose, onApply }) {
         </li>`,
       )}
     </ul>
-    ${!memory.slots?.length && html`<p class="form-help">No worker is running, so the estimate cannot be compared with a device.</p>`}
+    ${!memory.slots?.length && html`<p class="form-help">No worker is running: there is no device to compare with.</p>`}
   </section>`;
 }
 

@@ -119,7 +119,7 @@ export function GroupView({ group, filter, order, by, place, onPlace }) {
               title=${
                 facts.useful
                   ? 'The rewards of this group differ'
-                  : 'All rewards of this group are equal. With a baseline from the group itself (GRPO, RLOO), its advantages are 0.'
+                  : 'All rewards are equal. With a baseline from the group (GRPO, RLOO), its advantages are 0.'
               }
             >
               ${facts.useful ? 'yes' : 'none'}

@@ -44,8 +44,7 @@ export function secondsLeft(run) {
 
 /** Machine words of a reason as words for a person. @type {Record<string, string>} */
 const REASONS = {
-  no_signal:
-    'The run stopped because none of the last 20 steps had a group to train on: the group filter left them out, or their completions had no score.',
+  no_signal: 'None of the last 20 steps had a group to train on: all were filtered out, or had no score.',
 };
 
 /** @param {string} reason */
