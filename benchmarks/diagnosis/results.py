@@ -129,7 +129,8 @@ def report(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> str:
     odd = len(runs) - len(healthy) - len(fell) - len(bore)
     never = f" {odd} runs without a plant never learned and are left out." if odd else ""
     lines = [
-        f"{len(runs)} runs: {len(healthy)} healthy; {len(fell)} planted fell, {len(bore)} were not harmed.{never}",
+        f"{len(runs)} runs: {len(healthy)} healthy; {len(fell)} planted fell, "
+        f"{len(bore)} were not harmed.{never}",
         "",
         "| | runs | share | 95 % interval |",
         "|---|---|---|---|",
