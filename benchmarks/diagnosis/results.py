@@ -126,11 +126,11 @@ def report(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> str:
     runs = judged(results, part)
     healthy, fell = _healthy(runs), _fallen(runs)
     bore = [run for run in runs if run.key.plant and not run.fell]
-    odd = len(runs) - len(healthy) - len(fell) - len(bore)
+    unharmed = len(bore)
+    odd = len(runs) - len(healthy) - len(fell) - unharmed
     never = f" {odd} runs without a plant never learned and are left out." if odd else ""
     lines = [
-        f"{len(runs)} runs: {len(healthy)} healthy; {len(fell)} planted fell, "
-        f"{len(bore)} were not harmed.{never}",
+        f"{len(runs)} runs: {len(healthy)} healthy; {len(fell)} planted fell, {unharmed} were not harmed.{never}",
         "",
         "| | runs | share | 95 % interval |",
         "|---|---|---|---|",
