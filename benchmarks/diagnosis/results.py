@@ -126,11 +126,10 @@ def report(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> str:
     runs = judged(results, part)
     healthy, fell = _healthy(runs), _fallen(runs)
     bore = [run for run in runs if run.key.plant and not run.fell]
-    unharmed = len(bore)
-    odd = len(runs) - len(healthy) - len(fell) - unharmed
+    odd = len(runs) - len(healthy) - len(fell) - len(bore)
     never = f" {odd} runs without a plant never learned and are left out." if odd else ""
     lines = [
-        f"{len(runs)} runs: {len(healthy)} healthy; {len(fell)} planted fell, {unharmed} were not harmed.{never}",
+        f"{len(runs)} runs: {len(healthy)} healthy; {len(fell)} planted fell, {len(bore)} unharmed.{never}",
         "",
         "| | runs | share | 95 % interval |",
         "|---|---|---|---|",
@@ -165,7 +164,7 @@ def later_report(results: Mapping[Planted, Mapping[str, Any]]) -> str:
     ill = sum(run.is_ill for run in bore)
     said = (
         f"{len(runs)} runs with causes that were planted later, by the same recipes and detectors, counted "
-        f"only here: {len(fell)} fell, {len(bore)} were not harmed, of which {ill} are reported as broken."
+        f"only here: {len(fell)} fell, {len(bore)} unharmed, of which {ill} are reported as broken."
     )
     lines = [
         said,
