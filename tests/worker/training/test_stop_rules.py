@@ -13,9 +13,9 @@ from worker.training.stop_rules import request_to_end
     ("wish", "outcome"),
     [
         ("", None),
-        ("stop", Outcome("stopped", "stopped by the user")),
-        ("pause", Outcome("paused", "paused by the user")),
-        ("prune", Outcome("stopped", PRUNED)),
+        ("stop", Outcome("stopped", "stopped by the user", "stop")),
+        ("pause", Outcome("paused", "paused by the user", "pause")),
+        ("prune", Outcome("stopped", PRUNED, "prune")),
     ],
 )
 def test_a_wish_ends_a_run_in_its_way(wish, outcome):
