@@ -192,8 +192,10 @@ def _stored(session: Session, run: Run, batch: Batch) -> int:
 
 def _is_newest(session: Session, run: Run, push_session: str) -> bool:
     """Whether no process has begun to push since: a newer one may have gone back, and its values count."""
-    numbers = {row.id: row.number for row in session.scalars(select(PushSession).filter_by(run_id=run.id))}
-    return numbers[push_session] == max(numbers.values())
+    of_run = PushSession.run_id == run.id
+    own = select(PushSession.number).where(of_run, PushSession.id == push_session)
+    newest = select(func.max(PushSession.number)).where(of_run)
+    return session.scalar(own) == session.scalar(newest)
 
 
 def _store(
