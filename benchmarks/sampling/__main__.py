@@ -1,6 +1,7 @@
 """Tokens a second of the trainer's sampler, of `generate`, and of transformers' continuous batching.
 
     python -m benchmarks.sampling
+    python -m benchmarks.sampling --device cuda   also without CUDA graphs; prints the table, keeps nothing
 
 All draw from one policy in one process, in turns, at temperature 1. Continuous batching gets the cache and
 the batch that were quickest among those that were tried by hand: its own defaults take most of the memory
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
@@ -22,12 +24,16 @@ from transformers import ContinuousBatchingConfig, GenerationConfig
 from backend.config.merge import resolve
 from backend.settings import Settings
 from benchmarks.service import machine
+from benchmarks.step.__main__ import gpu_policy
 from worker.policy.model import Policy, load_policy
+from worker.rollout.lean_decoder import LeanDecoder
 from worker.rollout.sampler import Sampler
 
 HERE = Path(__file__).parent
 PROMPTS, GROUP = 16, 8
-TINY, LARGER = "tiny", "larger"
+TINY, LARGER, HALF_B = "tiny", "larger", "half-billion"
+
+LAUNCHED, CONTINUOUS = "without CUDA graphs", "continuous batching"
 
 Draw = Callable[[int], int]
 """Draws completions of at most so many tokens; the number of tokens drawn."""
@@ -43,21 +49,29 @@ class Case(NamedTuple):
 
 
 CASES = (Case(TINY, 64, 256, 128), Case(LARGER, 96, 128, 128))
+GPU_CASES = (Case(TINY, 64, 256, 1024), Case(LARGER, 256, 256, 1024), Case(HALF_B, 256, 256, 1024))
 
 
 def main() -> None:
     """Time every case; print and keep the table."""
     parser = argparse.ArgumentParser(description="the sampler beside continuous batching")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--skip-continuous", action="store_true")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as directory:
         settings = Settings(models_dir=Path(directory))
         _write_larger(Path(directory) / LARGER)
-        rows = [_row(case, settings, asked.rounds) for case in CASES]
-    text = _table(rows, asked.rounds, load)
+        if asked.device == "cuda":
+            gpu_policy(Path(directory) / HALF_B)
+        cases = CASES if asked.device == "cpu" else GPU_CASES
+        rows = [_row(case, settings, asked) for case in cases]
+    text = _table(rows, asked, load)
     print(text)
+    if asked.device == "cuda":
+        return
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
 
 
@@ -76,14 +90,20 @@ def _write_larger(directory: Path) -> None:
     policy.tokenizer.save_pretrained(directory)
 
 
-def _load(name: str, settings: Settings) -> Policy:
-    config = resolve({"steps": 1}).policy.model_copy(update={"name": name})
-    return load_policy(config, settings, device="cpu")
+def _load(name: str, settings: Settings, device: str = "cpu") -> Policy:
+    dtype = "bfloat16" if device == "cuda" else "float32"
+    config = resolve({"steps": 1}).policy.model_copy(update={"name": name, "dtype": dtype})
+    return load_policy(config, settings, device=device)
 
 
-def _row(case: Case, settings: Settings, rounds: int) -> list[str]:
-    policy = _load(case.policy, settings)
+def _row(case: Case, settings: Settings, asked: argparse.Namespace) -> list[str]:
+    rounds = asked.rounds
+    policy = _load(case.policy, settings, asked.device)
     ways = _ways(policy, case)
+    if asked.device == "cpu":
+        del ways[LAUNCHED]
+    if asked.skip_continuous:
+        del ways[CONTINUOUS]
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + 1):  # the first one warms up
         for name, draw in ways.items():
@@ -105,6 +125,7 @@ def _row(case: Case, settings: Settings, rounds: int) -> list[str]:
 
 def _ways(policy: Policy, case: Case) -> dict[str, Draw]:
     tokenizer, model = policy.tokenizer, policy.model
+    device = model.device
     prompts: list[list[int]] = [
         tokenizer(f"{3 * n + 1} + {7 * n + 2} =")["input_ids"] for n in range(PROMPTS)
     ]
@@ -126,7 +147,7 @@ def _ways(policy: Policy, case: Case) -> dict[str, Draw]:
     @torch.inference_mode()
     def generate(tokens: int) -> int:
         batch = tokenizer.pad({"input_ids": repeated}, return_tensors="pt", padding_side="left")
-        ids, mask = batch["input_ids"], batch["attention_mask"]
+        ids, mask = batch["input_ids"].to(device), batch["attention_mask"].to(device)
         drawn = model.generate(input_ids=ids, attention_mask=mask, generation_config=settings_of(tokens))
         return sum(_length(row, ends) for row in drawn[:, ids.shape[1] :].tolist())
 
@@ -141,7 +162,11 @@ def _ways(policy: Policy, case: Case) -> dict[str, Draw]:
         )
         return sum(len(one.generated_tokens) for one in found.values())
 
-    return {"sampler": sampler, "`generate`": generate, "continuous batching": continuous}
+    def launched(tokens: int) -> int:
+        with patch("worker.rollout.sampler.decoder_for", LeanDecoder):
+            return sampler(tokens)
+
+    return {"sampler": sampler, LAUNCHED: launched, "`generate`": generate, CONTINUOUS: continuous}
 
 
 def _length(ids: Sequence[int], ends: Sequence[int]) -> int:
@@ -149,12 +174,16 @@ def _length(ids: Sequence[int], ends: Sequence[int]) -> int:
     return next((place + 1 for place, token in enumerate(ids) if token in ends), len(ids))
 
 
-def _table(rows: Sequence[Sequence[str]], rounds: int, load: float) -> str:
+def _table(rows: Sequence[Sequence[str]], asked: argparse.Namespace, load: float) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in machine().items())
     about = f"{PROMPTS} x {GROUP} completions at temperature 1, one thread, {versions}"
-    head = ("policy", "the trainer's sampler", "`generate`", "continuous batching")
+    is_gpu = asked.device == "cuda"
+    ways = ["`generate`", *([] if asked.skip_continuous else [CONTINUOUS])]
+    head = ("policy", "the trainer's sampler", *([LAUNCHED] if is_gpu else []), *ways)
+    if is_gpu:
+        about += f", {torch.cuda.get_device_name()}, bfloat16"
     lines = [
-        f"`make bench-sampling`: tokens a second, median of {rounds} rounds in turns; in brackets the",
+        f"`make bench-sampling`: tokens a second, median of {asked.rounds} rounds in turns; in brackets the",
         f"median of the ratios to the sampler. {about}. The load average was {load:.0f} when it began.",
         "",
         "| " + " | ".join(head) + " |",

@@ -2,8 +2,10 @@
 
     python -m benchmarks.step              the tiny policy, and a policy of 80 M parameters
     python -m benchmarks.step --only large
+    python -m benchmarks.step --only gpu   the sizes of Qwen2.5 0.5B in bfloat16, on a CUDA device
 
-TRL lives in an environment of its own, `.venv-trl`, which is made on the first run. Writes results.md beside
+TRL lives in an environment of its own, `.venv-trl`, which is made on the first run, or is imported by the
+interpreter that `--trl` names. Writes results.md beside
 this file; `make docs` brings it into docs/.
 """
 
@@ -18,7 +20,7 @@ from statistics import median
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen3Config
 
 from benchmarks.peers import python_of_trl, run
 from benchmarks.step.workload import TINY, Workload
@@ -30,25 +32,42 @@ FIGURES = HERE / "figures.json"
 
 VOCABULARY = 32_000
 
+GPU_SIZES = {
+    "vocab_size": 151_936,
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 32_768,
+    "tie_word_embeddings": True,
+}
+"""Sizes of Qwen2.5 0.5B."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="seconds per training step, GRPO Lab against TRL")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", choices=("tiny", "large"))
+    parser.add_argument("--only", choices=("tiny", "large", "gpu"))
+    parser.add_argument("--trl", help="an interpreter that can import TRL")
     arguments = parser.parse_args()
     tables = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     with tempfile.TemporaryDirectory() as directory:
-        if arguments.only != "large":
+        if arguments.only in {None, "tiny"}:
             tables["tiny"] = table(
                 measured(TINY, arguments), TINY, "tiny policy of 0.8 M parameters", arguments
             )
-        if arguments.only != "tiny":
+        if arguments.only in {None, "large"}:
             work = Workload(large_policy(Path(directory) / "large"), 4, 4, 64, 1e-5, 1, 4)
             title = f"random Qwen3 of 80 M parameters, vocabulary {VOCABULARY:,}"
             tables["large"] = table(measured(work, arguments), work, title, arguments)
+        if arguments.only == "gpu":
+            work = Workload(gpu_policy(Path(directory) / "gpu"), 8, 8, 256, 1e-6, 2, 6, "cuda")
+            title = f"random Qwen2.5 of 494 M parameters, vocabulary {GPU_SIZES['vocab_size']:,}, bfloat16"
+            tables["gpu"] = gpu_table(measured(work, arguments), work, title, arguments)
     FIGURES.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
-    text = "\n\n".join(tables[name] for name in ("tiny", "large") if name in tables)
+    text = "\n\n".join(tables[name] for name in ("tiny", "large", "gpu") if name in tables)
     print(f"\n{text}")
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
 
@@ -61,7 +80,7 @@ def measured(work: Workload, arguments: argparse.Namespace) -> dict[str, list[di
     job = {"workload": work._asdict(), "threads": arguments.threads, "seed": 0, "prompts": prompts}
     sides: dict[str, list[dict[str, Any]]] = {"TRL": [], "GRPO Lab": []}
     for number in range(arguments.rounds):
-        sides["TRL"].append(run(python_of_trl(), HERE / "trl_side.py", job))
+        sides["TRL"].append(run(arguments.trl or python_of_trl(), HERE / "trl_side.py", job))
         sides["GRPO Lab"].append(run(sys.executable, HERE / "our_side.py", job))
         times = ", ".join(f"{name} {rounds[-1]['median_seconds']:.3f} s" for name, rounds in sides.items())
         print(f"round {number + 1}: {times}", flush=True)
@@ -89,6 +108,44 @@ def large_policy(directory: Path) -> str:
     AutoModelForCausalLM.from_config(config).save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     return str(directory)
+
+
+def gpu_policy(directory: Path) -> str:
+    """A policy with the sizes of Qwen2.5 0.5B, random weights, and the tokenizer of the tiny one."""
+    tokenizer = AutoTokenizer.from_pretrained(TINY.policy)
+    torch.manual_seed(0)
+    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    config = Qwen2Config(**GPU_SIZES, **ids)
+    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return str(directory)
+
+
+def gpu_table(
+    sides: dict[str, list[dict[str, Any]]], work: Workload, policy: str, arguments: argparse.Namespace
+) -> str:
+    """The figures of a GPU in Markdown, with the parts of a step and its share of the GPU's peak."""
+    own = {
+        name: median(figures[name] for figures in sides["GRPO Lab"])
+        for name in sides["GRPO Lab"][0]
+        if name.startswith(("time/", "throughput/"))
+    }
+    memory = ", ".join(
+        f"{name} {max(one['peak_bytes'] for one in rounds) / 1e9:.1f} GB" for name, rounds in sides.items()
+    )
+    about = (
+        f"Of a step of GRPO Lab, sampling took {own['time/sample_seconds']:.3f} s and learning "
+        f"{own['time/update_seconds']:.3f} s; it used {own.get('throughput/mfu', 0):.1%} of the GPU's peak. "
+        f"Peak memory: {memory}. TRL keeps weights and moments in bfloat16, GRPO Lab master weights and "
+        "moments in float32."
+    )
+    threads = f"{arguments.threads} threads, "
+    return f"{table(sides, work, policy, arguments).replace(threads, f'{gpu_name()}, ', 1)}\n\n{about}"
+
+
+def gpu_name() -> str:
+    """The name of the CUDA device."""
+    return torch.cuda.get_device_name()
 
 
 def table(

@@ -4,6 +4,7 @@ import json
 import sys
 import threading
 import time
+from statistics import median
 
 import torch
 import transformers
@@ -15,6 +16,8 @@ from benchmarks.nothing import Nothing
 from worker.recording.records import StepRecord
 from worker.training.trainer import Trainer
 
+PARTS = ("time/sample_seconds", "time/score_seconds", "time/update_seconds", "throughput/mfu")
+
 
 class Listener(Nothing):
     """Counts steps, stores nothing."""
@@ -22,6 +25,7 @@ class Listener(Nothing):
     def __init__(self) -> None:
         self.ends: list[float] = []
         self.accuracy: list[float] = []
+        self.parts: dict[str, list[float]] = {}
 
     def begin(self, _step: int | None, /) -> None:
         self.ends.append(time.perf_counter())
@@ -29,6 +33,9 @@ class Listener(Nothing):
     def record_step(self, record: StepRecord) -> None:
         self.ends.append(time.perf_counter())
         self.accuracy.append(record.metrics["reward/accuracy"])
+        for name in PARTS:
+            if name in record.metrics:
+                self.parts.setdefault(name, []).append(record.metrics[name])
 
 
 def main() -> None:
@@ -37,7 +44,7 @@ def main() -> None:
     torch.set_num_threads(job["threads"])
     listener = Listener()
     base = {
-        "policy": {"name": work.path.name},
+        "policy": {"name": work.path.name, "dtype": "bfloat16" if work.device == "cuda" else "float32"},
         "steps": work.steps,
         "sampling": {
             "prompts_per_step": work.prompts_per_step,
@@ -53,13 +60,16 @@ def main() -> None:
         listener,  # type: ignore[arg-type]
         settings=Settings(models_dir=work.path.parent),
         checkpoints=Nothing(),  # type: ignore[arg-type]
-        device="cpu",
+        device=work.device,
         stopping=threading.Event(),
     )
     trainer.train()
     seconds = [after - before for before, after in zip(listener.ends, listener.ends[1:], strict=False)]
     versions = {"transformers": transformers.__version__, "torch": torch.__version__}
-    report(work, seconds, listener.accuracy, versions)
+    more = {name: median(values[work.warm_up_steps :]) for name, values in listener.parts.items()}
+    if work.device == "cuda":
+        more["peak_bytes"] = torch.cuda.max_memory_allocated()
+    report(work, seconds, listener.accuracy, versions, more)
 
 
 if __name__ == "__main__":

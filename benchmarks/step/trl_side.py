@@ -25,6 +25,8 @@ class Stopwatch(TrainerCallback):
         self.started = time.perf_counter()
 
     def on_step_end(self, *_args: Any, **_kwargs: Any) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         self.seconds.append(time.perf_counter() - self.started)
 
 
@@ -33,6 +35,8 @@ def main() -> None:
     work = Workload(**job["workload"])
     torch.set_num_threads(job["threads"])
     logging.disable(logging.WARNING)
+    is_gpu = work.device == "cuda"
+    dtype = torch.bfloat16 if is_gpu else torch.float32
     accuracy: list[float] = []
 
     def reward(completions: list[str], answer: list[str], **_kwargs: Any) -> list[float]:
@@ -43,15 +47,15 @@ def main() -> None:
     stopwatch = Stopwatch()
     with tempfile.TemporaryDirectory() as directory:
         trainer = trl.GRPOTrainer(
-            model=AutoModelForCausalLM.from_pretrained(work.policy, dtype=torch.float32),
+            model=AutoModelForCausalLM.from_pretrained(work.policy, dtype=dtype),
             processing_class=AutoTokenizer.from_pretrained(work.policy),
             reward_funcs=reward,
             train_dataset=Dataset.from_list(job["prompts"]),
             callbacks=[stopwatch],
             args=trl.GRPOConfig(
                 output_dir=directory,
-                use_cpu=True,
-                bf16=False,
+                use_cpu=not is_gpu,
+                bf16=is_gpu,
                 seed=job["seed"],
                 max_steps=work.steps,
                 per_device_train_batch_size=work.prompts_per_step * work.group_size,
@@ -73,7 +77,8 @@ def main() -> None:
         )
         trainer.train()
     versions = {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__}
-    report(work, stopwatch.seconds, accuracy, versions)
+    more = {"peak_bytes": torch.cuda.max_memory_allocated()} if is_gpu else {}
+    report(work, stopwatch.seconds, accuracy, versions, more)
 
 
 if __name__ == "__main__":

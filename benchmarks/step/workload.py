@@ -21,6 +21,8 @@ class Workload(NamedTuple):
     warm_up_steps: int = 5
     """Steps that are run but not counted."""
     steps: int = 30
+    device: str = "cpu"
+    """cpu in float32, or cuda in bfloat16."""
 
     @property
     def path(self) -> Path:
@@ -40,11 +42,16 @@ def correctness(text: str, answer: str) -> float:
 
 
 def report(
-    work: Workload, step_seconds: Sequence[float], accuracy: Sequence[float], versions: dict[str, str]
+    work: Workload,
+    step_seconds: Sequence[float],
+    accuracy: Sequence[float],
+    versions: dict[str, str],
+    more: dict[str, float] | None = None,
 ) -> None:
     """One line of JSON for the parent process."""
     counted = step_seconds[work.warm_up_steps :]
     figures = {"median_seconds": median(counted), "fastest_seconds": min(counted), "steps": len(counted)}
+    figures |= more or {}
     print(
         json.dumps(
             figures

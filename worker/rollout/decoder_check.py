@@ -8,7 +8,8 @@ from backend.errors import FieldError, InvalidConfig
 from worker.out_of_memory import is_memory_error
 from worker.policy.head import head_of
 from worker.policy.model import Policy
-from worker.rollout.decoders import Decoder, LeanDecoder, decoder_for
+from worker.rollout.decoders import Decoder, decoder_for
+from worker.rollout.lean_decoder import LeanDecoder
 
 DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.2}
 """Largest distance of both logits, as a share of their size; in bfloat16 a token may meet other experts."""

@@ -19,7 +19,8 @@ from worker.policy.lean import LeanModel
 from worker.policy.model import load_policy
 from worker.problems.sums import Sums
 from worker.rollout.behaviour import Behaviour
-from worker.rollout.decoders import GenericDecoder, LeanDecoder, decoder_for
+from worker.rollout.decoders import GenericDecoder, decoder_for
+from worker.rollout.lean_decoder import LeanDecoder
 from worker.rollout.sampler import Decoding, Sampler
 
 PROMPTS = [Sums(seed=0).sample(index, "train") for index in range(4)]

@@ -18,7 +18,8 @@ from worker.policy.model import as_policy, load_policy
 from worker.problems.sums import Sums
 from worker.prompt import Prompt
 from worker.rollout import sampler as sampler_module
-from worker.rollout.decoders import GenericDecoder, LeanDecoder, decoder_for
+from worker.rollout.decoders import GenericDecoder, decoder_for
+from worker.rollout.lean_decoder import LeanDecoder
 from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampler import Cadence, Decoding, Sampler, inverse_cdf, next_token_logprobs
 from worker.rollout.sharing import Going, placed

@@ -1,0 +1,80 @@
+"""A whole path on a GPU: runs launched over HTTP, trained there by a worker, one of them after a kill."""
+
+import csv
+import os
+import signal
+import time
+
+import pytest
+import torch
+
+from benchmarks.service import ENDED, Service
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.slow,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device"),
+]
+
+STEPS = 12
+OF_THE_MACHINE = ("time/", "throughput/", "machine/", "memory/")
+BASE = {
+    "policy": {"name": "tiny", "dtype": "bfloat16"},
+    "steps": STEPS,
+    "sampling": {"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 64},
+    "checkpointing": {"every": 4},
+    "evaluation": {"every": 6, "prompts": 8},
+}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    found = Service(str(tmp_path_factory.mktemp("gpu")))
+    try:
+        found.wait()
+        yield found
+    finally:
+        found.http.close()
+        found.stop()
+
+
+def launch(service):
+    body = {"name": "gpu", "base": BASE, "variants": [{"name": "run"}], "seeds": [0]}
+    answer = service.http.post("/api/v1/experiments", json=body)
+    assert answer.is_success, answer.text
+    return answer.json()["runs"][0]["id"]
+
+
+def until(service, run, condition):
+    deadline = time.monotonic() + 600
+    while not condition(found := service.get(f"/runs/{run}")):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+    return found
+
+
+def metrics(service, run):
+    answer = service.http.get(f"/api/v1/runs/{run}/metrics.csv").raise_for_status()
+    rows = list(csv.DictReader(answer.text.splitlines()))
+    return [{key: value for key, value in row.items() if not key.startswith(OF_THE_MACHINE)} for row in rows]
+
+
+def test_a_run_on_a_gpu_that_was_killed_repeats_itself_and_tells_what_the_gpu_did(service):
+    (slot,) = service.get("/workers")["items"]
+    assert slot["device"] == "cuda:0"
+    whole = launch(service)
+    told = until(service, whole, lambda run: run["status"] in ENDED)
+    assert (told["status"], told["last_step"]) == ("finished", STEPS), told["reason"]
+    last = told["summary"]["last"]
+    assert last["mismatch/prob_diff_max"] < 0.1
+    assert last["throughput/mfu"] > 0
+    killed = launch(service)
+    half = until(service, killed, lambda run: (run["last_step"] or 0) >= STEPS // 2)
+    os.kill(half["attempts"][-1]["pid"], signal.SIGKILL)
+    again = until(service, killed, lambda run: run["status"] in ENDED)
+    assert (again["status"], again["last_step"]) == ("finished", STEPS), again["reason"]
+    assert len(again["attempts"]) == 2
+    expected, found = metrics(service, whole), metrics(service, killed)
+    assert len(found) == len(expected) >= STEPS
+    for left, right in zip(expected, found, strict=True):
+        assert right == left

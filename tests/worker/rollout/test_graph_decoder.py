@@ -1,0 +1,135 @@
+"""Decoding by CUDA graphs gives the numbers of decoding without them. Tests marked `gpu` record graphs."""
+
+import threading
+
+import pytest
+import torch
+
+from tests.models.architectures import build, tokenizer
+from worker.policy.model import as_policy
+from worker.prompt import Prompt
+from worker.rollout.decoders import decoder_for
+from worker.rollout.graph_decoder import GraphDecoder, rounded
+from worker.rollout.lean_decoder import LeanDecoder
+from worker.rollout.sampler import Decoding, Sampler
+
+FAMILY = ("qwen3", "qwen2.5", "llama3")
+MORE = 150
+"""Tokens that are decoded: beyond two numbers of places."""
+
+
+def on_gpu(test):
+    """Run the test where there is a CUDA device."""
+    skipped = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+    return pytest.mark.gpu(skipped(test))
+
+
+@torch.inference_mode()
+def decoded(decoder, device, *, even):
+    """Logits after every token of nine completions of three prompts, of which six and then three go on."""
+    ids = torch.randint(3, 100, (3, 9), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    if not even:
+        ids[1, :4] = mask[1, :4] = 0
+    found = [decoder.prefill(ids.to(device), mask.to(device), max_rows=9, max_new_tokens=MORE).clone()]
+    chosen = {0: [0, 1, 2, 1, 1, 2, 2, 0, 0], 40: [0, 1, 5, 3, 4, 8], 80: [0, 4, 2]}
+    generator, rows = torch.Generator().manual_seed(2), 3
+    for place in range(MORE - 1):
+        if place in chosen:
+            decoder.select(torch.tensor(chosen[place], device=device))
+            rows = len(chosen[place])
+        tokens = torch.randint(3, 100, (9,), generator=generator)[:rows]
+        found.append(decoder.step(tokens.to(device)).clone())
+    return found
+
+
+def compare(model, *, even, atol, device="cpu"):
+    graphs = GraphDecoder(model)
+    expected, found = (decoded(one, device, even=even) for one in (LeanDecoder(model), graphs))
+    for left, right in zip(expected, found, strict=True):
+        torch.testing.assert_close(right, left, atol=atol, rtol=0)
+    return graphs
+
+
+@pytest.mark.parametrize("even", [True, False])
+@pytest.mark.parametrize("name", FAMILY)
+def test_fixed_shapes_give_the_logits_of_exact_ones(name, even):
+    compare(build(name), even=even, atol=5e-6)
+
+
+def test_a_decoder_begins_anew_with_each_batch():
+    decoder = GraphDecoder(build("qwen3"))
+    first, second = (decoded(decoder, "cpu", even=False) for _ in range(2))
+    for left, right in zip(first, second, strict=True):
+        assert torch.equal(left, right)
+
+
+@pytest.mark.parametrize("least", [1, 64])
+def test_a_rounded_count_is_at_most_a_quarter_or_one_step_more(least):
+    found = [rounded(count, least=least) for count in range(1, 5000)]
+    assert found == sorted(found)
+    assert len(set(found)) < 50
+    for count, more in enumerate(found, start=1):
+        assert count <= more < max(1.25 * count, count + least)
+        assert more % least == 0
+
+
+@on_gpu
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-4), (torch.bfloat16, 0.06)])
+@pytest.mark.parametrize("even", [True, False])
+@pytest.mark.parametrize("name", FAMILY)
+def test_replayed_graphs_give_the_logits_of_kernels_that_are_launched(name, even, dtype, atol):
+    model = build(name, dtype=dtype).to("cuda")
+    graphs = compare(model, even=even, atol=atol, device="cuda")
+    assert sum(graph is not None for graph in graphs.graphs.values()) >= 3
+
+
+@on_gpu
+def test_a_graph_is_replayed_bit_by_bit():
+    decoder = GraphDecoder(build("qwen3", dtype=torch.bfloat16).to("cuda"))
+    first, second = (decoded(decoder, "cuda", even=False) for _ in range(2))
+    for left, right in zip(first, second, strict=True):
+        assert torch.equal(left, right)
+
+
+@on_gpu
+def test_a_policy_that_cannot_be_recorded_is_decoded_without_graphs(monkeypatch, caplog):
+    model = build("qwen3").to("cuda")
+    normed = type(GraphDecoder(model).lean).normed
+
+    def asking(lean, hidden):
+        float(hidden.sum())  # waits for the GPU, which a recording must not
+        return normed(lean, hidden)
+
+    monkeypatch.setattr("worker.policy.lean.LeanModel.normed", asking)
+    graphs = compare(model, even=False, atol=1e-4, device="cuda")
+    assert not any(graphs.graphs.values())
+    assert "without CUDA graphs" in caplog.text
+
+
+@on_gpu
+def test_completions_are_drawn_while_another_thread_computes():
+    policy = as_policy(build("qwen3").to("cuda"), tokenizer(), name="qwen3")
+    assert isinstance(decoder_for(policy.model), GraphDecoder)
+    prompts = [Prompt(text, text, answer="", problem="sums") for text in ("85+60+88=?", "1+2=?")]
+    decoding = Decoding(max_new_tokens=100)
+
+    def drawn():
+        groups = Sampler(policy).sample(prompts, 4, decoding, torch.Generator().manual_seed(1))
+        return [one.ids.tolist() for group in groups for one in group]
+
+    expected, stop = drawn(), threading.Event()
+
+    def compute():
+        while not stop.is_set():
+            weight = torch.randn(512, 512, device="cuda", requires_grad=True)
+            (weight @ weight).square().sum().backward()
+            weight.grad.sum().item()
+
+    other = threading.Thread(target=compute)
+    other.start()
+    try:
+        assert [drawn() for _ in range(5)] == [expected] * 5
+    finally:
+        stop.set()
+        other.join()

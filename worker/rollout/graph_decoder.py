@@ -1,0 +1,156 @@
+"""Decoding on a GPU by CUDA graphs: the kernels of a token are recorded once and replayed for each token.
+
+A GPU runs the kernels of a token sooner than Python launches them, unless the policy has many billions of
+parameters. A graph has fixed shapes and addresses, so the place of a token is a number in the GPU's memory,
+rows and places are rounded up, and places that no token has reached are masked.
+"""
+
+import logging
+from contextlib import suppress
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter, functional
+from transformers import PreTrainedModel
+
+from worker.out_of_memory import is_memory_error
+from worker.policy.lean import LeanLayer
+from worker.rollout.lean_decoder import LeanDecoder
+
+logger = logging.getLogger(__name__)
+
+FEWEST_PLACES = 64
+"""Places of the cache that a graph attends to at least, and the step in which they grow at first."""
+
+
+class GraphDecoder(LeanDecoder):
+    """LeanDecoder whose steps are graphs, one for each rounded number of rows and of places.
+
+    The first token of a pair of numbers runs kernel by kernel, which also prepares what a recording may not
+    (handles and workspaces of libraries); the second records the graph. Without CUDA every token runs so.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__(model)
+        self.is_recorded = model.device.type == "cuda"
+        self.side = torch.cuda.Stream(model.device) if self.is_recorded else None
+
+    def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:
+        """See Decoder."""
+        self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph | None] = {}
+        return super().prefill(ids, mask, max_rows=max_rows, max_new_tokens=max_new_tokens)
+
+    def _grown(self, keys: Tensor, values: Tensor, max_rows: int) -> Tensor:
+        cache = super()._grown(keys, values, max_rows)
+        cache[:, self.rows :] = 0  # masked places hold numbers, as 0 times NaN is NaN
+        cache[:, :, :, self.length :] = 0
+        return cache
+
+    def _begin(self, mask: Tensor, **_: bool) -> None:
+        self.pool = torch.cuda.graph_pool_handle() if self.is_recorded else None
+        self.max_rows = self.cache[0].shape[1]
+        self.place = mask.new_full((1,), self.length)  # where the next token is written
+        self.tokens, self.positions = mask.new_zeros(2, self.max_rows)
+        self.positions[: self.rows] = mask.sum(dim=1)
+        words = self.lean.head.weight.shape[0]
+        self.logits = torch.empty(self.max_rows, words, dtype=torch.float32, device=mask.device)
+        places = self.max_rows, 1, self.capacity
+        dtype = self.model.dtype
+        # added to attention scores: 0 on tokens, lowest on padding and on what no token has reached
+        self.bias: Tensor = torch.full(places, torch.finfo(dtype).min, dtype=dtype, device=mask.device)
+        self.bias[: self.rows, 0, : self.length].masked_fill_(mask.bool(), 0)
+
+    def select(self, sources: Tensor) -> None:
+        """See Decoder."""
+        self._move(sources)
+        self.bias[: self.rows] = self.bias[sources]
+        self.positions[: self.rows] = self.positions[sources]
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """See Decoder. The logits are overwritten by the next step."""
+        self.tokens[: len(tokens)] = tokens
+        rows = min(self.max_rows, rounded(len(tokens)))
+        span = min(self.capacity, rounded(self.length + 1, least=FEWEST_PLACES))
+        if self.side is None:
+            self._token(rows, span)
+        else:
+            self._on_gpu(self.side, rows, span)
+        self.length += 1
+        return self.logits[: len(tokens)]
+
+    def _on_gpu(self, side: "torch.cuda.Stream", rows: int, span: int) -> None:
+        """Replay the graph of a token, record it, or run the token without one."""
+        if (graph := self.graphs.get((rows, span))) is not None:
+            graph.replay()
+            return
+        side.wait_stream(torch.cuda.current_stream(side.device))
+        with torch.cuda.stream(side):
+            if self.is_recorded and (rows, span) in self.graphs and (graph := self._recorded(rows, span)):
+                graph.replay()
+            else:
+                self._token(rows, span)
+        self.graphs[rows, span] = graph
+        torch.cuda.current_stream(side.device).wait_stream(side)
+
+    def _recorded(self, rows: int, span: int) -> "torch.cuda.CUDAGraph | None":
+        """The graph of a token; None, from now on, for a policy with a kernel that cannot be recorded."""
+        graph = torch.cuda.CUDAGraph()
+        graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
+        try:
+            self._token(rows, span)
+        except RuntimeError as error:
+            with suppress(RuntimeError):
+                graph.capture_end()
+            if is_memory_error(error):
+                raise
+            logger.warning("this policy is decoded without CUDA graphs: %s", error)
+            self.is_recorded = False
+            return None
+        graph.capture_end()
+        return graph
+
+    def _token(self, rows: int, span: int) -> None:
+        """Read `self.tokens` at `self.place` into `self.logits`, and move on; nothing here asks the GPU."""
+        self.bias[:rows].index_fill_(2, self.place, 0)
+        rotations = self.lean.rotations(self.positions[:rows])
+        self.logits[:rows] = self._read(self.tokens[:rows], rotations, span)
+        self.place += 1
+        self.positions[:rows] += 1
+
+    def _attend(
+        self, layer: LeanLayer, cache: Tensor, hidden: Tensor, rotations: tuple[Tensor, Tensor], span: int
+    ) -> Tensor:
+        # one kernel in place of six; the query heads that share a key head are the queries of one text
+        queries, keys, values = layer.project(hidden, *rotations)
+        self._store(cache, keys, values)
+        rows = len(hidden)
+        queries = queries.reshape(rows, layer.kv_heads, -1, layer.width)
+        bias = self.bias[:rows, None, :, :span].expand(-1, layer.kv_heads, queries.shape[2], -1)
+        past_keys, past_values = cache[:, :, :, :span]
+        mixed = functional.scaled_dot_product_attention(
+            queries, past_keys, past_values, attn_mask=bias, scale=layer.scaling
+        )
+        return mixed.reshape(rows, -1)
+
+    def _store(self, cache: Tensor, keys: Tensor, values: Tensor) -> None:
+        cache[0].index_copy_(2, self.place, keys[:, :, None])
+        cache[1].index_copy_(2, self.place, values[:, :, None])
+
+
+def rounded(count: int, *, least: int = 1) -> int:
+    """A count rounded up to a multiple of `least` and to three binary digits of that, at most a quarter more.
+
+    >>> [rounded(count) for count in (3, 8, 9, 13, 127)]
+    [3, 8, 10, 14, 128]
+    """
+    parts = -(-count // least)
+    step = 1 << max(0, (parts - 1).bit_length() - 3)
+    return least * step * -(-parts // step)
+
+
+def has_graphs(model: PreTrainedModel) -> bool:
+    """Whether tokens of a model, which LeanDecoder can decode, are worth recording and can be.
+
+    Quantised weights are expanded by kernels of their own, some of which ask the GPU.
+    """
+    return model.device.type == "cuda" and all(type(weight) is Parameter for weight in model.parameters())
