@@ -86,10 +86,26 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
 """Model type and config by a name that people use."""
 
 
-def build(name: str, *, vocabulary: int = 128, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
-    """A model of the architecture in evaluation mode, with weights large enough that its logits matter."""
-    model = _scaled(name, AutoModelForCausalLM, vocabulary)
+def build(
+    name: str, *, vocabulary: int = 128, dtype: torch.dtype = torch.float32, wide: bool = False
+) -> PreTrainedModel:
+    """A model of the architecture in evaluation mode, with weights large enough that its logits matter.
+
+    Its heads have 8 values, `wide` ones 16, the fewest that a GPU's flex attention takes.
+    """
+    model = _scaled(name, AutoModelForCausalLM, vocabulary, **(_wide(ARCHITECTURES[name][1]) if wide else {}))
     return model.to(dtype).eval()
+
+
+def _wide(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a config that give attention heads 16 values."""
+    if "text_config" in fields:
+        return {"text_config": fields["text_config"] | _wide(fields["text_config"])}
+    if "qk_rope_head_dim" in fields:
+        return {"v_head_dim": 16}  # queries and keys have 8 with a rotation and 8 without
+    if "head_dim" in fields:
+        return {"head_dim": 16}
+    return {"num_attention_heads": 2, "num_key_value_heads": 1}
 
 
 def _scaled(name: str, opener: Any, vocabulary: int, **changes: Any) -> Any:

@@ -212,7 +212,7 @@ def test_every_packed_completion_is_in_one_part(lengths, limit, rows):
 def test_on_a_gpu_kernels_have_the_numbers_of_padded_texts(name, kernel, dtype, monkeypatch):
     if kernel == "flash_attention_2" and (dtype == torch.float32 or not is_flash_attn_2_available()):
         pytest.skip("flash attention is not installed, or has no float32")
-    model = build(name, dtype=dtype).to("cuda")
+    model = build(name, dtype=dtype, wide=True).to("cuda")
     whole = measured(model)
     monkeypatch.setattr(packing, "_attention_of", lambda _: kernel)
     assert enable_packing(model, "auto") == ""
