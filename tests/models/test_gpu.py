@@ -1,6 +1,7 @@
 """What only a GPU shows: numbers of each architecture in bfloat16, memory that falls and that runs out."""
 
 import copy
+import math
 import time
 
 import pytest
@@ -144,6 +145,11 @@ def test_a_quantised_base_has_the_numbers_of_a_cpu_and_trains_its_adapter(kind):
             else token_batch(
                 [row[:32] for row in batch.ids.tolist()], [row[32:] for row in batch.ids.tolist()], pad_id=0
             )
+        )
+        policy = as_policy(model, tokenizer(), name="qwen3")
+        groups = Sampler(policy).sample(PROMPTS, 2, DECODING, torch.Generator().manual_seed(1))
+        assert all(
+            math.isfinite(value) for group in groups for one in group for value in one.sampler_logprobs
         )
         scored = token_logprobs(model, own, temperature=1.0).logprobs
         scored.sum().backward()

@@ -6,7 +6,9 @@ rows and places are rounded up, and places that no token has reached are masked.
 """
 
 import logging
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import torch
 from torch import Tensor
@@ -15,12 +17,72 @@ from transformers import PreTrainedModel
 
 from worker.out_of_memory import is_memory_error
 from worker.policy.lean import LeanLayer
+from worker.policy.quantized import NF4Linear
 from worker.rollout.lean_decoder import LeanDecoder
 
 logger = logging.getLogger(__name__)
 
 FEWEST_PLACES = 64
 """Places of the cache that a graph attends to at least, and the step in which they grow at first."""
+
+RECORDING = threading.Lock()
+"""Held while a graph is recorded: by one thread at a time."""
+
+
+class Recorder:
+    """The stream and the memory in which a thread records graphs on a device.
+
+    They stay when the graphs of a call of the sampler are gone, so the next call needs no new memory.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.stream = torch.cuda.Stream(device)
+        self.pool = torch.cuda.graph_pool_handle()
+        self.works = True
+        """Whether no policy was found that cannot be recorded."""
+        self._kept = torch.cuda.CUDAGraph()  # memory is given up with the last of its graphs: this one stays
+        try:
+            with torch.cuda.stream(self.stream), self.recording(self._kept):
+                torch.zeros(1, device=device)
+        except RuntimeError as error:
+            self.give_up(error)
+
+    @contextmanager
+    def recording(self, graph: torch.cuda.CUDAGraph) -> Iterator[None]:
+        """Record what is launched; RuntimeError for what cannot be recorded."""
+        with RECORDING:
+            graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
+            try:
+                yield
+            finally:
+                self._end(graph)
+
+    def give_up(self, error: RuntimeError) -> None:
+        """Record nothing more in this thread, and say why."""
+        self.works = False
+        logger.warning("decoding without CUDA graphs: %s", error.__context__ or error)
+
+    def _end(self, graph: torch.cuda.CUDAGraph) -> None:
+        try:
+            graph.capture_end()
+        except RuntimeError:  # which leaves the allocator waiting for the end
+            with suppress(RuntimeError):
+                torch._C._cuda_endAllocateToPool(self.device.index, self.pool)  # noqa: SLF001
+            raise
+
+
+_threads = threading.local()
+
+
+def recorder_of(device: torch.device) -> Recorder:
+    """This thread's recorder for a device."""
+    if not hasattr(_threads, "recorders"):
+        _threads.recorders = {}
+    found: dict[torch.device, Recorder] = _threads.recorders
+    if device not in found:
+        found[device] = Recorder(device)
+    return found[device]
 
 
 class GraphDecoder(LeanDecoder):
@@ -32,13 +94,18 @@ class GraphDecoder(LeanDecoder):
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model)
-        self.is_recorded = model.device.type == "cuda"
-        self.side = torch.cuda.Stream(model.device) if self.is_recorded else None
+        self.recorder = recorder_of(model.device) if model.device.type == "cuda" else None
+        self.is_recorded = self.recorder is not None and self.recorder.works
 
     def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:
         """See Decoder."""
         self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph | None] = {}
+        self.logits: Tensor = torch.empty(0)  # those of a batch before give their memory back first
+        self.bias: Tensor = torch.empty(0)
         return super().prefill(ids, mask, max_rows=max_rows, max_new_tokens=max_new_tokens)
+
+    def _room(self, tokens: int) -> int:
+        return rounded(tokens, least=FEWEST_PLACES)  # few sizes, because kernels are planned for each
 
     def _grown(self, keys: Tensor, values: Tensor, max_rows: int) -> Tensor:
         cache = super()._grown(keys, values, max_rows)
@@ -57,7 +124,7 @@ class GraphDecoder(LeanDecoder):
         places = self.max_rows, 1, self.capacity
         dtype = self.model.dtype
         # added to attention scores: 0 on tokens, lowest on padding and on what no token has reached
-        self.bias: Tensor = torch.full(places, torch.finfo(dtype).min, dtype=dtype, device=mask.device)
+        self.bias = torch.full(places, torch.finfo(dtype).min, dtype=dtype, device=mask.device)
         self.bias[: self.rows, 0, : self.length].masked_fill_(mask.bool(), 0)
 
     def select(self, sources: Tensor) -> None:
@@ -71,42 +138,42 @@ class GraphDecoder(LeanDecoder):
         self.tokens[: len(tokens)] = tokens
         rows = min(self.max_rows, rounded(len(tokens)))
         span = min(self.capacity, rounded(self.length + 1, least=FEWEST_PLACES))
-        if self.side is None:
+        if self.recorder is None:
             self._token(rows, span)
         else:
-            self._on_gpu(self.side, rows, span)
+            self._on_gpu(self.recorder, rows, span)
         self.length += 1
         return self.logits[: len(tokens)]
 
-    def _on_gpu(self, side: "torch.cuda.Stream", rows: int, span: int) -> None:
-        """Replay the graph of a token, record it, or run the token without one."""
-        if (graph := self.graphs.get((rows, span))) is not None:
+    def _on_gpu(self, recorder: Recorder, rows: int, span: int) -> None:
+        """Replay the graph of a token, record it before, or run the token without one."""
+        graph = self.graphs.get((rows, span))
+        if graph is None:
+            current = torch.cuda.current_stream(recorder.device)
+            recorder.stream.wait_stream(current)
+            try:
+                with torch.cuda.stream(recorder.stream):
+                    if self.is_recorded and (rows, span) in self.graphs:
+                        graph = self._recorded(recorder, rows, span)
+                    if graph is None:
+                        self._token(rows, span)
+            finally:
+                current.wait_stream(recorder.stream)
+            self.graphs[rows, span] = graph
+        if graph is not None:
             graph.replay()
-            return
-        side.wait_stream(torch.cuda.current_stream(side.device))
-        with torch.cuda.stream(side):
-            if self.is_recorded and (rows, span) in self.graphs and (graph := self._recorded(rows, span)):
-                graph.replay()
-            else:
-                self._token(rows, span)
-        self.graphs[rows, span] = graph
-        torch.cuda.current_stream(side.device).wait_stream(side)
 
-    def _recorded(self, rows: int, span: int) -> "torch.cuda.CUDAGraph | None":
-        """The graph of a token; None, from now on, for a policy with a kernel that cannot be recorded."""
+    def _recorded(self, recorder: Recorder, rows: int, span: int) -> torch.cuda.CUDAGraph | None:
+        """The graph of a token; None, from now on, if it cannot be recorded or has no memory."""
         graph = torch.cuda.CUDAGraph()
-        graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
         try:
-            self._token(rows, span)
+            with recorder.recording(graph):
+                self._token(rows, span)
         except RuntimeError as error:
-            with suppress(RuntimeError):
-                graph.capture_end()
-            if is_memory_error(error):
-                raise
-            logger.warning("this policy is decoded without CUDA graphs: %s", error)
             self.is_recorded = False
+            if not is_memory_error(error.__context__ or error):
+                recorder.give_up(error)
             return None
-        graph.capture_end()
         return graph
 
     def _token(self, rows: int, span: int) -> None:
@@ -138,7 +205,7 @@ class GraphDecoder(LeanDecoder):
 
 
 def rounded(count: int, *, least: int = 1) -> int:
-    """A count rounded up to a multiple of `least` and to three binary digits of that, at most a quarter more.
+    """A count rounded up to a multiple of `least`, and the multiple to three binary digits.
 
     >>> [rounded(count) for count in (3, 8, 9, 13, 127)]
     [3, 8, 10, 14, 128]
@@ -149,8 +216,12 @@ def rounded(count: int, *, least: int = 1) -> int:
 
 
 def has_graphs(model: PreTrainedModel) -> bool:
-    """Whether tokens of a model, which LeanDecoder can decode, are worth recording and can be.
+    """Whether the tokens of a model that LeanDecoder can decode are recorded.
 
-    Quantised weights are expanded by kernels of their own, some of which ask the GPU.
+    Quantised weights are expanded by kernels of their own, some of which wait for the GPU.
     """
-    return model.device.type == "cuda" and all(type(weight) is Parameter for weight in model.parameters())
+    return (
+        model.device.type == "cuda"
+        and all(type(weight) is Parameter for weight in model.parameters())
+        and not any(isinstance(part, NF4Linear) for part in model.modules())
+    )

@@ -31,7 +31,7 @@ class LeanDecoder:
             logits_to_keep=1,
         )
         self.rows, self.length = ids.shape
-        self.capacity = self.length + max_new_tokens
+        self.capacity = self._room(self.length + max_new_tokens)
         self.cache = [
             self._grown(layer.keys, layer.values, max_rows) for layer in output.past_key_values.layers
         ]
@@ -42,6 +42,10 @@ class LeanDecoder:
         """Prepare the tokens behind prompts (P, S)."""
         self.bias = None if is_even else self._padding_bias(mask)
         self._set_rotations(mask.sum(dim=1)[: 1 if is_even else None])
+
+    def _room(self, tokens: int) -> int:
+        """Places of the cache for so many tokens."""
+        return tokens
 
     def _grown(self, keys: Tensor, values: Tensor, max_rows: int) -> Tensor:
         cache = keys.new_empty(2, max_rows, self.lean.kv_heads, self.capacity, self.lean.width)

@@ -97,7 +97,8 @@ class BatchBuilder:
         with visiting(self.reference.model, tokens.ids.device):
             batch = replace(batch, reference_logprobs=self._logprobs(self.reference, tokens))
         if tokens.ids.is_cuda:
-            torch.cuda.synchronize(tokens.ids.device)  # else only the launch of the work is timed
+            # else only the launch of the work is timed; other streams may record a graph, which must not wait
+            torch.cuda.current_stream(tokens.ids.device).synchronize()
         update_stats.reference_seconds += time.perf_counter() - started
         return batch
 
