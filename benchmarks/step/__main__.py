@@ -5,8 +5,7 @@
     python -m benchmarks.step --only gpu   the sizes of Qwen2.5 0.5B in bfloat16, on a CUDA device
 
 TRL lives in an environment of its own, `.venv-trl`, which is made on the first run, or is imported by the
-interpreter that `--trl` names. Writes results.md beside
-this file; `make docs` brings it into docs/.
+interpreter that `--trl` names. Writes results.md beside this file; `make docs` brings it into docs/.
 """
 
 import argparse
@@ -139,13 +138,8 @@ def gpu_table(
         f"Peak memory: {memory}. TRL keeps weights and moments in bfloat16, GRPO Lab master weights and "
         "moments in float32."
     )
-    threads = f"{arguments.threads} threads, "
-    return f"{table(sides, work, policy, arguments).replace(threads, f'{gpu_name()}, ', 1)}\n\n{about}"
-
-
-def gpu_name() -> str:
-    """The name of the CUDA device."""
-    return torch.cuda.get_device_name()
+    threads, gpu = f"{arguments.threads} threads, ", f"{torch.cuda.get_device_name()}, "
+    return f"{table(sides, work, policy, arguments).replace(threads, gpu, 1)}\n\n{about}"
 
 
 def table(

@@ -184,20 +184,15 @@ class GraphDecoder(LeanDecoder):
         self.place += 1
         self.positions[:rows] += 1
 
-    def _attend(
-        self, layer: LeanLayer, cache: Tensor, hidden: Tensor, rotations: tuple[Tensor, Tensor], span: int
-    ) -> Tensor:
+    def _mix(self, layer: LeanLayer, cache: Tensor, queries: Tensor, span: int) -> Tensor:
         # one kernel in place of six; the query heads that share a key head are the queries of one text
-        queries, keys, values = layer.project(hidden, *rotations)
-        self._store(cache, keys, values)
-        rows = len(hidden)
+        rows = len(queries)
         queries = queries.reshape(rows, layer.kv_heads, -1, layer.width)
         bias = self.bias[:rows, None, :, :span].expand(-1, layer.kv_heads, queries.shape[2], -1)
-        past_keys, past_values = cache[:, :, :, :span]
-        mixed = functional.scaled_dot_product_attention(
-            queries, past_keys, past_values, attn_mask=bias, scale=layer.scaling
+        keys, values = cache[:, :, :, :span]
+        return functional.scaled_dot_product_attention(
+            queries, keys, values, attn_mask=bias, scale=layer.scaling
         )
-        return mixed.reshape(rows, -1)
 
     def _store(self, cache: Tensor, keys: Tensor, values: Tensor) -> None:
         cache[0].index_copy_(2, self.place, keys[:, :, None])

@@ -101,15 +101,19 @@ class LeanDecoder:
         """Store this token's keys and values; mix the values (B, heads * D) of `span` places."""
         queries, keys, values = layer.project(hidden, *rotations)
         self._store(cache, keys, values)
-        rows = len(hidden)
+        return self._mix(layer, cache, queries, span).reshape(len(hidden), -1)
+
+    def _mix(self, layer: LeanLayer, cache: Tensor, queries: Tensor, span: int) -> Tensor:
+        """The values of `span` places, mixed for queries (B, heads, D); as many numbers in that order."""
+        rows = len(queries)
         pairs = rows * layer.kv_heads
         past_keys, past_values = cache.view(2, pairs, self.capacity, layer.width)[:, :, :span]
         queries = queries.reshape(pairs, layer.heads // layer.kv_heads, layer.width) * layer.scaling
         scores = torch.bmm(queries, past_keys.transpose(1, 2))
         if self.bias is not None:
             scores = (scores.view(rows, -1, span) + self.bias[:rows, :, :span]).view(scores.shape)
-        weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(hidden.dtype)
-        return torch.bmm(weights, past_values).view(rows, -1)
+        weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(queries.dtype)
+        return torch.bmm(weights, past_values)
 
     def _store(self, cache: Tensor, keys: Tensor, values: Tensor) -> None:
         """Write keys and values (B, KV heads, D) of a token behind those of the tokens before it."""
