@@ -2,7 +2,6 @@
 
 import threading
 
-from fastapi import APIRouter
 from starlette.responses import StreamingResponse
 
 from backend.archives.save import archive_run
@@ -10,10 +9,10 @@ from backend.db.engine import reading
 from backend.db.run_lookup import must_exist
 from backend.errors import Unavailable
 from backend.http.dependencies import LabOf
-from backend.http.problem_details import ERRORS
+from backend.http.routing import Router
 from backend.http.timeout import take_time
 
-router = APIRouter(prefix="/api/v1/runs", tags=["runs"], responses=ERRORS)
+router = Router(prefix="/api/v1/runs", tags=["runs"])
 
 ARCHIVE_SECONDS = 300.0
 """How long a client waits until the first byte."""

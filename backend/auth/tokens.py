@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 import time
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,15 +51,22 @@ def token_of(settings: Settings, role: Role) -> str:
     name, file = _SECRETS[role]
     if chosen := str(getattr(settings, name)):
         return chosen
-    path = settings.state / file
+    path = settings.state_dir.expanduser() / file
     try:
-        token = path.read_text().strip()
+        about = path.stat()
     except FileNotFoundError:
         _create(path)
-        token = path.read_text().strip()
+        about = path.stat()
+    token = _secret_in(path, (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns))
     if not token:
         raise Unavailable(f"{path} is empty: delete it, and the next start creates a new token")
     return token
+
+
+@lru_cache(maxsize=16)
+def _secret_in(path: Path, _version: tuple[int, ...]) -> str:
+    """The text of a file, read again when the file has changed: each request asks for it."""
+    return path.read_text().strip()
 
 
 def _create(path: Path) -> None:

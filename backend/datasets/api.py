@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from fastapi.concurrency import contextmanager_in_threadpool, run_in_threadpool
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
@@ -22,13 +22,13 @@ from backend.datasets.users import runs_that_need
 from backend.errors import Conflict, NotFound
 from backend.http.dependencies import SettingsOf, WriteSession
 from backend.http.paging import iso
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Json
+from backend.http.routing import Router
 from backend.http.timeout import take_time
 from backend.http.upload import CannotStore, CutOff, check_type, receive
 from backend.settings import Settings
 
-router = APIRouter(prefix="/api/v1/datasets", tags=["datasets"], responses=ERRORS)
+router = Router(prefix="/api/v1/datasets", tags=["datasets"])
 
 TYPES = (
     "application/gzip", "application/jsonl", "application/octet-stream", "application/vnd.apache.parquet",

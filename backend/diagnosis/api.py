@@ -3,17 +3,15 @@
 import math
 from typing import Any
 
-from fastapi import APIRouter
-
 from backend.diagnosis.diagnose import diagnose
 from backend.diagnosis.findings import Diagnosis, Finding, Ranked
 from backend.diagnosis.schemas import DiagnosisItem
 from backend.diagnosis.store import log_of
 from backend.http.dependencies import ReadSession
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Json
+from backend.http.routing import Router
 
-router = APIRouter(prefix="/api/v1/runs", tags=["runs"], responses=ERRORS)
+router = Router(prefix="/api/v1/runs", tags=["runs"])
 
 
 @router.get("/{run_id}/diagnosis", response_model=DiagnosisItem)

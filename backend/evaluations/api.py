@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from backend.config.suite_recipes import SUITE_RECIPES
 from backend.db.run_lookup import must_exist
@@ -11,10 +11,10 @@ from backend.evaluations.results import evaluations_of
 from backend.evaluations.schemas import EvaluationPage
 from backend.http.dependencies import ReadSession
 from backend.http.paging import split_list
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Json, Page
+from backend.http.routing import Router
 
-router = APIRouter(prefix="/api/v1", tags=["evaluations"], responses=ERRORS)
+router = Router(prefix="/api/v1", tags=["evaluations"])
 
 MOST_RUNS = 50
 

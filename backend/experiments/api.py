@@ -1,6 +1,6 @@
 """Routes of experiments."""
 
-from fastapi import APIRouter, BackgroundTasks
+from fastapi import BackgroundTasks
 
 from backend.db.engine import reading
 from backend.experiments.launch import launch
@@ -16,14 +16,14 @@ from backend.experiments.store import find_experiment, list_experiments, shown_e
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.idempotency import Key
 from backend.http.paging import page_of
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, Limit
+from backend.http.routing import Router
 from backend.queue.doorbell import ring
 from backend.runs.launch_checks import queue_check
 from backend.runs.schemas import CheckRequest, RunItem
 from backend.runs.store import find_run
 
-router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"], responses=ERRORS)
+router = Router(prefix="/api/v1/experiments", tags=["experiments"])
 
 
 @router.post("", status_code=201, response_model=LaunchedExperiment)

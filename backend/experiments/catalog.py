@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field, ValidationError
 
@@ -25,13 +25,13 @@ from backend.experiments.memory_estimate import memory_estimate, memory_warnings
 from backend.experiments.schemas import Seed, Validated, ValidateRequest
 from backend.formula.loss import formula
 from backend.http.dependencies import ReadSession, SettingsOf
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Json, Page
+from backend.http.routing import Router
 from backend.policies.offered import policy_offers
 from backend.runs.checks import runnable
 from backend.runs.schemas import Body, Fields
 
-router = APIRouter(prefix="/api/v1", tags=["catalog"], responses=ERRORS)
+router = Router(prefix="/api/v1", tags=["catalog"])
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Policy", ("policy",)),

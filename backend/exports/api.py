@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import StreamingResponse
 
 from backend.db.models import Run
@@ -11,10 +11,10 @@ from backend.exports.card import model_card
 from backend.exports.facts import facts_of, find_checkpoint
 from backend.exports.files import model_stream
 from backend.http.dependencies import ReadSession, SettingsOf
-from backend.http.problem_details import ERRORS
+from backend.http.routing import Router
 from backend.runs.origin import is_ours
 
-router = APIRouter(prefix="/api/v1/runs", tags=["runs"], responses=ERRORS)
+router = Router(prefix="/api/v1/runs", tags=["runs"])
 
 
 @router.get("/{run_id}/model", response_class=StreamingResponse)

@@ -1,6 +1,10 @@
-"""FastAPI dependencies: settings, a read-only session, and a session that commits before the response."""
+"""FastAPI dependencies: settings, a read-only session, and a session that commits before the response.
+
+Sessions are context managers, which `backend.http.routing.Route` enters.
+"""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -36,19 +40,23 @@ async def _settings(request: Request) -> Settings:
     return lab_of(request).settings
 
 
-def _reading(request: Request) -> Iterator[Session]:
-    with reading(lab_of(request).sessions) as session, interruptible(interrupt_of(session)):
+@contextmanager
+def _interruptible_reading(sessions: Sessions) -> Iterator[Session]:
+    with reading(sessions) as session, interruptible(interrupt_of(session)):
         yield session
 
 
-def _writing(request: Request) -> Iterator[Session]:
-    with lab_of(request).sessions.begin() as session:
-        yield session
+async def _reading(request: Request) -> AbstractContextManager[Session]:
+    return _interruptible_reading(lab_of(request).sessions)
+
+
+async def _writing(request: Request) -> AbstractContextManager[Session]:
+    return lab_of(request).sessions.begin()
 
 
 LabOf = Annotated[Lab, Depends(_lab)]
 """For what needs several transactions, or checks for a while before it writes."""
 
 SettingsOf = Annotated[Settings, Depends(_settings)]
-ReadSession = Annotated[Session, Depends(_reading, scope="function")]
-WriteSession = Annotated[Session, Depends(_writing, scope="function")]
+ReadSession = Annotated[Session, Depends(_reading)]
+WriteSession = Annotated[Session, Depends(_writing)]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import BaseModel
 
 from backend.auth.permissions import Role
@@ -12,10 +12,10 @@ from backend.db.models import BrowserSession
 from backend.errors import Conflict, NotFound
 from backend.http.dependencies import SettingsOf
 from backend.http.paging import iso
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Json
+from backend.http.routing import Router
 
-router = APIRouter(prefix="/api/v1", tags=["session"], responses=ERRORS)
+router = Router(prefix="/api/v1", tags=["session"])
 
 
 class Session(BaseModel):

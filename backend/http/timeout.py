@@ -54,7 +54,8 @@ class RequestTimeout:
                 wait.heard_at = time.monotonic()
                 heard.put_nowait(message)
                 if message["type"] == "http.disconnect":
-                    return await asyncio.to_thread(wait.end)
+                    wait.is_over = True
+                    return await asyncio.to_thread(wait.end) if wait.interrupts else None
 
         async def receiving() -> Message:
             message = await (heard.get() if is_read else receive())

@@ -4,7 +4,7 @@ import tempfile
 from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
@@ -13,8 +13,8 @@ from backend.durable_files import make_directory
 from backend.errors import FieldError, InvalidRequest
 from backend.http.dependencies import LabOf
 from backend.http.idempotency import Key
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Json
+from backend.http.routing import Router
 from backend.http.timeout import take_time
 from backend.http.upload import CannotStore, CutOff, check_type, receive
 from backend.imports.importing import ImportRequest
@@ -23,7 +23,7 @@ from backend.imports.run_archive_store import import_any
 from backend.imports.schemas import ImportAnswer
 from backend.redaction import refuse_secrets
 
-router = APIRouter(prefix="/api/v1/imports", tags=["imports"], responses=ERRORS)
+router = Router(prefix="/api/v1/imports", tags=["imports"])
 
 TYPES = ("application/octet-stream", "text/csv", "application/json", "application/x-ndjson", "text/plain")
 IMPORT_SECONDS = 300.0

@@ -19,15 +19,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from starlette.responses import StreamingResponse
 
 from backend.errors import TooMany, Unavailable
 from backend.http.dependencies import SettingsOf
-from backend.http.problem_details import ERRORS
+from backend.http.routing import Router
 from backend.live.broadcaster import Broadcaster
 
-router = APIRouter(prefix="/api/v1", tags=["live"], responses=ERRORS)
+router = Router(prefix="/api/v1", tags=["live"])
 
 MOST_LISTENERS = 200
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 from starlette.responses import Response
@@ -15,7 +15,7 @@ from backend.errors import FieldError, InvalidRequest
 from backend.experiments.store import find_experiment, runs_of
 from backend.http.dependencies import ReadSession
 from backend.http.paging import split_list
-from backend.http.problem_details import ERRORS
+from backend.http.routing import Router
 from backend.http.shared_answers import SharedAnswersOf
 from backend.matrix.readings import READINGS, THRESHOLDS, Column
 from backend.matrix.schemas import Matrix
@@ -23,7 +23,7 @@ from backend.matrix.table import Row, direction_of, matrix_of
 from backend.metrics.known import must_be_known
 from backend.metrics.lineage import stamps_of
 
-router = APIRouter(prefix="/api/v1", tags=["experiments"], responses=ERRORS)
+router = Router(prefix="/api/v1", tags=["experiments"])
 
 MOST_RUNS = 500
 MOST_COLUMNS = 16

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, Query
+from fastapi import Query
 from numpy.typing import NDArray
 from pydantic import BaseModel
 from sqlalchemy import Row
@@ -21,7 +21,7 @@ from backend.db.run_lookup import configs_of, must_exist, names_of
 from backend.errors import FieldError, InvalidRequest
 from backend.http.dependencies import LabOf, ReadSession
 from backend.http.paging import split_list
-from backend.http.problem_details import ERRORS
+from backend.http.routing import Router
 from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.axes import is_metric
 from backend.metrics.csv import csv_lines
@@ -35,7 +35,7 @@ from backend.metrics.statistics import t_975
 from backend.metrics.thinning import is_fine, thin, thin_all, thin_non_finite
 from backend.metrics.view import View
 
-router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=ERRORS)
+router = Router(prefix="/api/v1", tags=["metrics"])
 
 MOST_SERIES = 200
 MOST_POINTS = 200_000

@@ -1,7 +1,7 @@
 """Health checks for people, load balancers and Prometheus."""
 
 from anyio import to_thread
-from fastapi import APIRouter, Request
+from fastapi import Request
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.responses import Response
@@ -10,13 +10,14 @@ from backend.db.engine import reading
 from backend.db.migrate import newest_schema
 from backend.http.access_log import REQUESTS
 from backend.http.dependencies import Lab, lab_of
-from backend.http.problem_details import ERRORS, problem
+from backend.http.problem_details import problem
 from backend.http.responses import Json
+from backend.http.routing import Router
 from backend.monitoring.prometheus import Gauges
 from backend.monitoring.status import LOOKERS, Status
 from backend.workers.store import live_slots
 
-router = APIRouter(tags=["health"], responses=ERRORS)
+router = Router(tags=["health"])
 
 
 @router.get("/healthz", response_model=dict[str, str])

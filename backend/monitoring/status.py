@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, Request
+from fastapi import Request
 from kombu import Connection
 from kombu.exceptions import OperationalError
 from sqlalchemy.exc import SQLAlchemyError
@@ -21,14 +21,14 @@ from backend.db.engine import open_engine, open_sessions
 from backend.db.faults import Fault, database_fault, free_bytes
 from backend.db.text import size_text
 from backend.http.paging import iso
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Json
+from backend.http.routing import Router
 from backend.maintenance.reconciler import take_lease
 from backend.monitoring.backlog import read_notes
 from backend.queue.broker import choose_broker
 from backend.settings import Settings
 
-router = APIRouter(prefix="/api/v1", tags=["health"], responses=ERRORS)
+router = Router(prefix="/api/v1", tags=["health"])
 
 LOOK_SECONDS = 2.0
 """However many pages ask, the parts are looked at this often."""

@@ -3,19 +3,19 @@
 import pathlib
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import Path, Request
 from starlette.responses import FileResponse
 
 from backend.http.dependencies import LabOf, ReadSession
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Json
+from backend.http.routing import Router
 from backend.push.schemas import Batch, PushAnswer
 from backend.push.store import Owner, push, state_of
 
 CLIENT = pathlib.Path(__file__).parent / "client" / "grpolab.py"
 """The client of other trainers, as it is downloaded."""
 
-router = APIRouter(tags=["pushes"], responses=ERRORS)
+router = Router(tags=["pushes"])
 
 Key = Annotated[
     str,

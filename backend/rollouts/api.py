@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -13,8 +13,8 @@ from backend.db.run_lookup import must_exist
 from backend.errors import NotFound
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.paging import page_of
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, items_as_json
+from backend.http.routing import Router
 from backend.http.shared_answers import SharedAnswersOf
 from backend.http.timeout import take_time
 from backend.http.upload import CannotStore
@@ -51,7 +51,7 @@ from backend.rollouts.schemas import (
 from backend.rollouts.what_if import SECONDS as WHAT_IF_SECONDS
 from backend.rollouts.what_if import what_if
 
-router = APIRouter(prefix="/api/v1/rollouts", tags=["rollouts"], responses=ERRORS)
+router = Router(prefix="/api/v1/rollouts", tags=["rollouts"])
 
 RunId = Annotated[str, Query(min_length=1, max_length=64, description="Id of the run.")]
 Kind = Annotated[

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,7 +11,7 @@ from backend.db.run_lookup import must_exist
 from backend.errors import FieldError, InvalidRequest
 from backend.http.dependencies import ReadSession
 from backend.http.paging import split_list
-from backend.http.problem_details import ERRORS
+from backend.http.routing import Router
 from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.lineage import stamps_of
 from backend.rollouts.cause_cells import By
@@ -19,7 +19,7 @@ from backend.rollouts.cause_schemas import CauseAnswer, SignalBudgets
 from backend.rollouts.causes import Window, causes_of
 from backend.rollouts.signal_budget import MOST_BINS, signal_budgets
 
-router = APIRouter(prefix="/api/v1", tags=["rollouts"], responses=ERRORS)
+router = Router(prefix="/api/v1", tags=["rollouts"])
 
 MOST_RUNS = 100
 

@@ -2,14 +2,15 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from starlette.responses import StreamingResponse
 
+from backend.db.engine import reading
 from backend.errors import FieldError, InvalidRequest
 from backend.http.dependencies import LabOf, ReadSession, WriteSession
 from backend.http.paging import split_list, write_cursor
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json
+from backend.http.routing import Router
 from backend.http.timeout import take_time
 from backend.rollouts import labels, lift
 from backend.rollouts.api import Kind, Number
@@ -22,7 +23,7 @@ from backend.rollouts.search_query import parse
 from backend.rollouts.search_scope import Scope, runs_of
 from backend.rollouts.selection import FORMATS, selection_of
 
-router = APIRouter(prefix="/api/v1/rollouts", tags=["rollouts"], responses=ERRORS)
+router = Router(prefix="/api/v1/rollouts", tags=["rollouts"])
 
 SECONDS = 10.0
 """A search that takes longer is ended and answered 503."""
@@ -34,7 +35,7 @@ Search = Annotated[
 
 
 def _scope(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
-    session: ReadSession,
+    lab: LabOf,
     runs: Annotated[str, Query(max_length=20_000, description="Ids of runs, with commas.")] = "",
     experiment: Annotated[str, Query(max_length=64, description="All runs of this experiment.")] = "",
     first_step: Step = None,
@@ -48,11 +49,12 @@ def _scope(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
 ) -> Scope:
     take_time(SECONDS)
     wanted = RolloutFilter(run="", min_reward=min_reward, max_reward=max_reward, flag=flag, correct=correct)
-    found = runs_of(session, split_list(runs), experiment)
+    with reading(lab.sessions) as session:
+        found = runs_of(session, split_list(runs), experiment)
     return Scope(found, first_step, last_step, kind, wanted, label)
 
 
-ScopeOf = Annotated[Scope, Depends(_scope, scope="function")]
+ScopeOf = Annotated[Scope, Depends(_scope)]
 
 
 @router.get("/search", response_model=FoundPage)

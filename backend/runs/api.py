@@ -3,7 +3,7 @@
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, BackgroundTasks, Query
+from fastapi import BackgroundTasks, Query
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from backend.artifacts.reading import blocks_of
@@ -15,8 +15,8 @@ from backend.errors import FieldError, InvalidRequest, NotFound
 from backend.http.dependencies import Lab, LabOf, ReadSession, SettingsOf, WriteSession
 from backend.http.idempotency import Key
 from backend.http.paging import iso, page_of, read_cursor
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, Limit, Page
+from backend.http.routing import Router
 from backend.queue.doorbell import ring
 from backend.runs import lifecycle
 from backend.runs.checkpoints import checkpoints_of
@@ -43,7 +43,7 @@ from backend.settings import Settings
 
 BINARY = "application/octet-stream"
 
-router = APIRouter(prefix="/api/v1/runs", tags=["runs"], responses=ERRORS)
+router = Router(prefix="/api/v1/runs", tags=["runs"])
 
 
 @router.get("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, get_args
 
-from fastapi import APIRouter, BackgroundTasks, Depends, Query
+from fastapi import BackgroundTasks, Depends, Query
 
 from backend.config.causes import Verdict
 from backend.db.engine import reading
 from backend.errors import FieldError, InvalidRequest
 from backend.http.dependencies import LabOf, ReadSession, WriteSession
 from backend.http.paging import page_of, split_list
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, Limit
+from backend.http.routing import Router
 from backend.queue.doorbell import ring
 from backend.runs.bulk import MOST_RUNS, act_on
 from backend.runs.lifecycle import STATUSES
@@ -23,7 +23,7 @@ from backend.runs.schemas import RunPage
 from backend.runs.store import attempts_of, shown_run
 from backend.runs.views import ViewItem, ViewPage, ViewRequest, delete_view, save_view, saved_views
 
-router = APIRouter(prefix="/api/v1", tags=["runs"], responses=ERRORS)
+router = Router(prefix="/api/v1", tags=["runs"])
 
 Text = Annotated[str, Query(max_length=200)]
 Include = Annotated[str, Query(pattern=r"^((config|attempts)(,(config|attempts))?)?$")]
@@ -49,19 +49,21 @@ async def _filter(  # noqa: PLR0913 - these are the parameters of the address
 ) -> RunFilter:
     statuses = _some_of("status", status, STATUSES)
     verdicts = _some_of("verdict", verdict, get_args(Verdict))
-    return RunFilter(statuses, verdicts, experiment, variant, tag, query, archived, deleted, split_list(ids))
+    return RunFilter(
+        statuses, verdicts, experiment, variant, tag, query, archived, deleted, tuple(split_list(ids))
+    )
 
 
 Wanted = Annotated[RunFilter, Depends(_filter)]
 
 
-def _some_of(field: str, text: str, known: Sequence[str]) -> list[str]:
+def _some_of(field: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
     """The words of a list with commas; raises InvalidRequest for an unknown one."""
     words = split_list(text)
     if unknown := [word for word in words if word not in known]:
         reason = f"is {unknown[0]!r}; any of {', '.join(known)} are expected"
         raise InvalidRequest([FieldError(field, reason)])
-    return words
+    return tuple(words)
 
 
 @router.get("/runs", response_model=RunPage, response_model_exclude_unset=True)

@@ -2,18 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from backend.db.engine import reading
 from backend.http.dependencies import LabOf, ReadSession
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Json
+from backend.http.routing import Router
 from backend.searches.advance import stop_search
 from backend.searches.schemas import SearchItem, SearchList
 from backend.searches.show import shown_search
 from backend.searches.store import is_search
 
-router = APIRouter(prefix="/api/v1/searches", tags=["searches"], responses=ERRORS)
+router = Router(prefix="/api/v1/searches", tags=["searches"])
 
 
 @router.get("", response_model=SearchList)

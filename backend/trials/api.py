@@ -2,22 +2,22 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, BackgroundTasks, Query
+from fastapi import BackgroundTasks, Query
 
 from backend.db.engine import reading
 from backend.diagnosis.findings import Ranked
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.idempotency import Key
 from backend.http.paging import page_of
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, Limit
+from backend.http.routing import Router
 from backend.queue.doorbell import ring
 from backend.trials.launch import launch_trial
 from backend.trials.plan import TrialPlan, plan_trial, price_of
 from backend.trials.schemas import TrialItem, TrialPage, TrialPlanItem, TrialRequest
 from backend.trials.store import find_trial, list_trials, shown_trial
 
-router = APIRouter(prefix="/api/v1", tags=["trials"], responses=ERRORS)
+router = Router(prefix="/api/v1", tags=["trials"])
 
 Id = Annotated[str, Query(max_length=200)]
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fastapi import APIRouter
 from sqlalchemy import and_, or_, select, tuple_
 from sqlalchemy.orm import Session
 
@@ -10,14 +9,14 @@ from backend.db.engine import db_now
 from backend.db.models import Run, Worker
 from backend.http.dependencies import ReadSession
 from backend.http.paging import iso, page_of, read_cursor
-from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, Limit, Page
+from backend.http.routing import Router
 from backend.runs.list import run_columns
 from backend.runs.store import shown_run
 from backend.workers.nodes import complete_groups, why_nodes_wait
 from backend.workers.store import SILENT_SECONDS, live_slots, widest
 
-router = APIRouter(prefix="/api/v1", tags=["workers"], responses=ERRORS)
+router = Router(prefix="/api/v1", tags=["workers"])
 
 
 @router.get("/workers", response_model=Page)

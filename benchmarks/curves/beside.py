@@ -88,6 +88,7 @@ def measure_beside(ours: Mapping[str, Ours], peers: Sequence[str], root: Path, p
         for size in plan.tables:
             for each in ours.values():
                 each.add_runs(size - each.count, 1)
+                each.settle()
             for peer, server in list(tabled.items()):
                 if reason := _grow(peer, server, root, size, within=plan.within):
                     found.absent[f"The table of {size:,} runs of {peer}"] = reason

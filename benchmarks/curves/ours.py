@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import psutil
 from sqlalchemy import insert
 
-from backend.db.engine import Sessions, open_engine, open_sessions, reading
+from backend.db.engine import Sessions, open_engine, open_sessions
 from backend.db.migrate import upgrade
 from backend.db.models import Attempt, Experiment, Run
-from backend.metrics.packing import pack, packable
 from backend.metrics.store import write_points
 from benchmarks.curves.data import METRIC, values_of
-from benchmarks.installation import Installation
-from benchmarks.scale.fill import attempt_row, run_row
+from benchmarks.installation import Installation, vacuum
+from benchmarks.scale.fill import attempt_row, ended_at, run_row, seal
 from benchmarks.service import Service
 
 PER_TRANSACTION = 20_000
@@ -32,7 +31,7 @@ class Ours:
         self.service: Service | None = None
 
     def add_runs(self, count: int, steps: int, metrics: Sequence[str] = (METRIC,)) -> list[str]:
-        """Finished runs without points."""
+        """Finished runs without points, judged by their trainers."""
         chance = random.Random(self.count)
         rows = []
         with self.sessions.begin() as session:
@@ -48,9 +47,7 @@ class Ours:
                     "last": row["summary"]["last"] | dict.fromkeys(metrics, 0.5),
                     "best": {},
                 }
-                rows.append(
-                    row | {"steps": steps, "last_step": steps, "status": "finished", "summary": summary}
-                )
+                rows.append(row | ended_at(steps) | {"status": "finished", "summary": summary})
             session.execute(insert(Run), rows)
             session.execute(insert(Attempt), [attempt_row(row["id"]) for row in rows])
         self.count += count
@@ -71,14 +68,13 @@ class Ours:
                 with self.sessions.begin() as session:
                     write_points(session, run, 1, points[first : first + per_transaction])
             seconds += time.perf_counter() - started
-        started = time.perf_counter()
-        while True:
-            with reading(self.sessions) as session:
-                tasks = packable(session)
-            if not tasks:
-                return seconds + time.perf_counter() - started
-            for _ in pack(self.sessions, tasks):
-                pass
+        return seconds + self.settle()
+
+    def settle(self) -> float:
+        """Do what the service and autovacuum do within minutes; the seconds that sealing took."""
+        seconds = seal(self.sessions)
+        vacuum(self._engine)
+        return seconds
 
     def serve(self) -> Service:
         """Start the service, without a worker."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from backend.db.engine import open_engine, open_sessions
 from backend.db.migrate import upgrade
-from benchmarks.installation import Installation, installation
+from benchmarks.installation import Installation, installation, vacuum
 from benchmarks.recorded_step import COMPLETIONS, PROMPTS
 from benchmarks.scale.at_work import READERS, STEPS_PER_SECOND, TRAINERS, AtWork, measure_at_work
 from benchmarks.scale.cold import measure_cold
@@ -123,6 +123,7 @@ def one(place: Installation, size: Size, *, rounds: int, minutes: float) -> Foun
     engine = open_engine(place.url)
     sessions = open_sessions(engine)
     filled = fill(sessions, size)
+    vacuum(engine)
     print(f"{filled.points:,} points at {filled.points_per_second:,.0f}/s", flush=True)
     print(f"{filled.rollouts:,} rollouts at {filled.rollouts_per_second:,.0f}/s", flush=True)
     kinds = requests(size, filled)

@@ -14,6 +14,7 @@ from backend.config.merge import config_hash, resolve
 from backend.db.engine import Sessions, new_id, reading
 from backend.db.models import ALL_PACKED, Attempt, Experiment, Metric, MetricBlock, Run
 from backend.db.rollout_words import index_groups
+from backend.diagnosis.detectors import VERSION
 from backend.metrics.packing import pack, packable
 from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
@@ -96,7 +97,7 @@ def fill(sessions: Sessions, size: Size) -> Filled:
     points += _curves(sessions, long_run, ["reward/mean"], size.long_steps)
     points += _wide(sessions, wide_run, size.wide_steps)
     seconds = time.perf_counter() - started
-    packing = _pack(sessions)
+    packing = seal(sessions)
     sources, targets = others[: size.short_runs], others[size.short_runs :][: size.copies]
     copied = _copy(sessions, sources, targets)
     started = time.perf_counter()
@@ -120,7 +121,7 @@ def fill(sessions: Sessions, size: Size) -> Filled:
 
 
 def run_row(number: int, experiment: str, chance: random.Random) -> dict[str, Any]:
-    """A run that has ended, with the summary of an ordinary run."""
+    """A run that has ended, judged by its trainer, with the summary of an ordinary run."""
     config = resolve({}, None, number % 5)
     last = {f"family_{n % 8}/metric_{n}": chance.gauss(0, 1) for n in range(40)}
     last |= {"reward/mean": chance.random(), "eval/accuracy": chance.random()}
@@ -137,6 +138,8 @@ def run_row(number: int, experiment: str, chance: random.Random) -> dict[str, An
         "status": STATUSES[number % len(STATUSES)],
         "attempt": 1,
         "last_step": 150,
+        "judged_step": 150,
+        "judged_by": VERSION,
         "summary": {"step": 150, "last": last, "best": best},
         "tags": ["baseline"] if number % 7 == 0 else [],
     }
@@ -170,10 +173,15 @@ def _runs(sessions: Sessions, count: int) -> list[str]:
     return ids
 
 
+def ended_at(steps: int) -> dict[str, int]:
+    """The columns of a run whose trainer has judged its last step."""
+    return {"steps": steps, "last_step": steps, "judged_step": steps}
+
+
 def _curves(sessions: Sessions, run: str, metrics: list[str], steps: int) -> int:
     """Points of a run, in transactions of 20,000; every curve has one spike and one NaN."""
     with sessions.begin() as session:
-        session.execute(update(Run).where(Run.id == run).values(steps=steps, last_step=steps))
+        session.execute(update(Run).where(Run.id == run).values(**ended_at(steps)))
     chance = np.random.default_rng(len(metrics) * steps)
     per_transaction = 20_000 // len(metrics)
     for first in range(1, steps + 1, per_transaction):
@@ -195,7 +203,7 @@ def _curves(sessions: Sessions, run: str, metrics: list[str], steps: int) -> int
 def _wide(sessions: Sessions, run: str, steps: int) -> int:
     """Points of a run at irregular steps, one in a hundred of them NaN; the last metric is NaN throughout."""
     with sessions.begin() as session:
-        session.execute(update(Run).where(Run.id == run).values(steps=steps, last_step=steps))
+        session.execute(update(Run).where(Run.id == run).values(**ended_at(steps)))
     chance = np.random.default_rng(0)
     share = 1 / (np.arange(len(WIDE)) % 10 + 1)
     points = 0
@@ -213,7 +221,7 @@ def _wide(sessions: Sessions, run: str, steps: int) -> int:
     return points
 
 
-def _pack(sessions: Sessions) -> float:
+def seal(sessions: Sessions) -> float:
     """All points, as the service would have packed them long ago; how many seconds it took."""
     started = time.perf_counter()
     while True:
@@ -237,7 +245,7 @@ def _copy(sessions: Sessions, sources: list[str], targets: list[str]) -> int:
                     rows = select(literal(target), *columns).where(table.run_id == source)
                     names = ["run_id", *(column.name for column in columns)]
                     session.execute(insert(table).from_select(names, rows))
-                session.execute(update(Run).where(Run.id == target).values(steps=1_000, last_step=1_000))
+                session.execute(update(Run).where(Run.id == target).values(**ended_at(1_000)))
                 session.execute(
                     update(Attempt).where(Attempt.run_id == target).values(packed_step=ALL_PACKED)
                 )

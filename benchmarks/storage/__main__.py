@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import insert
 
-from backend.db.engine import Sessions, open_engine, open_sessions, reading
+from backend.db.engine import open_engine, open_sessions
 from backend.db.migrate import upgrade
 from backend.db.models import Attempt, Run
-from backend.metrics.packing import pack, packable
 from backend.metrics.store import write_points
 from benchmarks.curves.data import METRIC, names_of, values_of
 from benchmarks.installation import installation
 from benchmarks.peers import python_of, run
+from benchmarks.scale.fill import seal
 from benchmarks.storage import rates, rollouts
 from benchmarks.storage.rows import attempt_row, run_row
 from benchmarks.storage.used import used
@@ -116,17 +116,6 @@ def ours(database: str, curves: Curves) -> tuple[int, int]:
         sealed = used(sessions, TABLES)
         engine.dispose()
     return live - empty, sealed - empty
-
-
-def seal(sessions: Sessions) -> None:
-    """What the service does in the background."""
-    while True:
-        with reading(sessions) as session:
-            tasks = packable(session)
-        if not tasks:
-            return
-        for _ in pack(sessions, tasks):
-            pass
 
 
 def parquet(curves: Curves) -> int:

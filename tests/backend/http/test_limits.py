@@ -1,6 +1,7 @@
 """Limits of size, rate and slowness: the service on a real socket, and its buckets under a made-up clock."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -118,6 +119,56 @@ def test_a_head_that_is_too_large_or_no_http_is_a_problem(connect, host, lines, 
     assert head.split()[1] == status
     assert b"application/problem+json" in head
     assert json.loads(body)["status"] == int(status)
+
+
+CHUNKED = (b"Content-Type: application/json", b"Transfer-Encoding: chunked")
+
+
+@pytest.mark.parametrize("after", [b"2;name=", b"2\r\n{}\r\n0\r\nX-Trailer: "])
+def test_what_is_no_content_of_a_body_is_limited_like_a_head(connect, host, after):
+    connection = connect()
+    connection.sendall(request(host, *CHUNKED, body=after))
+    with suppress(OSError):
+        for _ in range(40):
+            connection.sendall(b"x" * 10_000)
+            time.sleep(0.005)
+    assert b"HTTP/1.1 400" in said(connection)
+
+
+def test_trailers_do_not_become_headers(connect, host):
+    body = b"2\r\n{}\r\n0\r\nIdempotency-Key: from-a-trailer\r\n\r\n"
+    connection = connect()
+    connection.sendall(request(host, *CHUNKED, b"Connection: close", body=body))
+    assert said(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_requests_that_come_together_are_answered_in_order(connect, host):
+    get = b"GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n%s\r\n"
+    connection = connect()
+    paths = [b"/healthz", b"/api/v1/session", b"/nothing"]
+    parts = [get % (path, host, TOKEN.encode(), b"") for path in paths]
+    connection.sendall(b"".join(parts) + get % (b"/healthz", host, TOKEN.encode(), b"Connection: close\r\n"))
+    statuses = re.findall(rb"HTTP/1\.1 (\d+)", said(connection))
+    assert statuses == [b"200", b"200", b"404", b"200"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (b"Content-Length: 2", b"Transfer-Encoding: chunked"),
+        (b"Content-Length: 2", b"Content-Length: 3"),
+        (b"Transfer-Encoding: chunked, identity",),
+        (b"Transfer-Encoding : chunked",),
+        (b"X-A: b\r\n folded: c",),
+    ],
+)
+def test_a_request_that_two_readers_could_read_in_two_ways_is_refused(connect, host, lines):
+    connection = connect()
+    connection.sendall(
+        request(host, b"Content-Type: application/json", *lines, b"Connection: close", body=b"{}")
+    )
+    status = said(connection).split()[1]
+    assert status in {b"400", b"408", b"411", b"501"}
 
 
 def test_an_address_that_is_too_long_is_a_problem(service):
