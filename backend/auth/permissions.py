@@ -78,6 +78,7 @@ READS = (
     "GET /api/v1/views",
     "GET /api/v1/runs/{run_id}",
     "GET /api/v1/runs/{run_id}/checkpoints",
+    "GET /api/v1/runs/{run_id}/checkpoints/copies",
     "GET /api/v1/runs/{run_id}/files/{name:path}",
     "GET /api/v1/runs/{run_id}/archive",
     "GET /api/v1/runs/{run_id}/model",

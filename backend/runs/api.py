@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 from fastapi import BackgroundTasks, Query
 from starlette.responses import FileResponse, Response, StreamingResponse
 
+from backend.artifacts.copies import Copies
 from backend.artifacts.reading import blocks_of
-from backend.artifacts.store import artifact_store
+from backend.artifacts.store import MANIFEST, artifact_store
 from backend.db.engine import reading
 from backend.db.models import Checkpoint, LogChunk
 from backend.db.run_lookup import must_exist
@@ -25,6 +26,7 @@ from backend.runs.deletion import begin_deletion, empty_trash
 from backend.runs.events import events_of, shown_event
 from backend.runs.schemas import (
     CloneRequest,
+    CopyPage,
     EmptiedTrash,
     EvaluationRequest,
     ForkCheckRequest,
@@ -197,6 +199,23 @@ def _shown_checkpoint(row: Checkpoint) -> dict[str, Any]:
         "created_at": iso(row.created_at),
         "files": [{"name": f"{row.path}/{name}"} for name in files],
     }
+
+
+@router.get("/{run_id}/checkpoints/copies", response_model=CopyPage)
+def checkpoint_copies(run_id: str, lab: LabOf) -> Json:
+    """Where the files of the run's checkpoints are: on this machine, in the artifact store, or both.
+
+    503 where the artifact store does not answer.
+    """
+    with reading(lab.sessions) as session:
+        must_exist(session, run_id)
+        names = [row.path for row in checkpoints_of(session, run_id)]
+    root, copies = lab.settings.artifacts_of(run_id), Copies(lab.settings)
+    items = [
+        {"name": name, "is_here": (root / name / MANIFEST).is_file(), "is_copied": copies.has(run_id, name)}
+        for name in names
+    ]
+    return Json({"items": items, "next": None, "has_store": bool(lab.settings.artifacts_url)})
 
 
 @router.get("/{run_id}/files/{name:path}", response_class=FileResponse)

@@ -285,3 +285,22 @@ class ForkCheckRequest(_CheckSize):
     """Step of the checkpoint whose policy is tried; the newest one if it is left out."""
     changes: Fields = {}
     """Fields of RunConfig laid over the run's config; the policy stays."""
+
+
+class CopyItem(BaseModel):
+    """Where the files of a checkpoint are."""
+
+    name: str
+    is_here: bool
+    """On the machine of the service, or on a disk that it shares."""
+    is_copied: bool
+    """In the artifact store, whole."""
+
+
+class CopyPage(BaseModel):
+    """All checkpoints of a run, the newest first."""
+
+    items: list[CopyItem]
+    next: None
+    has_store: bool
+    """Whether ARTIFACTS_URL names an artifact store."""

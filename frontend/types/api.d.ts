@@ -166,6 +166,16 @@ declare namespace Api {
     path: string;
     value: string;
   }
+  interface CopyItem {
+    name: string;
+    is_here: boolean;
+    is_copied: boolean;
+  }
+  interface CopyPage {
+    items: CopyItem[];
+    next: null;
+    has_store: boolean;
+  }
   interface Cost {
     slot_hours: number;
     gpu_hours: number;

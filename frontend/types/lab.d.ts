@@ -167,19 +167,21 @@ declare namespace Api {
     ? RunPage
     : Path extends '/runs/ids'
       ? RunIds
-      : Path extends `/runs/${string}/checkpoints`
-        ? List<Checkpoint>
-        : Path extends `/runs/${string}/events`
-          ? List<RunEvent>
-          : Path extends `/runs/${string}/logs`
-            ? List<LogChunk>
-            : Path extends `/runs/${string}`
-              ? RunItem
-              : Path extends keyof Fixed
-                ? Fixed[Path]
-                : Path extends `/rollouts/${string}/tokens`
-                  ? TokensAnswer
-                  : any;
+      : Path extends `/runs/${string}/checkpoints/copies`
+        ? CopyPage
+        : Path extends `/runs/${string}/checkpoints`
+          ? List<Checkpoint>
+          : Path extends `/runs/${string}/events`
+            ? List<RunEvent>
+            : Path extends `/runs/${string}/logs`
+              ? List<LogChunk>
+              : Path extends `/runs/${string}`
+                ? RunItem
+                : Path extends keyof Fixed
+                  ? Fixed[Path]
+                  : Path extends `/rollouts/${string}/tokens`
+                    ? TokensAnswer
+                    : any;
 
   /** Addresses without parameters. */
   interface Fixed {

@@ -90,6 +90,26 @@ def test_a_model_and_an_archive_are_downloaded(client, run):
     assert archive["checkpoints/s000009-a1/model.safetensors"] == WEIGHTS
 
 
+@IN_BOTH
+def test_it_is_shown_where_the_files_of_checkpoints_are(client, run, sessions, settings):
+    path = f"/api/v1/runs/{run}/checkpoints/copies"
+    with sessions.begin() as session:
+        row = session.get_one(Run, run)
+        for step in (19, 29):
+            make_checkpoint(session, row, settings.state, step=step, content=WEIGHTS)
+    shutil.rmtree(settings.artifacts_of(run) / "s000029-a1")
+    answer = client.get(path).json()
+    places = {item["name"]: (item["is_here"], item["is_copied"]) for item in answer["items"]}
+    assert answer["has_store"]
+    assert places == {
+        "s000029-a1": (False, False),
+        "s000019-a1": (True, False),
+        "s000009-a1": (False, True),
+    }
+    artifact_store(settings).upload(settings.artifacts_of(run) / "s000019-a1")
+    assert client.get(path).json()["items"][1] == {"name": "s000019-a1", "is_here": True, "is_copied": True}
+
+
 def test_what_the_store_does_not_have_either_is_gone(client, run, settings):
     artifact_store(settings).remove_run(run)
     assert client.get(f"/api/v1/runs/{run}/files/s000009-a1/model.safetensors").status_code == 404
@@ -100,7 +120,12 @@ def test_what_the_store_does_not_have_either_is_gone(client, run, settings):
 
 def test_a_store_that_is_away_is_not_taken_for_one_without_files(client, run, go_away):
     go_away()
-    for path in ("files/s000009-a1/model.safetensors", "model", "archive?checkpoints=true"):
+    for path in (
+        "files/s000009-a1/model.safetensors",
+        "model",
+        "archive?checkpoints=true",
+        "checkpoints/copies",
+    ):
         answer = client.get(f"/api/v1/runs/{run}/{path}")
         assert (answer.status_code, "artifact store: away" in answer.text) == (503, True), answer.text
 

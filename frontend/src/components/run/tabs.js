@@ -237,6 +237,14 @@ function bestBy({ config }) {
   return suite ? `accuracy on ${suite}` : 'held-out accuracy';
 }
 
+/** Where the files of a checkpoint are. @param {Api.CopyItem[]} copies @param {string} name */
+function placeOf(copies, name) {
+  const found = copies.find((copy) => copy.name === name);
+  if (!found) return '';
+  if (found.is_copied) return found.is_here ? 'copied to the artifact store' : 'in the artifact store only';
+  return found.is_here ? 'not copied yet' : 'files are missing';
+}
+
 /** @param {{run: Api.RunItem}} props */
 export function FilesTab({ run }) {
   const checkpoints = useGet(`/runs/${run.id}/checkpoints`, undefined, {
@@ -244,6 +252,13 @@ export function FilesTab({ run }) {
     concerns: (data) => data.run === run.id,
     every: 3000,
   });
+  const hasAny = Boolean(checkpoints.data?.items.length);
+  const copies = useGet(hasAny ? `/runs/${run.id}/checkpoints/copies` : null, undefined, {
+    live: ['event'],
+    concerns: (data) => data.run === run.id,
+    every: 30_000,
+  });
+  const stored = copies.data?.has_store ? copies.data : null;
   return html`
     <section class="card run-part">
       <h2>Checkpoints</h2>
@@ -272,6 +287,12 @@ export function FilesTab({ run }) {
             ${run.config?.checkpointing?.spaced ?? 4} older ones spread over the run, the newest before the onset of a
             fall or warning, and any that other runs use.
           </p>
+          ${
+            copies.error &&
+            html`<p class="quiet" role="status">
+              Whether they are copied is not known: ${copies.error.message}
+            </p>`
+          }
           <div class="table-scroll" tabindex="0" role="group" aria-label="Checkpoints">
             <table class="table run-checkpoints">
               <thead>
@@ -304,6 +325,7 @@ export function FilesTab({ run }) {
                     </td>
                     <td data-label="saved">
                       <${Ago} time=${item.created_at} />
+                      ${stored && html`<div class="faint run-copy">${placeOf(stored.items, item.name)}</div>`}
                       ${
                         item.kept_for &&
                         html`<div class="faint run-kept">
@@ -351,7 +373,7 @@ export function FilesTab({ run }) {
         </li>
       </ul>
     </section>
-    <${ArchiveLinks} run=${run} hasCheckpoints=${Boolean(checkpoints.data?.items.length)} />
+    <${ArchiveLinks} run=${run} hasCheckpoints=${hasAny} />
   `;
 }
 
