@@ -44,7 +44,7 @@ from backend.monitoring import health, status
 from backend.push import api as pushes
 from backend.redaction import learn_secrets
 from backend.rollouts import api as rollouts
-from backend.rollouts import causes_api as rollout_causes
+from backend.rollouts import breakdown_api as rollout_breakdown
 from backend.rollouts import search_api as rollout_search
 from backend.runs import api as runs
 from backend.runs import list_api as run_lists
@@ -120,7 +120,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         matrix,
         rollouts,
         rollout_search,
-        rollout_causes,
+        rollout_breakdown,
         diagnosis,
         trials,
         searches,

@@ -88,7 +88,7 @@ READS = (
     "GET /api/v1/series",
     "GET /api/v1/runs/{run_id}/diagnosis",
     "POST /api/v1/runs/{run_id}/trials/plan",  # computes, changes nothing
-    "GET /api/v1/runs/{run_id}/causes",
+    "GET /api/v1/runs/{run_id}/breakdown",
     "GET /api/v1/signal-budget",
     "GET /api/v1/trials",
     "GET /api/v1/rollouts",

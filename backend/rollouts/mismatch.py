@@ -19,7 +19,7 @@ from backend.config.run import RunConfig
 from backend.db.models import RolloutGroup, RolloutTokens, Run
 from backend.errors import Conflict, NotFound
 from backend.metrics.reading import read_points
-from backend.rollouts.cause_cells import carried_groups
+from backend.rollouts.breakdown_cells import carried_groups
 from backend.rollouts.packing import unpack_arrays
 from backend.rollouts.reading import valid_groups
 from backend.runs.origin import is_ours
@@ -78,7 +78,7 @@ class Tokens(NamedTuple):
 
 
 def mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Level) -> dict[str, Any]:
-    """A step's stored tokens and what each cap does to them: cause_schemas.Mismatch.
+    """A step's stored tokens and what each cap does to them: breakdown_schemas.Mismatch.
 
     Without a kind the run's own correction is taken. Raises NotFound where no stored token has both
     log-probabilities, Conflict for too many tokens.
@@ -182,7 +182,7 @@ def _staleness(session: Session, run_id: str, step: int) -> int:
 
 
 def _under_caps(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[str, Any]]:
-    """The weights under each cap: cause_schemas.CapItem."""
+    """The weights under each cap: breakdown_schemas.CapItem."""
     rho = np.sort(np.exp(_by_token(tokens, rule)))
     count = len(rho)
     sums = np.concatenate([[0.0], np.cumsum(rho)])

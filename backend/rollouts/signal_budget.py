@@ -26,7 +26,7 @@ Counts = dict[Unit, NDArray[np.float64]]
 
 
 def signal_budgets(session: Session, runs: Sequence[str], bins: int) -> list[dict[str, Any]]:
-    """The budget of each run, in at most `bins` parts of its steps: cause_schemas.SignalBudget."""
+    """The budget of each run, in at most `bins` parts of its steps: breakdown_schemas.SignalBudget."""
     names = [budget_metric(part, unit) for unit in UNITS for part in PARTS]
     points = read_points(session, runs, names)
     found = []

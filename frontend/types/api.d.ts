@@ -50,6 +50,46 @@ declare namespace Api {
     value: number;
     step: number;
   }
+  interface BreakdownAnswer {
+    run: string;
+    metric: string;
+    by: 'prompt' | 'group' | 'flag' | 'length' | 'term';
+    before: BreakdownWindow;
+    after: BreakdownWindow;
+    change: number;
+    completions: number;
+    of: number;
+    notes: string[];
+    rows: BreakdownRow[];
+  }
+  interface BreakdownExample {
+    window: 'before' | 'after';
+    step: number;
+    group: string;
+  }
+  interface BreakdownRow {
+    kind: 'category' | 'others' | 'not_stored';
+    label: string;
+    prompt: string;
+    marks: string[];
+    before: BreakdownSide;
+    after: BreakdownSide;
+    value: number;
+    share: number;
+    total: number;
+    examples: BreakdownExample[];
+  }
+  interface BreakdownSide {
+    share: number;
+    mean: number | null;
+    completions: number;
+  }
+  interface BreakdownWindow {
+    first: number;
+    last: number;
+    steps: number;
+    value: number;
+  }
   interface BudgetBin {
     first: number;
     last: number;
@@ -64,23 +104,6 @@ declare namespace Api {
     ess: number;
     lost: number;
   }
-  interface CauseAnswer {
-    run: string;
-    metric: string;
-    by: 'prompt' | 'group' | 'flag' | 'length' | 'term';
-    before: CauseWindow;
-    after: CauseWindow;
-    change: number;
-    completions: number;
-    of: number;
-    notes: string[];
-    rows: CauseRow[];
-  }
-  interface CauseExample {
-    window: 'before' | 'after';
-    step: number;
-    group: string;
-  }
   interface CauseItem {
     cause: string;
     title: string;
@@ -94,29 +117,6 @@ declare namespace Api {
     earliness: number;
     explained_by: string;
     remedy: RemedyItem;
-  }
-  interface CauseRow {
-    kind: 'category' | 'others' | 'not_stored';
-    label: string;
-    prompt: string;
-    marks: string[];
-    before: CauseSide;
-    after: CauseSide;
-    value: number;
-    share: number;
-    total: number;
-    examples: CauseExample[];
-  }
-  interface CauseSide {
-    share: number;
-    mean: number | null;
-    completions: number;
-  }
-  interface CauseWindow {
-    first: number;
-    last: number;
-    steps: number;
-    value: number;
   }
   interface CheckFinding {
     level: 'good' | 'warn' | 'bad';

@@ -4,10 +4,10 @@ import { navigate, useQuery } from '../app/router.js';
 import { useGet } from '../data/resource.js';
 import { useTitle } from '../app/title.js';
 import { isForeign } from '../lib/runs/origin.js';
-import { address, choice, text } from '../lib/url.js';
+import { address, choice, formerly, text } from '../lib/url.js';
 import { Empty, Loaded, Skeleton } from '../components/shared/states.js';
 import { Segments, Select, Status } from '../components/shared/marks.js';
-import { Causes } from '../components/rollouts/causes.js';
+import { Breakdown } from '../components/rollouts/breakdown.js';
 import { RolloutBrowser } from '../components/rollouts/browser.js';
 import { Probes } from '../components/rollouts/probes.js';
 import { PromptAtlas } from '../components/rollouts/atlas.js';
@@ -16,13 +16,13 @@ import { TryRemedy } from '../components/trials/try_remedy.js';
 
 const SPEC = {
   run: text(),
-  view: choice(['read', 'search', 'causes', 'probes', 'runs', 'prompts']),
+  view: formerly(choice(['read', 'search', 'breakdown', 'probes', 'runs', 'prompts']), { causes: 'breakdown' }),
   kind: text('train'),
 };
 const VIEWS = [
   { value: 'read', label: 'Read' },
   { value: 'search', label: 'Search' },
-  { value: 'causes', label: 'Causes', title: 'Which completions made a metric change' },
+  { value: 'breakdown', label: 'Breakdown', title: 'Which completions made a metric change' },
   { value: 'probes', label: 'Evaluations', title: 'The prompts of an evaluation at all its steps' },
   { value: 'runs', label: 'Across runs', title: 'The same in every run of the experiment' },
   { value: 'prompts', label: 'Prompts', title: 'Pass rates of the training prompts over time' },
@@ -69,7 +69,7 @@ function OfRun({ id }) {
         </a>
       </div>
       ${view === 'search' && html`<${RolloutSearch} run=${data} />`}
-      ${view === 'causes' && html`<${Causes} run=${data} />`}
+      ${view === 'breakdown' && html`<${Breakdown} run=${data} />`}
       ${view === 'prompts' && html`<${PromptAtlas} run=${id} name=${data.name} />`}
       ${
         (view === 'probes' || view === 'runs') &&

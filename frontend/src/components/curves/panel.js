@@ -6,7 +6,7 @@ import { ApiError } from '../../data/api.js';
 import { mountPanel, rangeSeen } from '../../charts/draw.js';
 import { figureOf, isOutside } from '../../charts/figure.js';
 import { chartTheme } from '../../charts/theme.js';
-import { causesAddress, isDecomposable } from '../../lib/causes.js';
+import { breakdownAddress, isDecomposable } from '../../lib/breakdown.js';
 import { address } from '../../lib/url.js';
 import { notesOf, shownOf } from './shown.js';
 import { filesOf } from './files.js';
@@ -155,7 +155,7 @@ export function Panel({
             class="button-icon"
             title="Why did this change? (zoom to the steps in question first)"
             aria-label="Why did this change?"
-            href=${causesAddress(runs[0], metric, { zoom: view.x === 'step' ? view.zoom : null })}
+            href=${breakdownAddress(runs[0], metric, { zoom: view.x === 'step' ? view.zoom : null })}
           >
             <${Icon} name="question" />
           </a>`

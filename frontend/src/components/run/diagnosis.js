@@ -3,7 +3,7 @@ import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { VERDICTS, stepsText } from '../../lib/runs/verdicts.js';
 import { formatValue, plural } from '../../lib/text/format.js';
-import { causesAddress } from '../../lib/causes.js';
+import { breakdownAddress } from '../../lib/breakdown.js';
 import { address } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
 import { Trials } from '../trials/trials.js';
@@ -44,7 +44,7 @@ function Shown({ run, diagnosis }) {
         </a>${' '}
         <a
           class="button button-small"
-          href=${causesAddress(run.id, diagnosis.goal, { onset: diagnosis.onset })}
+          href=${breakdownAddress(run.id, diagnosis.goal, { onset: diagnosis.onset })}
         >
           Why did it change?
         </a>

@@ -1,13 +1,13 @@
 /** A metric's curve with the two windows of steps that are compared; a dragged stretch moves the nearer one. */
 import { html, useRef, useState } from '../../dom.js';
 import { formatValue } from '../../lib/text/format.js';
-import { redrawn } from '../../lib/causes.js';
+import { redrawn } from '../../lib/breakdown.js';
 import { dragged } from '../shared/dragging.js';
 
 const WIDTH = 1000;
 const HEIGHT = 120;
 
-/** @typedef {import('../../lib/causes.js').Window} Window */
+/** @typedef {import('../../lib/breakdown.js').Window} Window */
 /** @typedef {{before: Window, after: Window}} Pair */
 
 /**
@@ -44,7 +44,7 @@ export function Windows({ series, before, after, onset, onChange }) {
   };
   const half = steps.length > 1 ? (steps[steps.length - 1] - steps[0]) / (steps.length - 1) / 2 : 0.5;
   const band = (/** @type {Window} */ one, /** @type {string} */ name) => html`<rect
-    class=${`cause-window is-${name}`}
+    class=${`breakdown-window is-${name}`}
     x=${x(one.first - half)}
     width=${Math.max(3, x(one.last + half) - x(one.first - half))}
     y="-8"
@@ -52,7 +52,7 @@ export function Windows({ series, before, after, onset, onChange }) {
   >
     <title>${name}: steps ${one.first} to ${one.last}</title>
   </rect>`;
-  return html`<div class="cause-windows">
+  return html`<div class="breakdown-windows">
     <svg
       ref=${svg}
       viewBox=${`0 -8 ${WIDTH} ${HEIGHT + 16}`}
@@ -61,13 +61,13 @@ export function Windows({ series, before, after, onset, onChange }) {
       aria-label=${`Curve from ${formatValue(low)} to ${formatValue(high)}`}
     >
       ${band(shown.before, 'before')} ${band(shown.after, 'after')}
-      ${onset && html`<line class="cause-onset" x1=${x(onset.sick)} x2=${x(onset.sick)} y1="-8" y2=${HEIGHT + 8} />`}
+      ${onset && html`<line class="breakdown-onset" x1=${x(onset.sick)} x2=${x(onset.sick)} y1="-8" y2=${HEIGHT + 8} />`}
       <path
-        class="cause-curve"
+        class="breakdown-curve"
         d=${`M${steps.map((step, i) => `${x(step).toFixed(1)} ${y(series.values[i]).toFixed(1)}`).join('L')}`}
       />
       <rect
-        class="cause-grip"
+        class="breakdown-grip"
         x="0"
         y="-8"
         width=${WIDTH}
@@ -77,8 +77,8 @@ export function Windows({ series, before, after, onset, onChange }) {
       />
     </svg>
     <p class="faint">
-      Drag over the curve to move the nearer window. <span class="cause-key is-before"></span> before${'  '}
-      <span class="cause-key is-after"></span> after
+      Drag over the curve to move the nearer window. <span class="breakdown-key is-before"></span> before${'  '}
+      <span class="breakdown-key is-after"></span> after
     </p>
   </div>`;
 }

@@ -1,4 +1,4 @@
-"""Causes of a metric's change between two windows of steps, as an exact sum over categories of completions.
+"""Breakdown of a metric's change between two windows of steps: an exact sum over categories of completions.
 
     M(window) = mean over its steps of the logged metric = sum over completions of w * x + what is not stored
     M(after) - M(before) = sum over categories c of (W2 * m2 - W1 * m1)
@@ -19,8 +19,8 @@ from backend.db.models import Run
 from backend.errors import FieldError, InvalidRequest, NotFound
 from backend.metrics.reading import read_points
 from backend.rollouts.atlas import prompt_texts
-from backend.rollouts.cause_categories import Categories, Key, categories_of, term_weights
-from backend.rollouts.cause_cells import By, Cell, Cells, Mean, Place, cells_of, mean_of
+from backend.rollouts.breakdown_categories import Categories, Key, categories_of, term_weights
+from backend.rollouts.breakdown_cells import By, Cell, Cells, Mean, Place, cells_of, mean_of
 from backend.rollouts.packing import unpack_text
 
 MOST_ROWS = 50
@@ -73,10 +73,10 @@ class Logged(NamedTuple):
     value: float
 
 
-def causes_of(
+def breakdown_of(
     session: Session, run: Run, metric: str, before: Window, after: Window, by: By
 ) -> dict[str, Any]:
-    """The change of a metric as a ranked sum: cause_schemas.CauseAnswer.
+    """The change of a metric as a ranked sum: breakdown_schemas.BreakdownAnswer.
 
     Raises InvalidRequest for a metric that is no sum over completions, NotFound for a window without finite
     values, Conflict for too many completions.

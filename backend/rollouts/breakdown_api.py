@@ -1,4 +1,4 @@
-"""Routes of the signal budget, and of the causes of a metric's change."""
+"""Routes of the signal budget, and of the breakdown of a metric's change."""
 
 from typing import Annotated, Any
 
@@ -14,9 +14,9 @@ from backend.http.paging import split_list
 from backend.http.routing import Router
 from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.lineage import stamps_of
-from backend.rollouts.cause_cells import By
-from backend.rollouts.cause_schemas import CauseAnswer, SignalBudgets
-from backend.rollouts.causes import Window, causes_of
+from backend.rollouts.breakdown import Window, breakdown_of
+from backend.rollouts.breakdown_cells import By
+from backend.rollouts.breakdown_schemas import BreakdownAnswer, SignalBudgets
 from backend.rollouts.signal_budget import MOST_BINS, signal_budgets
 
 router = Router(prefix="/api/v1", tags=["rollouts"])
@@ -51,8 +51,8 @@ Steps = Annotated[
 ]
 
 
-@router.get("/runs/{run_id}/causes", response_model=CauseAnswer)
-def causes(
+@router.get("/runs/{run_id}/breakdown", response_model=BreakdownAnswer)
+def breakdown(
     run_id: str,
     request: Request,
     session: ReadSession,
@@ -67,7 +67,7 @@ def causes(
     windows = _window("before", before), _window("after", after)
 
     def make() -> dict[str, Any]:
-        return causes_of(session, session.get_one(Run, run_id), metric, *windows, by)
+        return breakdown_of(session, session.get_one(Run, run_id), metric, *windows, by)
 
     return answers.answer(request, stamps_of(session, [run_id]), make)
 

@@ -1,4 +1,4 @@
-/** Point to cause: which metrics can be decomposed into completions, and the two windows of steps to compare. */
+/** Breakdown: which metrics can be decomposed into completions, and the two windows of steps to compare. */
 import { address } from './url.js';
 
 /** @typedef {{first: number, last: number}} Window */
@@ -9,11 +9,11 @@ const OTHERS = ['groups/zero_variance_frac', 'policy/entropy', 'kl/k3', 'loss/to
 const EVALUATED = /^eval\/([^/]+\/)?(accuracy|length_mean|truncated_frac)$/;
 const NOT_A_TERM = ['reward/raw/mean'];
 
-/** Whether a metric is one of backend/rollouts/cause_cells.py: a sum over completions. @param {string} metric */
+/** Whether a metric is one of backend/rollouts/breakdown_cells.py: a sum over completions. @param {string} metric */
 export const isDecomposable = (metric) =>
   OTHERS.includes(metric) || ((MEANS.test(metric) || EVALUATED.test(metric)) && !NOT_A_TERM.includes(metric));
 
-/** @type {{value: Api.CauseAnswer['by'], label: string, title: string}[]} */
+/** @type {{value: Api.BreakdownAnswer['by'], label: string, title: string}[]} */
 export const WAYS = [
   { value: 'prompt', label: 'Prompts', title: 'One row for each prompt' },
   { value: 'flag', label: 'Flags', title: 'Right, wrong, truncated, repetitive and so on' },
@@ -62,16 +62,16 @@ export const aroundOnset = ({ healthy, sick }) => ({
 });
 
 /**
- * Address of the causes of a metric's change; `zoom`: the steps that a panel shows, which are compared with as many
+ * Address of the breakdown of a metric's change; `zoom`: the steps that a panel shows, which are compared with as many
  * before them.
  * @param {string} run @param {string} metric
  * @param {{zoom?: [number, number] | null, onset?: Onset | null}} [about]
  */
-export function causesAddress(run, metric, { zoom, onset } = {}) {
+export function breakdownAddress(run, metric, { zoom, onset } = {}) {
   const windows = zoom ? ofZoom(zoom) : onset ? aroundOnset(onset) : null;
   return address('/rollouts', {
     run,
-    view: 'causes',
+    view: 'breakdown',
     metric: isDecomposable(metric) ? metric : undefined,
     before: windows ? writeWindow(windows.before) : undefined,
     after: windows ? writeWindow(windows.after) : undefined,

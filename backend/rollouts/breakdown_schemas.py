@@ -1,11 +1,11 @@
-"""Causes, signal budgets and mismatches as the HTTP interface shows them."""
+"""Breakdowns, signal budgets and mismatches as the HTTP interface shows them."""
 
 from typing import Literal
 
 from pydantic import BaseModel
 
 
-class CauseWindow(BaseModel):
+class BreakdownWindow(BaseModel):
     """A window of steps, and the metric in it."""
 
     first: int
@@ -16,7 +16,7 @@ class CauseWindow(BaseModel):
     """Mean of these values."""
 
 
-class CauseSide(BaseModel):
+class BreakdownSide(BaseModel):
     """A category within a window."""
 
     share: float
@@ -26,7 +26,7 @@ class CauseSide(BaseModel):
     completions: int
 
 
-class CauseExample(BaseModel):
+class BreakdownExample(BaseModel):
     """A stored group to read."""
 
     window: Literal["before", "after"]
@@ -34,7 +34,7 @@ class CauseExample(BaseModel):
     group: str
 
 
-class CauseRow(BaseModel):
+class BreakdownRow(BaseModel):
     """A category's part of a metric's change."""
 
     kind: Literal["category", "others", "not_stored"]
@@ -43,31 +43,31 @@ class CauseRow(BaseModel):
     """The beginning of the prompt, where the category is one prompt or group."""
     marks: list[str]
     """Marks that all of its completions have, where the category is one of flags."""
-    before: CauseSide
-    after: CauseSide
+    before: BreakdownSide
+    after: BreakdownSide
     value: float
     """Part of the change by another mean of its completions."""
     share: float
     """Part of the change by another share of them."""
     total: float
-    examples: list[CauseExample]
+    examples: list[BreakdownExample]
 
 
-class CauseAnswer(BaseModel):
+class BreakdownAnswer(BaseModel):
     """The change of a metric between two windows as the sum of its rows."""
 
     run: str
     metric: str
     by: Literal["prompt", "group", "flag", "length", "term"]
-    before: CauseWindow
-    after: CauseWindow
+    before: BreakdownWindow
+    after: BreakdownWindow
     change: float
     completions: int
     """Completions that were told apart."""
     of: int
     """Completions that were sampled in both windows."""
     notes: list[str]
-    rows: list[CauseRow]
+    rows: list[BreakdownRow]
     """The largest parts first, then all others as one, and what is not stored."""
 
 

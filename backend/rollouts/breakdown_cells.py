@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from backend.db.completions import in_pieces
 from backend.db.models import GroupTally, RolloutGroup
 from backend.errors import Conflict, FieldError, InvalidRequest
-from backend.rollouts.cause_tokens import values_of_tokens
+from backend.rollouts.breakdown_tokens import values_of_tokens
 from backend.rollouts.counting import marked, valid_tallies
 from backend.rollouts.marks import BIT, FLAGS, marks_of
 from backend.rollouts.reading import valid_groups

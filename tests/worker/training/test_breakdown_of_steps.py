@@ -1,10 +1,10 @@
-"""Causes of the changes that a real run logs: every mean over completions is found in what it stored."""
+"""Breakdown of the changes that a real run logs: every mean over completions is found in what it stored."""
 
 import pytest
 
 from backend.metrics.store import write_points
-from backend.rollouts.cause_cells import By
-from backend.rollouts.causes import Window, causes_of
+from backend.rollouts.breakdown import Window, breakdown_of
+from backend.rollouts.breakdown_cells import By
 from backend.rollouts.store import pack_groups, write_groups
 from tests.factories import make_run
 
@@ -40,7 +40,7 @@ def test_the_rows_hold_all_of_every_change(steps_of, session, refill):
         write_groups(session, pack_groups(run.id, record.step, 1, record.groups, with_tokens=False))
     for metric in (*MEANS, *EVALUATED):
         for by in (*WAYS, *(("term",) if metric == "reward/mean" else ())):
-            found = causes_of(session, run, metric, Window(1, 2), Window(3, 4), by)
+            found = breakdown_of(session, run, metric, Window(1, 2), Window(3, 4), by)
             parts = [row["total"] for row in found["rows"]]
             assert sum(parts) == pytest.approx(found["change"], abs=1e-9)
             assert parts[-1] == pytest.approx(0, abs=1e-9), (metric, by)

@@ -1,4 +1,4 @@
-"""Causes of a metric's change: rows that add up to it, on both databases, by hand and on real steps."""
+"""Breakdown of a metric's change: rows that add up to it, on both databases, by hand and on real steps."""
 
 import random
 from dataclasses import replace
@@ -35,9 +35,9 @@ def group(prompt, *completions, index=0, **fields):
     return MadeGroup(prompt=prompt, prompt_index=index, completions=completions, **fields)
 
 
-def causes(client, run, metric="reward/mean", before="1", after="2", by="prompt"):
+def broken_down(client, run, metric="reward/mean", before="1", after="2", by="prompt"):
     params = {"metric": metric, "before": before, "after": after, "by": by}
-    answer = client.get(f"/api/v1/runs/{run.id}/causes", params=params)
+    answer = client.get(f"/api/v1/runs/{run.id}/breakdown", params=params)
     assert answer.status_code == 200, answer.text
     found = answer.json()
     assert sum(row["total"] for row in found["rows"]) == pytest.approx(found["change"], abs=1e-9)
@@ -70,7 +70,7 @@ def two_steps(database, run):
 @pytest.mark.parametrize("metric", ["reward/mean", "reward/accuracy"])
 def test_a_forgotten_prompt_is_the_first_row(client, database, run, metric):
     two_steps(database, run)
-    found = causes(client, run, metric)
+    found = broken_down(client, run, metric)
     assert found["change"] == -0.5
     first, *rest = found["rows"]
     # shares 1/2 and 1/3: its mean fell from 1 to 0 at (1/2 + 1/3) / 2; the rest is its share
@@ -87,11 +87,11 @@ def test_a_forgotten_prompt_is_the_first_row(client, database, run, metric):
 
 def test_groups_flags_and_lengths_add_up_too(client, database, run):
     two_steps(database, run)
-    groups = causes(client, run, by="group")
+    groups = broken_down(client, run, by="group")
     assert groups["rows"][0]["label"] in {"step 2, prompt 1", "step 1, prompt 0", "step 1, prompt 1"}
-    flags = causes(client, run, by="flag")
+    flags = broken_down(client, run, by="flag")
     assert [row["marks"] for row in flags["rows"][:2]] in ([["wrong"], ["right"]], [["right"], ["wrong"]])
-    lengths = causes(client, run, by="length")  # "no" has 2 tokens, "yes" 3
+    lengths = broken_down(client, run, by="length")  # "no" has 2 tokens, "yes" 3
     assert {row["label"] for row in lengths["rows"] if row["kind"] == "category"} == {
         "below 3 tokens",
         "3 tokens and more",
@@ -107,7 +107,7 @@ def test_terms_add_up_to_the_reward_with_their_weights_and_what_gates_did(client
     store(database, run, 1, group("a", both, both))
     store(database, run, 2, group("a", both, gated))
     log(database, run, {1: {"reward/mean": 1.2}, 2: {"reward/mean": 0.6}})
-    found = totals(causes(client, run, by="term"))
+    found = totals(broken_down(client, run, by="term"))
     assert found["correctness"] == 0
     assert found["boxed_format"] == -0.1
     assert found["gates and shaping"] == -0.5
@@ -118,11 +118,11 @@ def test_what_is_not_stored_is_a_row_of_its_own_where_tallies_cannot_tell(client
     store(database, run, 1, seen, unseen)
     store(database, run, 2, seen, counted=[group("b", WRONG, WRONG, index=1)])
     log(database, run, {1: {"reward/mean": 0.75}, 2: {"reward/mean": 0.25}})
-    by_prompt = causes(client, run)
+    by_prompt = broken_down(client, run)
     assert (by_prompt["completions"], by_prompt["of"]) == (8, 8)
     assert totals(by_prompt)["sums/b"] == -0.5
     assert [each["window"] for each in by_prompt["rows"][0]["examples"]] == ["before"]
-    by_length = causes(client, run, by="length")
+    by_length = broken_down(client, run, by="length")
     assert (by_length["completions"], by_length["of"]) == (6, 8)
     assert by_length["rows"][-1]["label"] == "2 completions that are not stored or have no value"
     assert by_length["rows"][-1]["after"]["share"] == pytest.approx(0.5)
@@ -133,7 +133,7 @@ def test_groups_that_waited_for_a_step_are_no_part_of_its_mean(client, database,
     store(database, run, 1, group("a", RIGHT, WRONG), replace(waiting, left_out="waiting"))
     store(database, run, 2, replace(waiting, prompt_index=0), group("a", WRONG, WRONG, index=1))
     log(database, run, {1: {"reward/mean": 0.75}, 2: {"reward/mean": 0.0}})
-    found = causes(client, run)
+    found = broken_down(client, run)
     assert found["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
     assert {row["label"]: row["after"]["completions"] for row in found["rows"][:2]} == {
         "sums/a": 2,
@@ -146,7 +146,7 @@ def test_prompts_of_an_evaluation_count_the_same(client, database, run):
     store(database, run, 10, group("a", *many, kind="eval"), group("b", RIGHT, index=1, kind="eval"))
     store(database, run, 20, group("a", *many, kind="eval"), group("b", WRONG, index=1, kind="eval"))
     log(database, run, {10: {"eval/accuracy": 1.0}, 20: {"eval/accuracy": 0.5}})
-    found = causes(client, run, "eval/accuracy", "1-10", "11-20")
+    found = broken_down(client, run, "eval/accuracy", "1-10", "11-20")
     assert totals(found)["sums/b"] == -0.5
     assert found["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
 
@@ -185,14 +185,14 @@ def test_windows_of_random_steps_add_up_in_every_way(client, database, run):
     log(database, run, points)
     for metric in points[1]:
         for by in ("prompt", "group", "flag", "length"):
-            found = causes(client, run, metric, "1-4", "3-8", by)
+            found = broken_down(client, run, metric, "1-4", "3-8", by)
             if by != "length" and metric != "reward/correctness/mean":
                 assert found["rows"][-1]["total"] == pytest.approx(0, abs=1e-9), (metric, by)
-    assert [row["kind"] for row in causes(client, run, by="group", after="2-8")["rows"][-2:]] == [
+    assert [row["kind"] for row in broken_down(client, run, by="group", after="2-8")["rows"][-2:]] == [
         "others",
         "not_stored",
     ]
-    causes(client, run, by="term", before="1-4", after="5-8")
+    broken_down(client, run, by="term", before="1-4", after="5-8")
 
 
 def test_what_cannot_be_decomposed_says_why(client, database, run):
@@ -201,7 +201,7 @@ def test_what_cannot_be_decomposed_says_why(client, database, run):
 
     def refused(status, **params):
         given = {"metric": "reward/mean", "before": "1", "after": "2", "by": "prompt"} | params
-        answer = client.get(f"/api/v1/runs/{run.id}/causes", params=given)
+        answer = client.get(f"/api/v1/runs/{run.id}/breakdown", params=given)
         assert answer.status_code == status, answer.text
         return answer.text
 
@@ -216,7 +216,7 @@ def test_what_cannot_be_decomposed_says_why(client, database, run):
     refused(422, by="moon")
     assert (
         client.get(
-            "/api/v1/runs/nobody/causes", params={"metric": "a", "before": "1", "after": "2"}
+            "/api/v1/runs/nobody/breakdown", params={"metric": "a", "before": "1", "after": "2"}
         ).status_code
         == 404
     )
@@ -228,10 +228,10 @@ def test_a_share_of_equal_groups_is_divided_by_the_groups_themselves(client, dat
     store(database, run, 2, group("a", *both), group("b", *none, index=1), group("c", *both, index=2))
     log(database, run, {1: {"groups/zero_variance_frac": 0.5}, 2: {"groups/zero_variance_frac": 1.0}})
     for by in ("prompt", "flag", "length"):
-        found = causes(client, run, metric="groups/zero_variance_frac", by=by)
+        found = broken_down(client, run, metric="groups/zero_variance_frac", by=by)
         assert found["change"] == 0.5
         assert found["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
-    by_prompt = causes(client, run, metric="groups/zero_variance_frac")
+    by_prompt = broken_down(client, run, metric="groups/zero_variance_frac")
     a = next(row for row in by_prompt["rows"] if row["label"] == "sums/a")
     assert a["value"] == pytest.approx((1 / 2 + 1 / 3) / 2 * 1)
 
@@ -264,9 +264,9 @@ def test_values_of_tokens_add_up_and_what_is_not_stored_is_the_rest(
     store(database, run, 1, group("a", WithTokens(text="xx"), WithTokens(text="xxxx")))
     store(database, run, 2, group("a", WithTokens(text="x" * 6), WithTokens(text="x" * 6)))
     log(database, run, {1: {metric: first}, 2: {metric: second}})
-    found = causes(client, run, metric=metric)
+    found = broken_down(client, run, metric=metric)
     assert found["rows"][-1]["total"] == pytest.approx(rest, abs=1e-6)
-    lengths = causes(client, run, metric=metric, by="length")
+    lengths = broken_down(client, run, metric=metric, by="length")
     assert lengths["change"] == found["change"]
 
 
@@ -275,5 +275,5 @@ def test_groups_whose_tokens_are_not_stored_are_the_rest_of_a_loss(client, datab
     store(database, run, 1, one, counted=(group("b", WithTokens(text="xx"), index=1),))
     store(database, run, 2, one)
     log(database, run, {1: {"loss/total": 1.25}, 2: {"loss/total": 0.25}})
-    found = causes(client, run, metric="loss/total")
+    found = broken_down(client, run, metric="loss/total")
     assert found["rows"][-1]["total"] == pytest.approx(-1.0)

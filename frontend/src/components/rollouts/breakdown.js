@@ -1,14 +1,14 @@
-/** Point to cause: the change of a metric between two windows of steps, as a ranked sum that leads to completions. */
+/** Breakdown: the change of a metric between two windows of steps, as a ranked sum that leads to completions. */
 import { html, useMemo } from '../../dom.js';
 import { useQuery } from '../../app/router.js';
 import { useGet } from '../../data/resource.js';
 import { useSeries } from '../../data/series.js';
 import { choice, text } from '../../lib/url.js';
-import { isDecomposable, readWindow, usualWindows, WAYS, writeWindow } from '../../lib/causes.js';
+import { isDecomposable, readWindow, usualWindows, WAYS, writeWindow } from '../../lib/breakdown.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Segments, Select } from '../shared/marks.js';
-import { CauseTable } from './cause_table.js';
-import { Windows } from './cause_windows.js';
+import { BreakdownTable } from './breakdown_table.js';
+import { Windows } from './breakdown_windows.js';
 
 const SPEC = {
   metric: text('reward/mean'),
@@ -22,7 +22,7 @@ const SHAPE = { x: 'step', smoothing: 0, groupBy: '', band: '', zoom: null, poin
 /** @typedef {Event & {target: HTMLInputElement}} InputEvent */
 
 /** @param {{run: Api.RunItem}} props */
-export function Causes({ run }) {
+export function Breakdown({ run }) {
   const [view, change] = useQuery(SPEC);
   const metrics = Object.keys(run.summary?.last ?? {})
     .filter(isDecomposable)
@@ -37,7 +37,7 @@ export function Causes({ run }) {
   const after = readWindow(view.after) ?? usual?.after;
   const isReady = Boolean(metric && before && after);
   const answer = useGet(
-    isReady ? `/runs/${encodeURIComponent(run.id)}/causes` : null,
+    isReady ? `/runs/${encodeURIComponent(run.id)}/breakdown` : null,
     before && after ? { metric, before: writeWindow(before), after: writeWindow(after), by } : undefined,
   );
   if (!metric) return html`<${Empty} title="No metric of this run is a mean over completions" />`;
@@ -46,18 +46,18 @@ export function Causes({ run }) {
   };
   const field = (
     /** @type {'before' | 'after'} */ name,
-    /** @type {import('../../lib/causes.js').Window | undefined} */ one,
+    /** @type {import('../../lib/breakdown.js').Window | undefined} */ one,
   ) =>
     html`<label class="select">
       ${name}: steps
       <input
-        class="field cause-steps"
+        class="field breakdown-steps"
         value=${one ? writeWindow(one) : ''}
         placeholder="10-20"
         onChange=${typed(name)}
       />
     </label>`;
-  return html`<section class="causes" aria-label="Causes of a change">
+  return html`<section class="breakdown" aria-label="Breakdown of a change">
     <div class="card run-part">
       <div class="toolbar">
         <${Select}
@@ -68,7 +68,7 @@ export function Causes({ run }) {
         />
         ${field('before', before)} ${field('after', after)}
         <span class="spacer"></span>
-        <a class="quiet" href="/help/rollouts#causes">How it adds up</a>
+        <a class="quiet" href="/help/rollouts#breakdown">How it adds up</a>
       </div>
       ${
         before &&
@@ -93,7 +93,7 @@ export function Causes({ run }) {
     ${
       isReady
         ? html`<${Loaded} resource=${answer} skeleton=${html`<${Skeleton} rows=${8} />`}>
-          ${(/** @type {Api.CauseAnswer} */ data) => html`<${CauseTable} answer=${data} />`}
+          ${(/** @type {Api.BreakdownAnswer} */ data) => html`<${BreakdownTable} answer=${data} />`}
         <//>`
         : html`<${Empty} title=${curve.loading ? 'Loading' : `${metric} was logged at fewer than two steps`} />`
     }

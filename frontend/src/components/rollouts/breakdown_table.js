@@ -15,8 +15,8 @@ function signed(value) {
   return `${shown > 0 ? '+' : ''}${formatValue(shown)}`;
 }
 
-/** @param {{answer: Api.CauseAnswer}} props */
-export function CauseTable({ answer }) {
+/** @param {{answer: Api.BreakdownAnswer}} props */
+export function BreakdownTable({ answer }) {
   const { before, after, rows, change, completions, of, notes, by } = answer;
   const largest = Math.max(...rows.map(({ total }) => Math.abs(total)), 1e-300);
   const isSum = by === 'term';
@@ -28,7 +28,7 @@ export function CauseTable({ answer }) {
     </p>
     ${notes.map((note) => html`<p class="quiet" key=${note}>${note}</p>`)}
     <div class="table-scroll" tabindex="0" role="group" aria-label="Parts of the change">
-      <table class="table cause-table">
+      <table class="table breakdown-table">
         <thead>
           <tr>
             <th scope="col">${by}</th>
@@ -52,7 +52,7 @@ export function CauseTable({ answer }) {
               <th scope="row"><${Label} row=${row} /></th>
               <td><${Bar} share=${row.total / largest} /></td>
               <td class="number">${signed(row.total)}</td>
-              <td class="cause-read"><${Read} run=${answer.run} row=${row} kind=${kindOf(answer.metric)} /></td>
+              <td class="breakdown-read"><${Read} run=${answer.run} row=${row} kind=${kindOf(answer.metric)} /></td>
               ${!isSum && html`<${Numbers} row=${row} />`}
             </tr>`,
           )}
@@ -70,19 +70,19 @@ export function CauseTable({ answer }) {
   </div>`;
 }
 
-/** @param {Api.CauseWindow} window */
+/** @param {Api.BreakdownWindow} window */
 const stepsOf = ({ first, last }) => (first === last ? `step ${first}` : `steps ${first} to ${last}`);
 
 /** The kind of the completions behind a metric. @param {string} metric */
 const kindOf = (metric) => (metric.startsWith('eval/') ? metric.split('/').slice(0, -1).join('/') : 'train');
 
-/** @param {{row: Api.CauseRow}} props */
+/** @param {{row: Api.BreakdownRow}} props */
 const Label = ({ row }) => html`
-  ${row.prompt && html`<span class="cause-prompt"><${Visible} text=${oneLine(row.prompt)} /></span>`}
-  <span class=${row.prompt ? 'faint cause-label' : 'cause-label'}><${Visible} text=${row.label} /></span>
+  ${row.prompt && html`<span class="breakdown-prompt"><${Visible} text=${oneLine(row.prompt)} /></span>`}
+  <span class=${row.prompt ? 'faint breakdown-label' : 'breakdown-label'}><${Visible} text=${row.label} /></span>
 `;
 
-/** @param {{row: Api.CauseRow}} props */
+/** @param {{row: Api.BreakdownRow}} props */
 const Numbers = ({ row: { value, share, before, after, kind } }) => html`
   <td class="number">${signed(value)}</td>
   <td class="number">${signed(share)}</td>
@@ -97,14 +97,14 @@ const Numbers = ({ row: { value, share, before, after, kind } }) => html`
 `;
 
 /** A bar to the right for a rise, to the left for a fall. @param {{share: number}} props */
-const Bar = ({ share }) => html`<span class="cause-bar" aria-hidden="true">
+const Bar = ({ share }) => html`<span class="breakdown-bar" aria-hidden="true">
   <span
     class=${share < 0 ? 'is-fall' : 'is-rise'}
     style=${{ width: `${50 * Math.abs(share)}%`, [share < 0 ? 'right' : 'left']: '50%' }}
   ></span>
 </span>`;
 
-/** Completions of the row in each window. @param {{run: string, row: Api.CauseRow, kind: string}} props */
+/** Completions of the row in each window. @param {{run: string, row: Api.BreakdownRow, kind: string}} props */
 const Read = ({ run, row, kind }) =>
   row.examples.map(
     ({ window, step, group }) => html`<a

@@ -190,13 +190,13 @@ def test_a_phrase_that_spreads_is_found_in_four_clicks(page, service):
 
 
 def test_windows_are_typed_and_drawn_and_the_address_holds_them(page, service):
-    page.goto(f"/rollouts?run={service.trained}&view=causes")
+    page.goto(f"/rollouts?run={service.trained}&view=breakdown")
     expect(page.get_by_label("before: steps")).to_have_value("20-29")
     expect(page.get_by_label("after: steps")).to_have_value("30-39")
     page.get_by_label("before: steps").fill("15-24")
     page.get_by_label("before: steps").press("Enter")
     expect(page).to_have_url(re.compile("before=15-24"))
-    box = page.locator(".cause-grip").bounding_box()
+    box = page.locator(".breakdown-grip").bounding_box()
     middle = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + 0.7 * box["width"], middle)
     page.mouse.down()
@@ -204,12 +204,12 @@ def test_windows_are_typed_and_drawn_and_the_address_holds_them(page, service):
     page.mouse.up()
     expect(page).to_have_url(re.compile("before=15-24&after=4[1-3]-4[7-9]"))
     page.get_by_label("change of").select_option("length/mean")
-    expect(page.get_by_role("region", name="Causes of a change")).to_contain_text("length/mean went from")
+    expect(page.get_by_role("region", name="Breakdown of a change")).to_contain_text("length/mean went from")
 
 
 def test_a_metric_that_cannot_be_told_apart_and_windows_without_values_say_so(page, service):
-    page.goto(f"/rollouts?run={service.trained}&view=causes&before=500-600&after=1-2")
-    expect(page.get_by_role("region", name="Causes of a change")).to_contain_text(
+    page.goto(f"/rollouts?run={service.trained}&view=breakdown&before=500-600&after=1-2")
+    expect(page.get_by_role("region", name="Breakdown of a change")).to_contain_text(
         "no finite value at steps 500"
     )
 
@@ -264,14 +264,14 @@ def test_a_cap_is_tried_on_the_tokens_of_a_step(page, service):
 def test_five_hundred_hostile_prompts_and_terms_are_shown_as_text(page, service):
     shown, codes = set(), 0
     for step in range(1, 11):
-        page.goto(f"/rollouts?run={service.hostile}&view=causes&before={step}&after={step}")
-        prompts = page.locator(".cause-prompt")
+        page.goto(f"/rollouts?run={service.hostile}&view=breakdown&before={step}&after={step}")
+        prompts = page.locator(".breakdown-prompt")
         expect(prompts).to_have_count(len({text for text in PAYLOADS[(step - 1) * 50 : step * 50] if text}))
         shown |= set(prompts.all_text_contents())
-        codes += page.locator(".cause-table .code-point").count()
+        codes += page.locator(".breakdown-table .code-point").count()
     assert len(shown) > 400  # of 500, some differ by what stands behind 200 characters
     assert codes > 0
-    page.goto(f"/rollouts?run={service.hostile}&view=causes&before=1-5&after=6-10&split=term")
+    page.goto(f"/rollouts?run={service.hostile}&view=breakdown&before=1-5&after=6-10&split=term")
     expect(page.get_by_role("group", name="Parts of the change").locator("tbody tr")).not_to_have_count(0)
     page.goto(f"/compare?runs={service.hostile},{service.trained}")
     expect(page.locator(".budget-rows li")).to_have_count(2)
@@ -284,9 +284,9 @@ def test_every_view_fits_every_width(browser, service, width, scheme):
     for name, path, ready in (
         ("budget", f"/run/{service.trained}", ".budget-table"),
         ("budgets", f"/compare?runs={service.trained},{service.older}", ".budget-rows"),
-        ("causes", f"/rollouts?run={service.trained}&view=causes", ".cause-table"),
+        ("breakdown", f"/rollouts?run={service.trained}&view=breakdown", ".breakdown-table"),
         ("mismatch", f"/rollouts?run={service.trained}&step={STEPS}", ".mismatch canvas"),
-        ("causes_term", f"/rollouts?run={service.trained}&view=causes&split=term", ".cause-table"),
+        ("breakdown_term", f"/rollouts?run={service.trained}&view=breakdown&split=term", ".breakdown-table"),
     ):
         page.goto(path)
         if name == "mismatch":
@@ -297,18 +297,18 @@ def test_every_view_fits_every_width(browser, service, width, scheme):
     context.close()
 
 
-CAUSES = "lib/causes.js"
+BREAKDOWN = "lib/breakdown.js"
 
 
 def test_windows_are_read_from_fields_and_from_the_steps_of_a_panel(in_browser):
     read = [
-        in_browser(CAUSES, "(c, text) => c.readWindow(text)", text)
+        in_browser(BREAKDOWN, "(c, text) => c.readWindow(text)", text)
         for text in ("10-20", " 7 ", "9-3", "x", "")
     ]
     assert read == [{"first": 10, "last": 20}, {"first": 7, "last": 7}, None, None, None]
-    address = in_browser(CAUSES, "c => c.causesAddress('r', 'reward/mean', { zoom: [39.6, 49.2] })")
+    address = in_browser(BREAKDOWN, "c => c.breakdownAddress('r', 'reward/mean', { zoom: [39.6, 49.2] })")
     assert "before=30-39&after=40-49" in address
-    begins = in_browser(CAUSES, "c => c.causesAddress('r', 'optim/grad_norm', { zoom: [0, 9] })")
+    begins = in_browser(BREAKDOWN, "c => c.breakdownAddress('r', 'optim/grad_norm', { zoom: [0, 9] })")
     assert "before" not in begins
     assert "metric" not in begins
 
@@ -316,8 +316,8 @@ def test_windows_are_read_from_fields_and_from_the_steps_of_a_panel(in_browser):
 def test_the_first_windows_are_those_between_which_the_metric_changed_most(in_browser):
     steps = list(range(1, 61))
     values = [0.0 if step < 40 else -1.0 for step in steps]
-    found = in_browser(CAUSES, "(c, [steps, values]) => c.usualWindows(steps, values)", [steps, values])
+    found = in_browser(BREAKDOWN, "(c, [steps, values]) => c.usualWindows(steps, values)", [steps, values])
     assert found == {"before": {"first": 30, "last": 39}, "after": {"first": 40, "last": 49}}
-    assert in_browser(CAUSES, "c => c.usualWindows([1], [0])") is None
-    two = in_browser(CAUSES, "c => c.usualWindows([5, 9], [0, NaN])")
+    assert in_browser(BREAKDOWN, "c => c.usualWindows([1], [0])") is None
+    two = in_browser(BREAKDOWN, "c => c.usualWindows([5, 9], [0, NaN])")
     assert two == {"before": {"first": 5, "last": 5}, "after": {"first": 9, "last": 9}}
