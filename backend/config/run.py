@@ -45,7 +45,7 @@ class PolicyConfig(Frozen):
     """Write prompts by the tokenizer's chat template; plain text becomes a user message."""
 
     system_prompt: Annotated[str, Field(max_length=10_000)] = ""
-    """Message of the system before each prompt that is plain text; messages bring their own."""
+    """System message before each prompt that is plain text; prompts made of messages bring their own."""
 
     chat_template_kwargs: dict[TemplateVariable, JsonValue] = Field(default_factory=dict, max_length=16)
     """Variables of the chat template, e.g. {"enable_thinking": false}."""
