@@ -94,7 +94,7 @@ def role_of_token(settings: Settings, given: str) -> Role | None:
 def writer_token(settings: Settings, name: str) -> str:
     """The token of a writer; raises InvalidRequest for a name that cannot be one."""
     if not _WRITER_NAME.fullmatch(name):
-        raise InvalidRequest([FieldError("writer", "1 to 64 letters, digits, _ and - are expected")])
+        raise InvalidRequest([FieldError("writer", "expected 1 to 64 letters, digits, _ and -")])
     return f"writer.{name}.{_signature(settings, Role.WRITER, f'token:{name}')}"
 
 

@@ -49,8 +49,8 @@ def answer_of(row: Mapping[str, Any], columns: Columns) -> Any:
     last: Any = messages[-1] if isinstance(messages, list) and messages else None
     if not isinstance(last, Mapping) or last.get("role") != "assistant":
         raise ValueError(
-            f"field {columns.answer!r} is the answer, too: a list of messages that ends with one of "
-            "the assistant is expected"
+            f"field {columns.answer!r} is the answer, too: expected a list of messages that ends with "
+            "one of the assistant"
         )
     return message_text(last, f"field {columns.answer!r}: the last message")
 

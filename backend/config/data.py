@@ -70,7 +70,7 @@ class DataConfig(Frozen):
     def _makes_sense(self) -> "DataConfig":
         errors = []
         if self.min_pass_rate > self.max_pass_rate:
-            reason = f"is {self.max_pass_rate:g}: at least min_pass_rate = {self.min_pass_rate:g} is expected"
+            reason = f"is {self.max_pass_rate:g}: expected at least min_pass_rate = {self.min_pass_rate:g}"
             errors.append(("max_pass_rate", reason))
         if self.has_limits and not self.has_rates:
             reason = "is empty: limits of the pass rate need the column that holds it, or pass_rates"

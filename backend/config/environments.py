@@ -104,9 +104,7 @@ def environment_errors(config: "RunConfig") -> Iterator[Problem]:
     if isinstance(environment, NoEnvironment):
         return
     if environment.form == "template" and not config.policy.chat_template:
-        reason = (
-            "is template, but policy.chat_template is false: another form is expected, or a chat template"
-        )
+        reason = "is template, but policy.chat_template is false: choose another form, or a chat template"
         yield "environment.form", reason
     if isinstance(environment, ToolUse):
         yield from _form_errors(environment)
@@ -116,7 +114,7 @@ def environment_errors(config: "RunConfig") -> Iterator[Problem]:
         reason = f"is {environment.max_observation_tokens}, but sampling.max_new_tokens = {most} holds"
         yield (
             "environment.max_observation_tokens",
-            f"{reason} the answers of tools and all that the policy writes: at most {most - 1} is expected",
+            f"{reason} the answers of tools and all that the policy writes: expected at most {most - 1}",
         )
 
 
@@ -125,14 +123,14 @@ def _form_errors(environment: ToolUse) -> Iterator[Problem]:
     if repeated := sorted({name for name in tools if tools.count(name) > 1}):
         yield "environment.tools", f"{repeated[0]!r} is listed twice"
     elif environment.form == "equation" and (len(tools) > 1 or "python" in tools):
-        reason = "is equation, which names no tool: calculator alone or lookup alone is expected"
+        reason = "is equation, which names no tool: expected calculator alone or lookup alone"
         yield "environment.form", f"{reason}, got {', '.join(tools)}"
 
 
 def _episode_errors(config: "RunConfig") -> Iterator[Problem]:
     """Prompts and rewards that only an environment can give, and an environment whose reward nobody asks."""
     is_openenv = isinstance(config.environment, OpenEnv)
-    expected = f"but environment.type is {config.environment.type}: openenv is expected"
+    expected = f"but environment.type is {config.environment.type}: expected openenv"
     for path, source in config.sources:
         if isinstance(source, EpisodesProblem) and not is_openenv:
             yield f"{path}.name", f"is episodes, {expected}"
@@ -148,13 +146,13 @@ def _turn_errors(config: "RunConfig") -> Iterator[Problem]:
     turns = f"but with environment.type = {config.environment.type} a completion is sampled in turns"
     if config.sampling.engine.type != "local":
         reason = f"is {config.sampling.engine.type}, {turns}, by the trainer itself"
-        yield "sampling.engine.type", f"{reason}: local is expected"
+        yield "sampling.engine.type", f"{reason}: expected local"
     for name in ("keep_mask", "routing_replay"):
         if getattr(config.sampling, name):
-            yield f"sampling.{name}", f"is on, {turns}, which keep no such record: false is expected"
+            yield f"sampling.{name}", f"is on, {turns}, which keep no such record: expected false"
     if config.recording.alternatives:
         reason = f"is {config.recording.alternatives}, {turns}, which keep no alternatives"
-        yield "recording.alternatives", f"{reason}: 0 is expected"
+        yield "recording.alternatives", f"{reason}: expected 0"
     if config.evaluation.effort:
         reason = f"is on, {turns}, which cannot be cut off at a length"
-        yield "evaluation.effort", f"{reason}: false is expected"
+        yield "evaluation.effort", f"{reason}: expected false"

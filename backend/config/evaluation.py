@@ -84,18 +84,18 @@ class Suite(Frozen):
             errors.append(
                 (
                     "name",
-                    f"is {self.name!r}, but eval/{self.name} is another metric: another name is expected",
+                    f"is {self.name!r}, but eval/{self.name} is another metric: choose another name",
                 )
             )
         if self.temperature == 0 and self.n > 1:
-            reason = f"is {self.n}, but with temperature 0 all completions are the same: 1 is expected"
+            reason = f"is {self.n}, but with temperature 0 all completions are the same: expected 1"
             errors.append(("n", reason))
         if not (self.every or self.steps or self.at_end):
             errors.append(
                 ("every", "is 0, steps is empty and at_end is off: the suite would never be evaluated")
             )
         if self.rows == "all" and not isinstance(self.problem, FileProblem | HubProblem):
-            reason = f"is all, but {self.problem.name} has no fixed rows: held_out is expected"
+            reason = f"is all, but {self.problem.name} has no fixed rows: expected held_out"
             errors.append(("rows", reason))
         if errors:
             raise refusal(errors)

@@ -39,7 +39,7 @@ def newest_commit(dataset: str) -> str:
 def _asked(dataset: str) -> str:
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     if not endpoint.startswith(("https://", "http://")):
-        raise HubError(f"HF_ENDPOINT: an address with https:// is expected, got {endpoint[:60]!r}")
+        raise HubError(f"HF_ENDPOINT: expected an address with https://, got {endpoint[:60]!r}")
     address = f"{endpoint}/api/datasets/{quote(dataset)}/revision/{quote(PARQUET_BRANCH, safe='')}"
     try:
         with urlopen(address, timeout=ASK_SECONDS) as response:  # noqa: S310 - the scheme is checked above

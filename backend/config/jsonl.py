@@ -114,7 +114,7 @@ def resolve_dataset(datasets_dir: Path, name: str) -> Path:
     """The file `name` of DATASETS_DIR; ValueError when it is none, or lies outside."""
     root = datasets_dir.expanduser().resolve()
     if "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
-        raise ValueError(f"a path inside DATASETS_DIR is expected, got {shown_value(name)}")
+        raise ValueError(f"expected a path inside DATASETS_DIR, got {shown_value(name)}")
     path = (root / name).resolve()
     if not path.is_relative_to(root):
         raise ValueError(f"leads out of DATASETS_DIR ({root}): {shown_value(name)}")

@@ -21,18 +21,18 @@ def memory_errors(config: "RunConfig") -> Iterator[Problem]:
     resources, is_adapted = config.resources, not isinstance(config.policy.adapter, NoAdapter)
     if is_adapted and config.objective.reference.type == "ema":
         reason = "is ema, but the mean of two adapters is not the mean of what they do to the weights"
-        yield "objective.reference.type", f"{reason}: fixed, every_n or on_stagnation is expected"
+        yield "objective.reference.type", f"{reason}: expected fixed, every_n or on_stagnation"
     if is_adapted and resources.offload_reference:
-        reason = "is on, but with an adapter the reference shares the policy's weights: false is expected"
+        reason = "is on, but with an adapter the reference shares the policy's weights: expected false"
         yield "resources.offload_reference", reason
     if (quantization := config.policy.quantization) != "none":
         yield from _quantization_errors(config, quantization, is_adapted=is_adapted)
     if resources.ranks > 1:
         yield from _device_errors(config)
     if config.optimizer.paged and config.optimizer.moments == "int4":
-        yield "optimizer.moments", "is int4, but bitsandbytes pages float32 or int8: one of them is expected"
+        yield "optimizer.moments", "is int4, but bitsandbytes pages float32 or int8: expected one of them"
     if config.optimizer.paged and resources.offload_optimizer:
-        reason = "is on, but optimizer.paged already lets the moments leave the GPU: false is expected"
+        reason = "is on, but optimizer.paged already lets the moments leave the GPU: expected false"
         yield "resources.offload_optimizer", reason
     recomputed = "is on, but activations are computed again"
     if resources.activation_checkpointing and config.sampling.routing_replay:
@@ -41,9 +41,9 @@ def memory_errors(config: "RunConfig") -> Iterator[Problem]:
     if config.updates.rule == "natural_gradient":
         alone = "natural_gradient needs a second derivative"
         if resources.activation_checkpointing:
-            yield "resources.activation_checkpointing", f"{recomputed} once, and {alone}: false is expected"
+            yield "resources.activation_checkpointing", f"{recomputed} once, and {alone}: expected false"
         if resources.packing == "on":
-            reason = f"is on, but {alone}, which the kernels of packed rows lack: auto or off is expected"
+            reason = f"is on, but {alone}, which the kernels of packed rows lack: expected auto or off"
             yield "resources.packing", reason
 
 
@@ -74,20 +74,20 @@ def _device_errors(config: "RunConfig") -> Iterator[Problem]:
             found = getattr(found, name)
         if found != expected:
             shown, wanted = ("on", "false") if found is True else (found, expected)
-            yield path, f"is {shown}, {several} {reason}: {wanted} is expected"
+            yield path, f"is {shown}, {several} {reason}: expected {wanted}"
     if resources.packing == "on":
-        yield "resources.packing", f"is on, {several} their passes are padded: auto or off is expected"
+        yield "resources.packing", f"is on, {several} their passes are padded: expected auto or off"
 
 
 def _quantization_errors(config: "RunConfig", kind: str, *, is_adapted: bool) -> Iterator[Problem]:
     if not is_adapted:
-        reason = f"is {kind}, but rounded weights cannot train: policy.adapter = lora is expected with it"
+        reason = f"is {kind}, but rounded weights cannot train: expected policy.adapter = lora with it"
         yield "policy.quantization", reason
     if config.sampling.precision != "policy":
         reason = f"is {config.sampling.precision}, but policy.quantization {kind} already rounds the weights"
-        yield "sampling.precision", f"{reason}: policy is expected"
+        yield "sampling.precision", f"{reason}: expected policy"
     if config.updates.rule == "natural_gradient":
-        reason = f"is {kind}, but natural_gradient needs a second derivative: none is expected"
+        reason = f"is {kind}, but natural_gradient needs a second derivative: expected none"
         yield "policy.quantization", reason
 
 

@@ -181,10 +181,10 @@ def _without_tags(loc: tuple[Any, ...], written: Any) -> Iterator[str]:
 
 
 EXPECTED = {
-    "tuple_type": "a list is expected",
-    "model_type": "an object with fields is expected",
-    "model_attributes_type": "an object with fields is expected",
-    "dict_type": "an object with fields is expected",
+    "tuple_type": "expected a list",
+    "model_type": "expected an object with fields",
+    "model_attributes_type": "expected an object with fields",
+    "dict_type": "expected an object with fields",
 }
 """Words for what pydantic says in words of Python."""
 
@@ -209,7 +209,7 @@ def _field_errors(loc: tuple[str, ...], item: dict[str, Any]) -> list[FieldError
         return [FieldError(f"{path}.{context['discriminator'].strip(chr(39))}", "is required")]
     message = EXPECTED.get(kind) or plain_message(item["msg"])
     if kind == "too_short":
-        message = f"at least {context['min_length']} is expected"
+        message = f"expected at least {context['min_length']}"
     return [FieldError(path, f"{message}, got {_shown(item.get('input'))}")]
 
 

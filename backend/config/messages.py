@@ -36,9 +36,9 @@ def _as_message(value: object) -> object:
 def read_messages(value: object) -> list[Message]:
     """The messages of a row, without empty keys and with text as content; ValueError names what is wrong."""
     if not isinstance(value, list) or not value or not all(isinstance(each, Mapping) for each in value):
-        raise ValueError(f"text or a list of messages is expected, got {_shown(value)}")
+        raise ValueError(f"expected text or a list of messages, got {_shown(value)}")
     if len(value) > MAX_MESSAGES:
-        raise ValueError(f"has {len(value):,} messages; at most {MAX_MESSAGES:,} are expected")
+        raise ValueError(f"has {len(value):,} messages; expected at most {MAX_MESSAGES:,}")
     messages = [_read(message, f"message {number}") for number, message in enumerate(value, 1)]
     if not any(message["content"].strip() for message in messages if message["role"] in _ANSWERED):
         raise ValueError("at least one message with the role `user` or `tool` must have content")
@@ -53,12 +53,12 @@ def read_tools(value: object) -> list[dict[str, Any]]:
         try:
             value = json.loads(value) if value.strip() else None
         except (ValueError, RecursionError):
-            raise ValueError(f"a list of tools is expected, got {_shown(value)}") from None
+            raise ValueError(f"expected a list of tools, got {_shown(value)}") from None
     if value is None:
         return []
     if not isinstance(value, list) or not all(map(_is_tool, value)):
         raise ValueError(
-            f'a list of functions is expected, each as {{"type": "function", "function": {{"name": ...}}}}, '
+            f'expected a list of functions, each as {{"type": "function", "function": {{"name": ...}}}}, '
             f"got {_shown(value)}"
         )
     return [_without_nulls(tool) for tool in value]
@@ -93,17 +93,17 @@ def _read(message: Mapping[str, Any], place: str) -> Message:
     if "role" not in known:
         raise ValueError(f"{place}: has no role; its keys are {', '.join(map(repr, message)) or 'none'}")
     if (role := known["role"]) not in ROLES:
-        raise ValueError(f"{place}: role: one of {', '.join(ROLES)} is expected, got {_shown(role)}")
+        raise ValueError(f"{place}: role: expected one of {', '.join(ROLES)}, got {_shown(role)}")
     if unknown := [key for key in known if key not in KEYS]:
         raise ValueError(
             f"{place}: {_shown(unknown[0])} is not a key of a message; known are {', '.join(KEYS)}"
         )
     calls = known.get("tool_calls") or []
     if calls and (role != "assistant" or not isinstance(calls, list) or not all(map(_is_call, calls))):
-        raise ValueError(f"{place}: tool_calls: a list of calls of functions by the assistant is expected")
+        raise ValueError(f"{place}: tool_calls: expected a list of calls of functions by the assistant")
     for key in ("name", "tool_call_id", "reasoning_content"):
         if not isinstance(known.get(key, ""), str):
-            raise ValueError(f"{place}: {key}: text is expected, got {_shown(known[key])}")  # noqa: TRY004 - a value of the row
+            raise ValueError(f"{place}: {key}: expected text, got {_shown(known[key])}")  # noqa: TRY004 - a value of the row
     known["content"] = _content(known.get("content", "" if calls else None), place)
     return known
 
@@ -112,7 +112,7 @@ def _content(value: object, place: str) -> str:
     if isinstance(value, str):
         return value
     if not isinstance(value, list) or not value:
-        raise ValueError(f"{place}: content: text is expected, got {_shown(value)}")
+        raise ValueError(f"{place}: content: expected text, got {_shown(value)}")
     return "".join(_part(part, place) for part in value)
 
 
@@ -126,7 +126,7 @@ def _part(part: object, place: str) -> str:
             f"{place}: content of the type {_shown(kind)} is not supported: "
             "a policy reads text alone, no images, audio or video"
         )
-    raise ValueError(f"{place}: content: text is expected, got {_shown(part)}")
+    raise ValueError(f"{place}: content: expected text, got {_shown(part)}")
 
 
 def _is_tool(value: object) -> bool:

@@ -53,7 +53,7 @@ class Objective(Frozen):
         if advantage is not None and advantage.judges_tokens and ratio.is_shared:
             kind = f"advantage {advantage.type} judges each token: "
             reason = f"is {ratio.type}, one gradient for all tokens, but {kind}"
-            raise refusal([("type", reason + "token or seq_geo_token is expected")])
+            raise refusal([("type", reason + "expected token or seq_geo_token")])
         return ratio
 
     @field_validator("surrogate")
@@ -64,7 +64,7 @@ class Objective(Frozen):
             raise refusal([("type", _surrogate_reason(surrogate, ratio))])
         dual_clip = getattr(surrogate, "dual_clip", 0)
         if 0 < dual_clip <= 1:
-            reason = f"is {dual_clip:g}, but it caps ratios from above: 0 (off) or more than 1 is expected"
+            reason = f"is {dual_clip:g}, but it caps ratios from above: expected 0 (off) or more than 1"
             raise refusal([("dual_clip", reason)])
         return surrogate
 
@@ -75,7 +75,7 @@ class Objective(Frozen):
     ) -> knobs.Correction:
         if correction.type != "none" and getattr(info.data.get("ratio"), "old", "") == "sampler":
             reason = f"is {correction.type}, but ratio.old = sampler already contains the mismatch: "
-            raise refusal([("type", reason + "none is expected, or ratio.old = recompute")])
+            raise refusal([("type", reason + "expected none, or ratio.old = recompute")])
         return correction
 
     @field_validator("router")
@@ -83,7 +83,7 @@ class Objective(Frozen):
     def _router_has_its_ratio(cls, router: knobs.Router, info: ValidationInfo) -> knobs.Router:
         if router.type != "none" and _type(info, "ratio") == "none":
             reason = "is router_shift, which multiplies the policy ratio, but ratio is none: "
-            raise refusal([("type", reason + "none is expected, or another ratio")])
+            raise refusal([("type", reason + "expected none, or another ratio")])
         return router
 
     @field_validator("kl")
@@ -91,7 +91,7 @@ class Objective(Frozen):
     def _kl_has_its_ratio(cls, kl: knobs.Kl, info: ValidationInfo) -> knobs.Kl:
         if kl.type in {"r_k3", "r_k1"} and _type(info, "ratio") == "none":
             reason = f"is {kl.type}, which multiplies by the policy ratio, but ratio is none: "
-            raise refusal([("type", reason + "k3, k2 or k1 is expected")])
+            raise refusal([("type", reason + "expected k3, k2 or k1")])
         return kl
 
     @field_validator("kl")
@@ -100,7 +100,7 @@ class Objective(Frozen):
         decoupled = getattr(info.data.get("advantage"), "multi_reward", "sum") == "gdpo"
         if decoupled and isinstance(kl, knobs.KlK1) and kl.place == "reward":
             reason = "is reward, but advantage.multi_reward = gdpo normalises each reward term apart, "
-            raise refusal([("place", reason + "and the KL is none of them: loss is expected")])
+            raise refusal([("place", reason + "and the KL is none of them: expected loss")])
         return kl
 
     @field_validator("kl")
@@ -112,16 +112,16 @@ class Objective(Frozen):
             reason = (
                 "is old, but KL in the reward compares with the old policy itself: it would always be 0; "
             )
-            raise refusal([("to", reason + "reference is expected, or place = loss")])
+            raise refusal([("to", reason + "expected reference, or place = loss")])
         if kl.to == "old" and isinstance(kl, knobs.KlK1):
             reason = (
                 "is k1, but the completions come from the old policy: their mean of k1 is minus the KL, so "
-                "the penalty would push away; r_k3, r_k1, k3 or k2 is expected with kl.to = old"
+                "the penalty would push away; expected r_k3, r_k1, k3 or k2 with kl.to = old"
             )
             raise refusal([("type", reason)])
         weights = kl.coef.values() if isinstance(kl.coef, Mapping) else [kl.coef]
         if kl.controller.type != "fixed" and not any(weights):
-            reason = f"is 0, and the {kl.controller.type} controller only multiplies it: more is expected"
+            reason = f"is 0, and the {kl.controller.type} controller only multiplies it: must be above 0"
             raise refusal([("coef", reason)])
         return kl
 
@@ -133,7 +133,7 @@ class Objective(Frozen):
         ratio = info.data.get("ratio")
         if token_weight.type != "none" and ratio is not None and ratio.is_shared:
             reason = f"is {token_weight.type}, which gives tokens their own advantages, but "
-            shared = f"ratio {ratio.type} has one gradient for all: ratio token or seq_geo_token is expected"
+            shared = f"ratio {ratio.type} has one gradient for all: expected ratio token or seq_geo_token"
             raise refusal([("type", reason + shared)])
         return token_weight
 
@@ -182,7 +182,7 @@ def _type(info: ValidationInfo, field: str) -> str:
 
 def _surrogate_reason(surrogate: knobs.Surrogate, ratio: str) -> str:
     allowed = " or ".join(sorted(surrogate.ratios))
-    return f"is {surrogate.type}, which {surrogate.acts}, but ratio is {ratio}: ratio {allowed} is expected"
+    return f"is {surrogate.type}, which {surrogate.acts}, but ratio is {ratio}: expected ratio {allowed}"
 
 
 def _cautions(objective: Objective) -> list[tuple[bool, str]]:

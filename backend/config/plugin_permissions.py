@@ -31,5 +31,5 @@ class Permissions(BaseModel):
     def _are_absolute(cls, directories: tuple[Path, ...]) -> tuple[Path, ...]:
         for path in directories:
             if not path.is_absolute():
-                raise ValueError(f"an absolute path is expected, got {str(path)!r}")
+                raise ValueError(f"expected an absolute path, got {str(path)!r}")
         return directories

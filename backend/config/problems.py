@@ -58,9 +58,7 @@ class SumsProblem(Frozen):
         if self.low >= self.high:
             raise refusal([("high", f"must be above low = {self.low}, got {self.high}")])
         if (sums := comb(self.high - self.low + self.operands, self.operands)) < FEWEST_SUMS:
-            reason = (
-                f"leaves only {sums} different sums, at least {FEWEST_SUMS} are expected (some are held out)"
-            )
+            reason = f"leaves only {sums} different sums, expected at least {FEWEST_SUMS} (some are held out)"
             raise refusal([("high", reason)])
         return self
 
@@ -199,9 +197,9 @@ class HubProblem(Frozen):
     def _no_dots(self) -> "HubProblem":
         for field in ("dataset", "eval_dataset"):
             if ".." in (name := getattr(self, field)):
-                raise refusal([(field, f"a name on the hub is expected, got {name!r}")])
+                raise refusal([(field, f"expected a name on the hub, got {name!r}")])
         if self.eval_dataset and not self.eval_split:
-            raise refusal([("eval_split", f"the split of {self.eval_dataset} that is held out is expected")])
+            raise refusal([("eval_split", f"expected the split of {self.eval_dataset} that is held out")])
         if self.eval_split == self.split and self.eval_dataset in ("", self.dataset):
             raise refusal([("eval_split", f"must differ from split = {self.split!r}")])
         return self

@@ -36,7 +36,7 @@ def _type_error(name: str, task: Task, key: str, value: Any) -> str:
         return f"{name} takes {', '.join(task.parameters) or 'no parameter'}"
     if _fits(value, parameter.type):
         return ""
-    return f"{_expected(parameter)} is expected, got {_shown(value)}"
+    return f"expected {_expected(parameter)}, got {_shown(value)}"
 
 
 def _fits(value: Any, kind: str) -> bool:

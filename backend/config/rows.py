@@ -27,7 +27,7 @@ MAX_DOMAINS = 32
 EVAL_SPLITS = ("eval", "test", "validation")
 SPLITS = ("train", *EVAL_SPLITS)
 UNMARKED, TRAIN, EVAL = range(3)
-_TOO_DEEP = f"is nested too deeply: at most {MAX_DEPTH} lists and objects within each other are expected"
+_TOO_DEEP = f"is nested too deeply: expected at most {MAX_DEPTH} lists and objects within each other"
 
 
 class LineError(NamedTuple):
@@ -132,7 +132,7 @@ class RowCheck:
         if len(self._domains) > MAX_DOMAINS:
             self._domains.discard(str(row["domain"]))
             raise ValueError(
-                f"field 'domain': at most {MAX_DOMAINS} domains are expected in a file, "
+                f"field 'domain': expected at most {MAX_DOMAINS} domains in a file, "
                 f"{shown_value(row['domain'])} is one more"
             )
 
@@ -156,7 +156,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
     if text.count("{") + text.count("[") > MAX_DEPTH and _depth(row) > MAX_DEPTH:
         raise ValueError(_TOO_DEEP)
     if not isinstance(row, dict):
-        raise ValueError(f"a JSON object is expected, got {shown_value(text)}")  # noqa: TRY004 - the line is the value
+        raise ValueError(f"expected a JSON object, got {shown_value(text)}")  # noqa: TRY004 - the line is the value
     if b"\\ud" in line.lower():
         _check_storable(row)
     return row
@@ -171,16 +171,16 @@ def check_row(row: Mapping[str, Any], columns: Columns) -> None:
         _check_field("tools", read_tools, row.get("tools"))
     elif not isinstance(prompt, str) or not prompt.strip():
         raise ValueError(
-            f"field {columns.prompt!r}: text that is not empty is expected, got {shown_value(prompt)}"
+            f"field {columns.prompt!r}: expected text that is not empty, got {shown_value(prompt)}"
         )
     if not _is_answer(answer):
-        raise ValueError(f"field {columns.answer!r}: text or a number is expected, got {shown_value(answer)}")
+        raise ValueError(f"field {columns.answer!r}: expected text or a number, got {shown_value(answer)}")
     if split is not None and split not in SPLITS:
-        raise ValueError(f"field 'split': one of {', '.join(SPLITS)} is expected, got {shown_value(split)}")
+        raise ValueError(f"field 'split': expected one of {', '.join(SPLITS)}, got {shown_value(split)}")
     if "id" in row and not isinstance(row["id"], str | int):
-        raise ValueError(f"field 'id': text is expected, got {shown_value(row['id'])}")
+        raise ValueError(f"field 'id': expected text, got {shown_value(row['id'])}")
     if "domain" in row and not is_domain(row["domain"]):
-        expected = "1 to 32 of a-z, 0-9, _ and - are expected, the first a letter or digit"
+        expected = "expected 1 to 32 of a-z, 0-9, _ and -, the first a letter or digit"
         raise ValueError(f"field 'domain': {expected}, got {shown_value(row['domain'])}")
 
 
@@ -209,8 +209,8 @@ def question_key(question: str) -> int:
 
 def _too_few(rows: int) -> str:
     if not rows:
-        return "has no row: at least two objects with a prompt and an answer are expected"
-    return "has only one question: at least two are expected, because one is held out for evaluation"
+        return "has no row: expected at least two objects with a prompt and an answer"
+    return "has only one question: expected at least two, because one is held out for evaluation"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -231,9 +231,7 @@ def _finite(text: str) -> float:
 
 def _whole(text: str) -> int:
     if len(text) > MAX_DIGITS:
-        raise ValueError(
-            f"a number of {len(text):,} digits: at most {MAX_DIGITS:,} are expected outside of text"
-        )
+        raise ValueError(f"a number of {len(text):,} digits: expected at most {MAX_DIGITS:,} outside of text")
     return int(text)
 
 

@@ -51,7 +51,7 @@ def _budget_errors(config: "RunConfig") -> Iterator[Problem]:
 
 def _size_errors(config: "RunConfig") -> Iterator[Problem]:
     sampling, evaluation = config.sampling, config.evaluation
-    most = f"at most {MOST_COMPLETIONS:,} completions are expected"
+    most = f"expected at most {MOST_COMPLETIONS:,} completions"
     if (rows := sampling.prompts_per_step * sampling.group_size) > MOST_COMPLETIONS:
         factors = f"is {sampling.group_size}, times prompts_per_step = {sampling.prompts_per_step}"
         yield "sampling.group_size", f"{factors} makes {rows:,} a step: {most}"
@@ -64,14 +64,14 @@ def _recording_errors(config: "RunConfig") -> Iterator[Problem]:
     recording = config.recording
     if recording.alternatives and not (recording.tokens and recording.rollouts != "none"):
         reason = f"is {recording.alternatives}, but the tokens they belong to are not stored"
-        yield "recording.alternatives", f"{reason}: recording.tokens and rollouts are expected"
+        yield "recording.alternatives", f"{reason}: expected recording.tokens and rollouts"
 
 
 def _group_errors(config: "RunConfig") -> Iterator[Problem]:
     advantage = config.objective.advantage
     if config.sampling.group_size < 2 and advantage.compares_group:
         reason = f"is 1, but the {advantage.type} baseline compares completions of one prompt"
-        yield "sampling.group_size", f"{reason}: at least 2 are expected"
+        yield "sampling.group_size", f"{reason}: expected at least 2"
     elif config.sampling.group_size < 2:
         yield from _lone_completion_errors(config)
 
@@ -81,9 +81,9 @@ def _lone_completion_errors(config: "RunConfig") -> Iterator[Problem]:
     alone = "but sampling.group_size is 1"
     if config.objective.advantage.scale.type == "group_std":
         reason = f"is group_std, {alone}: one reward has no deviation and every advantage would be 0"
-        yield "objective.advantage.scale.type", f"{reason}; batch_std or none is expected"
+        yield "objective.advantage.scale.type", f"{reason}; expected batch_std or none"
     if (rule := config.filters.groups.type) != "none":
-        yield "filters.groups.type", f"is {rule}, {alone}, and no group would ever be kept: none is expected"
+        yield "filters.groups.type", f"is {rule}, {alone}, and no group would ever be kept: expected none"
 
 
 def _filter_errors(config: "RunConfig") -> Iterator[Problem]:
@@ -98,7 +98,7 @@ def _filter_errors(config: "RunConfig") -> Iterator[Problem]:
         )
     if filters.refill.type == "active" and config.updates.resample_each_epoch:
         reason = "is active, but with updates.resample_each_epoch each epoch samples all its groups afresh"
-        yield "filters.refill.type", f"{reason}: none may wait for the next step; dynamic is expected"
+        yield "filters.refill.type", f"{reason}: none may wait for the next step; expected dynamic"
     if filters.upweight and filters.refill.type != "none":
         yield "filters.upweight", "is on, but refilling already fills the step"
     if filters.upweight and config.objective.aggregation.type == "token_mean":
@@ -110,12 +110,12 @@ def _filter_errors(config: "RunConfig") -> Iterator[Problem]:
 def _update_errors(config: "RunConfig") -> Iterator[Problem]:
     updates, prompts = config.updates, config.sampling.prompts_per_step
     if updates.minibatches > prompts:
-        expected = f"at most prompts_per_step = {prompts} is expected"
+        expected = f"expected at most prompts_per_step = {prompts}"
         yield "updates.minibatches", f"is {updates.minibatches}, but whole groups are split: {expected}"
     if updates.resample_each_epoch and updates.epochs < 2:
         yield (
             "updates.resample_each_epoch",
-            "is on, but there is only one epoch: updates.epochs >= 2 is expected",
+            "is on, but there is only one epoch: expected updates.epochs >= 2",
         )
     if updates.resample_each_epoch and updates.minibatches > 1:
         yield (
@@ -128,7 +128,7 @@ def _critic_errors(config: "RunConfig") -> Iterator[Problem]:
     factor, lr = config.objective.value.lr_factor, config.optimizer.lr
     if config.objective.critic is not None and factor * lr > 1:
         reason = (
-            f"makes the critic's learning rate {factor * lr:g} of optimizer.lr {lr:g}: at most 1 is expected"
+            f"makes the critic's learning rate {factor * lr:g} of optimizer.lr {lr:g}: expected at most 1"
         )
         yield "objective.value.lr_factor", reason
 
@@ -140,17 +140,17 @@ def _natural_gradient_errors(config: "RunConfig") -> Iterator[Problem]:
     step = "but natural_gradient takes one step per batch, as far as its line search finds it good"
     for name, value in (("epochs", updates.epochs), ("minibatches", updates.minibatches)):
         if value > 1:
-            yield f"updates.{name}", f"is {value}, {step}: 1 is expected"
+            yield f"updates.{name}", f"is {value}, {step}: expected 1"
     if objective.surrogate.type != "none":
         reason = f"is {objective.surrogate.type}, but natural_gradient bounds the step by its KL"
-        yield "objective.surrogate.type", f"{reason}: none is expected"
+        yield "objective.surrogate.type", f"{reason}: expected none"
     if getattr(objective.ratio, "old", "") != "recompute":
-        reason = "compares the policy before and after the step: a ratio with old = recompute is expected"
+        reason = "compares the policy before and after the step: expected a ratio with old = recompute"
         yield "objective.ratio", f"has no such old policy, but the line search {reason}"
     if objective.token_weight.type == "lopti":
         yield "objective.token_weight.type", f"is lopti, which takes two steps per batch, {step}"
     if config.policy.dtype != "float32":
-        reason = "but conjugate gradients need more digits: float32 is expected with natural_gradient"
+        reason = "but conjugate gradients need more digits: expected float32 with natural_gradient"
         yield "policy.dtype", f"is {config.policy.dtype}, {reason}"
 
 
@@ -195,7 +195,7 @@ def _kl_errors(config: "RunConfig") -> Iterator[Problem]:
     for missing in (domain for domain in domains if domain not in named):
         yield (
             "objective.kl.coef",
-            f"has nothing for the domain {missing!r}: one for each of {known} is expected",
+            f"has nothing for the domain {missing!r}: expected one for each of {known}",
         )
     if config.objective.reference.type == "on_stagnation" and config.evaluation.every == 0:
         reason = "is on_stagnation, but evaluation.every is 0: without evaluations no stagnation can be seen"
@@ -203,14 +203,14 @@ def _kl_errors(config: "RunConfig") -> Iterator[Problem]:
     for index, source in enumerate(config.problems):
         if source.domain in KL_METRICS and len(domains) > 1:
             reason = f"is {source.domain!r}, but kl/{source.domain} is another metric's name"
-            yield f"problems.{index}.domain", reason + ": another domain is expected"
+            yield f"problems.{index}.domain", reason + ": choose another domain"
     if kl.to == "old" and kl.controller.type != "fixed" and _is_one_update(config):
         reason = (
             f"is {kl.controller.type}, but with one update per step the KL to the old policy is always 0: "
         )
         yield (
             "objective.kl.controller.type",
-            reason + "updates.epochs or updates.minibatches above 1 is expected",
+            reason + "expected updates.epochs or updates.minibatches above 1",
         )
 
 

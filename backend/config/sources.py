@@ -92,7 +92,7 @@ def checked_file(source: FileProblem, datasets_dir: Path, *, trains: bool = True
         is_empty = trains and not _has_training_rows(path, columns, stamp, source.eval_fraction)
     if source.sha256 and index.sha256 != source.sha256:
         raise ValueError(
-            f"{source.path} has changed since launch: SHA-256 {source.sha256} is expected, got {index.sha256}"
+            f"{source.path} has changed since launch: expected SHA-256 {source.sha256}, got {index.sha256}"
         )
     if is_empty:
         raise BadDataset(

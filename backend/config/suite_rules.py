@@ -22,11 +22,11 @@ def suite_errors(config: "RunConfig") -> Iterator[Problem]:
         names.add(suite.name)
         if (rows := suite.prompts * suite.n) > MOST_COMPLETIONS:
             reason = f"is {suite.prompts}, times n = {suite.n} makes {rows:,} completions"
-            yield f"{path}.prompts", f"{reason}: at most {MOST_COMPLETIONS:,} are expected"
+            yield f"{path}.prompts", f"{reason}: expected at most {MOST_COMPLETIONS:,}"
         if late := [step for step in suite.steps if step > config.steps]:
             yield f"{path}.steps", f"holds {late[0]}, but the run has {config.steps} steps"
         if suite.rows == "all" and (same := _trained_alike(config, suite.problem)):
-            yield f"{path}.rows", f"is all, but {same} trains on these rows: held_out is expected"
+            yield f"{path}.rows", f"is all, but {same} trains on these rows: expected held_out"
     best_by = config.checkpointing.best_by
     if best_by and best_by not in names:
         known = ", ".join(sorted(names)) or "none"

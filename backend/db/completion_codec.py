@@ -101,7 +101,7 @@ def _columns(line: bytes) -> list[Any]:
     except orjson.JSONDecodeError:
         found = json.loads(line)
     if len(found) != COLUMNS:
-        raise CompletionsDamaged(f"it has {len(found)} columns, {COLUMNS} are expected")
+        raise CompletionsDamaged(f"it has {len(found)} columns, expected {COLUMNS}")
     return found
 
 
@@ -138,7 +138,7 @@ def decode(group_id: str, data: bytes, want: Want = WHOLE) -> list[Completion]:
 
 def _content(data: bytes) -> bytes:
     if data[:1] != bytes([VERSION]):
-        raise CompletionsDamaged(f"its version is {data[0] if data else None}, {VERSION} is expected")
+        raise CompletionsDamaged(f"its version is {data[0] if data else None}, expected {VERSION}")
     try:
         size = zstandard.frame_content_size(data[1:])
         if not 0 <= size <= LIMIT_BYTES:
@@ -156,7 +156,7 @@ def _completions(group_id: str, texts: bytes, columns: list[Any], want: Want) ->
     count = len(sizes)
     ends = list(accumulate(sizes, initial=0))
     if ends[-1] != len(texts):
-        raise CompletionsDamaged(f"its texts have {len(texts)} bytes, {ends[-1]} are expected")
+        raise CompletionsDamaged(f"its texts have {len(texts)} bytes, expected {ends[-1]}")
     reward, advantage, tokens, reason, correct = (_all(each, count) for each in values)
     rewards: Iterable[Any] = repeat({}, count)
     own: Iterable[str] = repeat("", count)

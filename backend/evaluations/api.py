@@ -43,7 +43,7 @@ def evaluations(
     """Results of the held-out sets and suites of runs, with those of evaluations of their checkpoints."""
     run_ids = list(dict.fromkeys(split_list(runs)))
     if not 0 < len(run_ids) <= MOST_RUNS:
-        reason = f"holds {len(run_ids)} runs; 1 to {MOST_RUNS} are expected"
+        reason = f"holds {len(run_ids)} runs; expected 1 to {MOST_RUNS}"
         raise InvalidRequest([FieldError("runs", reason)])
     for run_id in run_ids:
         must_exist(session, run_id)

@@ -53,7 +53,7 @@ class SweptKnob(Body):
         most = MOST_TEXT if isinstance(values, str) else MOST_LISTED
         if not 0 < len(values) <= most:
             unit = "characters" if isinstance(values, str) else "values"
-            raise ValueError(f"has {len(values)} {unit}, 1 to {most} are expected")
+            raise ValueError(f"has {len(values)} {unit}, expected 1 to {most}")
         return values
 
 

@@ -97,7 +97,7 @@ def body_refusal(headers: Headers, *, most: int = BODY_BYTES) -> Response | None
     has_body = int(length) > 0 or "transfer-encoding" in headers
     kind, _, parameters = headers.get("content-type", "").partition(";")
     if has_body and kind.strip().lower() != "application/json":
-        return problem(415, "Unsupported media type", "Content-Type: application/json is expected")
+        return problem(415, "Unsupported media type", "expected Content-Type: application/json")
     if "charset=" in parameters.lower() and "utf-8" not in parameters.lower():
         return problem(415, "Unsupported media type", "JSON must be UTF-8")
     return None
@@ -129,7 +129,7 @@ async def read_body(receive: Receive, headers: Headers, *, most: int = BODY_BYTE
 def unpacked(body: bytes, encoding: str) -> bytes:
     """A pushed body without its gzip, checked as JSON; 400, 413 and 415 as HTTPException."""
     if encoding not in ("", "identity", "gzip"):
-        raise HTTPException(415, "Content-Encoding: gzip or none is expected")
+        raise HTTPException(415, "expected Content-Encoding: gzip or none")
     if encoding == "gzip":
         unpacking = zlib.decompressobj(wbits=31)
         try:

@@ -52,7 +52,7 @@ def check_type(request: Request, types: Collection[str], *, expected: str) -> No
     """Raise WrongType unless the body is of one of these types."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in types:
-        raise WrongType(f"Content-Type: {expected} is expected, got {kind!r}")
+        raise WrongType(f"expected Content-Type: {expected}, got {kind!r}")
 
 
 async def receive(request: Request, draft: IO[bytes], most_bytes: int) -> None:

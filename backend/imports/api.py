@@ -104,7 +104,7 @@ def _labels(runs: str) -> list[str]:
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, list) or not all(isinstance(label, str) for label in found):
-        raise InvalidRequest([FieldError("runs", "a JSON list of labels is expected")])
+        raise InvalidRequest([FieldError("runs", "expected a JSON list of labels")])
     return found
 
 
@@ -114,5 +114,5 @@ def _names(mapping: str) -> dict[str, str]:
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found.values()):
-        raise InvalidRequest([FieldError("mapping", "a JSON object of names by column is expected")])
+        raise InvalidRequest([FieldError("mapping", "expected a JSON object of names by column")])
     return found

@@ -28,7 +28,7 @@ def import_into(
 ) -> Iterator[str]:
     """Import the file; yields the lines of the report. Raises InvalidRequest where it cannot be imported."""
     if seed is not None and not (seed.isdecimal() and int(seed) < MOST_SEED):
-        raise InvalidRequest([FieldError("seed", f"is {seed!r:.40}; a whole number below 2^31 is expected")])
+        raise InvalidRequest([FieldError("seed", f"is {seed!r:.40}; expected a whole number below 2^31")])
     request = replace(
         ImportRequest(clean_text(path.name)[:200], dry_run=dry_run),
         seed=None if seed is None else int(seed),

@@ -113,7 +113,7 @@ def _item(label: str, log: Log, names: Names | None, run: str | None) -> RunItem
 def _plans(file: IO[bytes], request: ImportRequest) -> tuple[str, dict[str, Log], dict[str, Plan]]:
     """(format, all runs of the file by label, plans of those that are chosen)."""
     if request.format and request.format not in FORMATS:
-        reason = f"is {request.format!r:.40}; any of {', '.join(FORMATS)} are expected"
+        reason = f"is {request.format!r:.40}; expected one of {', '.join(FORMATS)}"
         raise InvalidRequest([FieldError("format", reason)])
     try:
         with one_at_a_time:

@@ -134,7 +134,7 @@ def add_completion(completions: Completions, table: Table, line: int, row: dict[
     """Enter one row of TRL; one without a step is a bad line."""
     step = step_of(row.pop("step"))
     if step is None:
-        table.bad.add(line, "has no step: a whole number is expected")
+        table.bad.add(line, "has no step: expected a whole number")
         return
     prompt, completion = str(row.pop("prompt") or ""), str(row.pop("completion") or "")
     advantage, terms = as_number(row.pop("advantage", None)), terms_of(row.items())

@@ -159,9 +159,7 @@ def cells(request: Request) -> dict[str, Any]:
     for number, values in enumerate(zip(*columns, strict=True)):
         size = sum(len(value or b"") for value in values)
         if not number and size > MOST_ROW_BYTES:
-            raise ValueError(
-                f"row {row} has texts of {size:,} bytes; at most {MOST_ROW_BYTES:,} are expected"
-            )
+            raise ValueError(f"row {row} has texts of {size:,} bytes; expected at most {MOST_ROW_BYTES:,}")
         total += size
         if number and total > REPLY_BYTES:
             used = number

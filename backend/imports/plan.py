@@ -172,7 +172,7 @@ def _check_choice(table: Table, step: str, mapping: Names) -> None:
         if column not in table.columns:
             errors.append(FieldError("mapping", f"there is no column {shown(column)}"))
         elif name and not NAME.fullmatch(name):
-            expected = "1 to 128 letters, digits and _ . / @ - are expected"
+            expected = "expected 1 to 128 letters, digits and _ . / @ -"
             errors.append(FieldError("mapping", f"{shown(column)} is to be called {shown(name)}; {expected}"))
     times = Counter(name for name in mapping.values() if name)
     if twice := next((name for name, count in times.items() if count > 1), None):
@@ -186,7 +186,7 @@ def _note_rows(plan: Plan, steps: Ints) -> None:
     table = plan.log.table
     without = np.flatnonzero(steps < 0)
     for row in without[:MOST_SHOWN]:
-        table.bad.add(table.lines[row], f"has no step in {shown(plan.step)}: a whole number is expected")
+        table.bad.add(table.lines[row], f"has no step in {shown(plan.step)}: expected a whole number")
     table.bad.count += max(0, len(without) - MOST_SHOWN)
     rows = np.flatnonzero(steps >= 0)
     back = np.flatnonzero(np.diff(steps[rows]) < 0) + 1

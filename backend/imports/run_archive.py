@@ -162,7 +162,7 @@ def _places(file: LogFile) -> dict[str, Place]:
 
 def _content(file: IO[bytes], place: Place, most: int, name: str) -> bytes:
     if place.size > most:
-        raise BadLog(f"is damaged: {name} has {place.size:,} bytes; at most {most:,} are expected")
+        raise BadLog(f"is damaged: {name} has {place.size:,} bytes; expected at most {most:,}")
     file.seek(place.offset)
     return file.read(place.size)
 

@@ -119,7 +119,7 @@ class Table:
         column.texts += 1
         column.example = column.example or shown(value)
         if column.values:  # a word in a column of numbers
-            self.bad.add(line, f"{shown(name)} is {shown(value)}, a number is expected")
+            self.bad.add(line, f"{shown(name)} is {shown(value)}, expected a number")
 
     def column(self, name: str) -> Column:
         """The column of this name, made where there is none yet."""

@@ -66,7 +66,7 @@ def _checked_header(cells: list[str]) -> list[str]:
     if twice := next((name for name in names if name and names.count(name) > 1), None):
         raise BadLog(f"has two columns of the name {shown(twice)}")
     if all(_is_number(name) for name in names):
-        raise BadLog("has no header: its first line holds numbers where names of columns are expected")
+        raise BadLog("has no header: expected names of columns in its first line, got numbers")
     return names
 
 

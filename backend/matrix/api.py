@@ -102,11 +102,9 @@ def _columns(text: str) -> list[Column]:
         except ValueError as error:
             errors.append(FieldError("metrics", str(error)))
     if not columns and not errors:
-        errors.append(FieldError("metrics", "is empty; at least one column is expected"))
+        errors.append(FieldError("metrics", "is empty; expected at least one column"))
     if len(columns) > MOST_COLUMNS:
-        errors.append(
-            FieldError("metrics", f"has {len(columns)} columns; at most {MOST_COLUMNS} are expected")
-        )
+        errors.append(FieldError("metrics", f"has {len(columns)} columns; expected at most {MOST_COLUMNS}"))
     if errors:
         raise InvalidRequest(errors)
     return list(dict.fromkeys(columns))
@@ -122,7 +120,7 @@ def _column(text: str) -> Column:
         except ValueError:
             threshold = math.nan
         if not math.isfinite(threshold):
-            raise ValueError(f"the threshold of {before}:{reading} is {last[:40]!r}; a number is expected")
+            raise ValueError(f"the threshold of {before}:{reading} is {last[:40]!r}; expected a number")
         _needs_direction(before, reading)
         return Column(before, reading, threshold)
     if not metric:

@@ -238,7 +238,7 @@ def csv_of_run(
 def _check_budget(runs: Sequence[str], metrics: Sequence[str], max_points: int, *, group_by: str) -> None:
     errors = []
     if not runs or not metrics:
-        errors.append(FieldError("metrics" if runs else "runs", "at least one is expected"))
+        errors.append(FieldError("metrics" if runs else "runs", "expected at least one"))
     if (count := len(runs) * len(metrics)) > MOST_SERIES:
         errors.append(FieldError("runs", f"{count} series were asked for; at most {MOST_SERIES} a call"))
     elif count * max_points > MOST_POINTS:
@@ -248,7 +248,7 @@ def _check_budget(runs: Sequence[str], metrics: Sequence[str], max_points: int, 
         errors.append(FieldError("max_points", reason))
     keys = split_list(group_by)
     if wrong := [key for key in keys if not is_key(key)]:
-        reason = f"is {wrong[0]!r}; {', '.join(ABOUT_RUN)} or config.<field> are expected"
+        reason = f"is {wrong[0]!r}; expected {', '.join(ABOUT_RUN)} or config.<field>"
         errors.append(FieldError("group_by", reason))
     elif len(keys) > MOST_KEYS:
         errors.append(FieldError("group_by", f"{len(keys)} keys were given; at most {MOST_KEYS}"))

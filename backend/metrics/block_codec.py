@@ -150,7 +150,7 @@ def content(
     elif kind == COMPRESSED:
         found = _unpacked(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
     else:
-        raise BlockDamaged(f"its version is {data[0] if data else None}, 1 or 2 is expected")
+        raise BlockDamaged(f"its version is {data[0] if data else None}, expected 1 or 2")
     layout, steps, count, _ = HEADER.unpack_from(found)
     is_known = layout <= FLOATS and steps <= LISTED and (steps != LISTED or layout == DOUBLES)
     places = 0 if steps == DENSE else count if steps == LISTED else count - 1

@@ -46,7 +46,7 @@ def adapter_error(directory: Path, policy: str, *, inside: Path) -> str:
     if config is None:
         return f"the directory holds no readable {ADAPTER_CONFIG}"
     if config.get("peft_type") != "LORA":
-        return f"is an adapter of type {str(config.get('peft_type'))[:40]!r}; LORA is expected"
+        return f"is an adapter of type {str(config.get('peft_type'))[:40]!r}; expected LORA"
     if reason := _base_error(config, policy):
         return reason
     for name, values in PLAIN.items():

@@ -34,13 +34,13 @@ def architecture_error(config: dict[str, Any]) -> str:
     """Reason why a model with this config.json cannot be trained, "" if none is known."""
     kind = _kind_of(config)
     if config.get("is_encoder_decoder"):
-        return f"{kind} is an encoder with a decoder; a causal language model is expected"
+        return f"{kind} is an encoder with a decoder; expected a causal language model"
     if kind in REFUSED:
         return f"{kind} is not supported: {REFUSED[kind]}"
     names = config.get("architectures")
     named = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     if named and not any("CausalLM" in name or "LMHead" in name or "Conditional" in name for name in named):
-        return f"it is a {named[0][:LONGEST_NAME]}; a causal language model is expected"
+        return f"it is a {named[0][:LONGEST_NAME]}; expected a causal language model"
     return ""
 
 

@@ -70,9 +70,9 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
         if (directory / name).exists() and (reason := config_error(name, read_config(directory, name))):
             return reason
     if not any(directory.glob("*.safetensors")):
-        return "the directory holds no weights (*.safetensors is expected)"
+        return "the directory holds no weights (expected *.safetensors)"
     if not any((directory / name).is_file() for name in TOKENIZER_FILES):
-        return "the directory holds no tokenizer (tokenizer.json is expected)"
+        return "the directory holds no tokenizer (expected tokenizer.json)"
     return ""
 
 

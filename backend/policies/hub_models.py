@@ -131,7 +131,7 @@ class _Question:
     def __init__(self, name: str, commit: str) -> None:
         endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
         if not endpoint.startswith(("https://", "http://")):
-            raise HubModelError(f"HF_ENDPOINT: an address with https:// is expected, got {endpoint[:60]!r}")
+            raise HubModelError(f"HF_ENDPOINT: expected an address with https://, got {endpoint[:60]!r}")
         self.name = name
         self.base = f"{endpoint}/{quote(name)}/resolve/{commit}"
         self.deadline = time.monotonic() + ASK_SECONDS

@@ -21,7 +21,7 @@ TINY_CONTEXT = 1024
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 NOT_PINNED = (
-    "a commit of the hub is expected (40 hexadecimal digits, in the model's history there): "
+    "expected a commit of the hub (40 hexadecimal digits, in the model's history there): "
     "a branch or a tag may change between two attempts of a run"
 )
 

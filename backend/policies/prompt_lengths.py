@@ -50,7 +50,7 @@ class Ruler(NamedTuple):
         """The reason why the prompt does not fit; empty if it does."""
         if (tokens := self.count(text)) <= self.room or not self.is_sure():
             return ""
-        return f"has {self.at_least}{tokens} tokens; at most {self.room} are expected ({self.limit})"
+        return f"has {self.at_least}{tokens} tokens; expected at most {self.room} ({self.limit})"
 
 
 def prompt_errors(config: RunConfig, settings: Settings) -> list[FieldError]:

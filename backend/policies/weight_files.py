@@ -55,7 +55,7 @@ def read_weights(directory: Path) -> tuple[Weight, ...]:
         files = sorted(directory.glob("*.safetensors"))
         key = tuple((path, (status := path.stat()).st_size, status.st_mtime_ns) for path in files)
         if not key or len(key) > MOST_FILES:
-            raise UnreadableWeights(f"{len(key)} weight files; 1 to {MOST_FILES} are expected")
+            raise UnreadableWeights(f"{len(key)} weight files; expected 1 to {MOST_FILES}")
         return _weights_of(key)
     except OSError as error:
         raise UnreadableWeights(f"the weights cannot be read: {error.strerror}") from error

@@ -20,14 +20,14 @@ SPELLED = ("NaN", "Infinity", "-Infinity")
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise ValueError("a text is expected")
+    raise ValueError("expected a text")
 
 
 def _number(value: Any) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < HUGE
     if is_number or value in SPELLED:
         return float(value)
-    raise ValueError('a number below 1e308 in size, "NaN", "Infinity" or "-Infinity" is expected')
+    raise ValueError('expected a number below 1e308 in size, "NaN", "Infinity" or "-Infinity"')
 
 
 ExactText = Annotated[Any, AfterValidator(_text), WithJsonSchema({"type": "string"})]
@@ -111,9 +111,9 @@ def _brief(records: "list[Record | None]") -> "list[Record | None]":
     """What is stored while nobody else can write."""
     values = sum(len(each.values) for each in records if isinstance(each, MetricsRecord))
     if values > MOST_VALUES_OF_BATCH:
-        raise ValueError(f"at most {MOST_VALUES_OF_BATCH:,} values are expected, got {values:,}")
+        raise ValueError(f"expected at most {MOST_VALUES_OF_BATCH:,} values, got {values:,}")
     if sum(isinstance(each, FinishRecord) for each in records) > 1:
-        raise ValueError("a run ends once: at most one record of kind finish is expected")
+        raise ValueError("a run ends once: expected at most one record of kind finish")
     return records
 
 

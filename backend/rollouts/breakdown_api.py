@@ -35,7 +35,7 @@ def signal_budget(
     """Parts of what runs sampled, by whether they moved the policy, and why not. Has an `ETag`."""
     wanted = split_list(runs)
     if not 0 < len(wanted) <= MOST_RUNS:
-        raise InvalidRequest([FieldError("runs", f"names {len(wanted)} runs; 1 to {MOST_RUNS} are expected")])
+        raise InvalidRequest([FieldError("runs", f"names {len(wanted)} runs; expected 1 to {MOST_RUNS}")])
     for run in wanted:
         must_exist(session, run)
     return answers.answer(

@@ -65,6 +65,6 @@ def mask_of(names: Sequence[str]) -> int:
     """The bits of several marks; raises InvalidRequest for one that does not exist."""
     if unknown := [name for name in names if name not in BIT]:
         raise InvalidRequest(
-            [FieldError("mark", f"is {unknown[0][:64]!r}; one of {', '.join(MARKS)} is expected")]
+            [FieldError("mark", f"is {unknown[0][:64]!r}; expected one of {', '.join(MARKS)}")]
         )
     return sum(BIT[name] for name in set(names))

@@ -143,7 +143,7 @@ def group_place(group: RolloutGroup, sort: str) -> tuple[Any, ...]:
 
 def _order(sort: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     if sort.removeprefix("-") not in ORDERS:
-        reason = f"is {sort!r}; step, -step, reward or -reward are expected"
+        reason = f"is {sort!r}; expected step, -step, reward or -reward"
         raise InvalidRequest([FieldError("sort", reason)])
     return ORDERS[sort.removeprefix("-")]
 

@@ -72,7 +72,7 @@ def search(
     """
     terms = parse(q)
     if sort not in ORDERS:
-        raise InvalidRequest([FieldError("sort", f"is {sort!r}; step or -step are expected")])
+        raise InvalidRequest([FieldError("sort", f"is {sort!r}; expected step or -step")])
     page = find(session, scope, terms, sort=sort, limit=limit, cursor=cursor)
     return Json(
         {

@@ -59,7 +59,7 @@ def _engine_errors(config: RunConfig, settings: Settings) -> Iterator[FieldError
     neutral = {"temperature": 1, "top_p": 1, "top_k": 0}
     for name, expected in neutral.items():
         if (value := getattr(sampling, name)) != expected:
-            yield FieldError(f"sampling.{name}", f"is {value:g}, {raw}: {expected} is expected")
+            yield FieldError(f"sampling.{name}", f"is {value:g}, {raw}: expected {expected}")
 
 
 def _environment_errors(config: RunConfig, settings: Settings) -> Iterator[FieldError]:

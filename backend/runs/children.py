@@ -117,14 +117,14 @@ def _other_policy(parent: Run, config: RunConfig) -> Iterator[FieldError]:
     policy = RunConfig.model_validate(parent.config).policy.model_dump(mode="json")
     for name, now in config.policy.model_dump(mode="json").items():
         if now != (before := policy[name]):
-            reason = f"is {now!r}, but a fork continues the policy of {parent.name}: {before!r} is expected"
+            reason = f"is {now!r}, but a fork continues the policy of {parent.name}: expected {before!r}"
             yield FieldError(f"policy.{name}", reason)
 
 
 def _too_few_steps(parent: Run, config: RunConfig, step: int) -> Iterator[FieldError]:
     if config.steps <= step:
         reason = f"is {config.steps}, but the fork starts after step {step} of {parent.name}"
-        yield FieldError("steps", f"{reason}: at least {step + 1} is expected")
+        yield FieldError("steps", f"{reason}: expected at least {step + 1}")
 
 
 def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, step: int) -> ChildRun:

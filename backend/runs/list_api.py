@@ -61,7 +61,7 @@ def _some_of(field: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
     """The words of a list with commas; raises InvalidRequest for an unknown one."""
     words = split_list(text)
     if unknown := [word for word in words if word not in known]:
-        reason = f"is {unknown[0]!r}; any of {', '.join(known)} are expected"
+        reason = f"is {unknown[0]!r}; expected one of {', '.join(known)}"
         raise InvalidRequest([FieldError(field, reason)])
     return tuple(words)
 

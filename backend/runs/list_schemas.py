@@ -47,9 +47,9 @@ class ActionRequest(Body):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if (self.ids is None) == (self.query is None):
-            raise ValueError("either ids or a query is expected")
+            raise ValueError("expected either ids or a query")
         if (self.action in ("tag", "untag")) != bool(self.tag.strip()):
-            raise ValueError("a tag is expected for the actions tag and untag, and for no other")
+            raise ValueError("expected a tag for the actions tag and untag, and for no other")
         return self
 
 

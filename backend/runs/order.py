@@ -150,7 +150,7 @@ def read_order(sort: str) -> RunOrder:
     if kind == "config" and CONFIG_PATH.fullmatch(rest):
         return RunOrder(_column((CONFIG | CONFIG_WORDS).get(rest)), "", is_descending, sort, rest)
     known = ", ".join((*SORTABLE, "summary.<metric>", "config.<path>"))
-    reason = f"is {sort!r}; {known} are expected, with - for descending"
+    reason = f"is {sort!r}; expected {known}, with - for descending"
     raise InvalidRequest([FieldError("sort", reason)])
 
 

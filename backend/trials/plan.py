@@ -86,7 +86,7 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
         errors.append(FieldError("arms", "is empty: write down at least one change to try"))
     together = (steps - point.step) * _runs(request.seeds, len(arms))
     if together > MOST_STEPS_TOGETHER:
-        reason = f"makes {together:,} steps together; at most {MOST_STEPS_TOGETHER:,} are expected"
+        reason = f"makes {together:,} steps together; expected at most {MOST_STEPS_TOGETHER:,}"
         errors.append(FieldError("steps", reason))
     seeds = tuple((run.seed + 1 + number) % SEEDS for number in range(request.seeds))
     notes = tuple(_notes(run, config, diagnosis, cause, alarm, steps, len(seeds)))

@@ -19,13 +19,13 @@ def deadline_of(text: str, now: datetime) -> datetime:
         try:
             today = now.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
         except ValueError:
-            raise ValueError(f"there is no time {text!r}; 00:00 to 23:59 are expected") from None
+            raise ValueError(f"there is no time {text!r}; expected 00:00 to 23:59") from None
         if today <= now - EARLIER:
             return today + timedelta(days=1)
         return today
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"is {text!r}; a time such as 03:55 or 2026-11-24T03:55 is expected") from None
+        raise ValueError(f"is {text!r}; expected a time such as 03:55 or 2026-11-24T03:55") from None
     here = moment.astimezone(now.tzinfo) if moment.tzinfo else moment
     return here.replace(tzinfo=now.tzinfo)

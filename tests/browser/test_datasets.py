@@ -36,7 +36,7 @@ def test_a_data_set_is_uploaded_looked_at_launched_and_deleted(page, service):
     expect(refused).to_contain_text("bad.jsonl could not be uploaded")
     expect(refused.locator("li")).to_have_count(2)
     expect(refused.locator("li").first).to_have_text(
-        "line 41 field 'prompt': text that is not empty is expected, got \"\""
+        "line 41 field 'prompt': expected text that is not empty, got \"\""
     )
 
     page.get_by_label("File to upload").set_input_files(file(NAME, gzip.compress(GOOD)))
@@ -71,7 +71,7 @@ def test_a_table_is_uploaded_and_its_refusals_name_rows(page):
     page.get_by_role("button", name="Upload this file").click()
     refused = field.locator(".dataset-refused")
     expect(refused.locator("li")).to_have_text(
-        "row 2 field 'prompt': text that is not empty is expected, got \"\""
+        "row 2 field 'prompt': expected text that is not empty, got \"\""
     )
     page.get_by_label("File to upload").set_input_files(file("good.csv", b"prompt,answer\n=1+1,2\n=1+2,3\n"))
     page.get_by_role("button", name="Upload this file").click()
@@ -101,7 +101,7 @@ def test_columns_are_recognised_shown_and_changed_before_the_upload(page, servic
     columns.get_by_label("Answer", exact=True).select_option(COLUMN)
     expect(columns.locator("tbody tr").first).to_have_text("0+1=? </script>")
     columns.get_by_label("Answer", exact=True).select_option("problem: the last message")
-    expect(columns.locator("tbody tr").first).to_contain_text("ends with one of the assistant is expected")
+    expect(columns.locator("tbody tr").first).to_contain_text("expected a list of messages that ends with")
     expect(columns.get_by_role("button", name="Upload this file")).to_be_disabled()
     assert not any(item["name"] == "math.jsonl" for item in service.get("/datasets")["items"])
     columns.get_by_label("Answer", exact=True).select_option("short")

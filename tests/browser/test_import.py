@@ -44,7 +44,7 @@ def test_a_log_is_looked_at_corrected_and_imported(page, service):
     expect(page.get_by_label("Metric of <b>odd</b>")).to_have_value("_b_odd_/b_")
     expect(page.get_by_label("Metric of phase")).to_have_value("")
     page.get_by_text("1 line or value left out").click()
-    expect(page.get_by_text("line 10 'reward' is 'broken', a number is expected")).to_be_visible()
+    expect(page.get_by_text("line 10 'reward' is 'broken', expected a number")).to_be_visible()
 
     page.get_by_label("Steps are counted by").select_option("samples")
     expect(page.get_by_text("steps 10 to 90")).to_be_visible()

@@ -75,13 +75,13 @@ def test_an_error_inside_a_record_stands_at_the_record(page):
     problem = {"name": "reasoning_gym", "task": "gcd", "task_config": {"min_numbers": "abc"}}
     page.goto(launch_address(problems=[problem]))
     errors = field(page, "problems.0.task_config").locator(".form-errors")
-    expect(errors).to_have_text('min_numbers: a whole number (default 2) is expected, got "abc"')
+    expect(errors).to_have_text('min_numbers: expected a whole number (default 2), got "abc"')
 
 
 def test_a_prompt_longer_than_the_context_is_told_at_its_problem(page):
     page.goto(launch_address(sampling={"max_new_tokens": 1020}))
     errors = field(page, "problems.0.operands").locator(".form-errors")
-    expect(errors).to_contain_text("the prompt '99+99+99=?' has 10 tokens; at most 4 are expected")
+    expect(errors).to_contain_text("the prompt '99+99+99=?' has 10 tokens; expected at most 4")
 
 
 def test_a_contradiction_is_explained_at_the_field_that_must_change(page):

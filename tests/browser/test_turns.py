@@ -75,5 +75,5 @@ def test_observations_are_marked_among_the_tokens(page, stage):
 def test_the_form_refuses_what_tools_contradict_at_its_field(page):
     base = {"environment": {"type": "tool_use", "form": "template", "max_observation_tokens": 64}}
     page.goto(f"/launch?base={quote(json.dumps(base))}&seeds=0")
-    expect(page.get_by_text("policy.chat_template is false: another form is expected").first).to_be_visible()
-    expect(page.get_by_text("at most 63 is expected").first).to_be_visible()
+    expect(page.get_by_text("policy.chat_template is false: choose another form").first).to_be_visible()
+    expect(page.get_by_text("expected at most 63").first).to_be_visible()

@@ -45,18 +45,18 @@ def test_a_tool_that_is_not_installed_is_refused():
         (
             {"environment": TOOLS | {"form": "equation", "tools": ["python"]}},
             "environment.form",
-            "calculator alone or lookup alone is expected, got python",
+            "expected calculator alone or lookup alone, got python",
         ),
         (
             {"environment": TOOLS | {"max_observation_tokens": 64}},
             "environment.max_observation_tokens",
-            "at most 63 is expected",
+            "expected at most 63",
         ),
         ({"environment": TOOLS | {"max_turns": 0}}, "environment.max_turns", "1"),
         (
             {"environment": TOOLS, "sampling": {"engine": {"type": "server"}}},
             "sampling.engine.type",
-            "local is expected",
+            "expected local",
         ),
         (
             {"environment": TOOLS, "sampling": {"engine": {"type": "colocated"}}},
@@ -66,15 +66,15 @@ def test_a_tool_that_is_not_installed_is_refused():
         (
             {"environment": TOOLS, "sampling": {"keep_mask": True, "top_p": 0.9}},
             "sampling.keep_mask",
-            "false is expected",
+            "expected false",
         ),
         (
             {"environment": TOOLS, "sampling": {"routing_replay": True}},
             "sampling.routing_replay",
-            "false is expected",
+            "expected false",
         ),
-        ({"environment": TOOLS, "recording": {"alternatives": 2}}, "recording.alternatives", "0 is expected"),
-        ({"environment": TOOLS, "resources": {"devices": 2}}, "environment.type", "none is expected"),
+        ({"environment": TOOLS, "recording": {"alternatives": 2}}, "recording.alternatives", "expected 0"),
+        ({"environment": TOOLS, "resources": {"devices": 2}}, "environment.type", "expected none"),
     ],
 )
 def test_what_tools_contradict_is_refused_at_its_field(changes, path, part):

@@ -43,20 +43,20 @@ def test_the_hash_is_that_of_the_whole_content(tmp_path):
     ("line", "reason"),
     [
         (b'{"prompt": "x", "answer": "1"', "is not JSON at column 30 (Expecting ',' delimiter)"),
-        (b"[1, 2]", 'a JSON object is expected, got "[1, 2]"'),
-        (b'"text"', "a JSON object is expected"),
+        (b"[1, 2]", 'expected a JSON object, got "[1, 2]"'),
+        (b'"text"', "expected a JSON object"),
         (b'{"answer": "1"}', "field 'prompt' is missing; the fields are 'answer'"),
         (b'{"prompt": "x"}', "field 'answer' is missing; the fields are 'prompt'"),
         (b"{}", "field 'prompt' is missing; the fields are none"),
         (
             b'{"prompt": "  ", "answer": "1"}',
-            "field 'prompt': text that is not empty is expected, got \"  \"",
+            "field 'prompt': expected text that is not empty, got \"  \"",
         ),
-        (b'{"prompt": 5, "answer": "1"}', "field 'prompt': text that is not empty is expected, got 5"),
-        (b'{"prompt": "x", "answer": null}', "field 'answer': text or a number is expected, got null"),
-        (b'{"prompt": "x", "answer": true}', "field 'answer': text or a number is expected, got true"),
-        (b'{"prompt": "x", "answer": ["1"]}', "field 'answer': text or a number is expected, got [\"1\"]"),
-        (b'{"prompt": "x", "answer": ""}', "field 'answer': text or a number is expected, got \"\""),
+        (b'{"prompt": 5, "answer": "1"}', "field 'prompt': expected text that is not empty, got 5"),
+        (b'{"prompt": "x", "answer": null}', "field 'answer': expected text or a number, got null"),
+        (b'{"prompt": "x", "answer": true}', "field 'answer': expected text or a number, got true"),
+        (b'{"prompt": "x", "answer": ["1"]}', "field 'answer': expected text or a number, got [\"1\"]"),
+        (b'{"prompt": "x", "answer": ""}', "field 'answer': expected text or a number, got \"\""),
         (b'{"prompt": "x", "answer": NaN}', "number NaN is not finite"),
         (b'{"prompt": "x", "answer": -Infinity}', "number -Infinity is not finite"),
         (b'{"prompt": "x", "answer": 1e999}', "number 1e999 is not finite"),
@@ -66,15 +66,15 @@ def test_the_hash_is_that_of_the_whole_content(tmp_path):
         (b'{"prompt": "\\ud800", "answer": "1"}', "holds a lone surrogate"),
         (
             b'{"prompt": "x", "answer": "1", "split": "dev"}',
-            "field 'split': one of train, eval, test, validation",
+            "field 'split': expected one of train, eval, test, validation",
         ),
         (
             b'{"prompt": "x", "answer": "1", "domain": []}',
-            "field 'domain': 1 to 32 of a-z, 0-9, _ and - are expected, the first a letter or digit, got []",
+            "field 'domain': expected 1 to 32 of a-z, 0-9, _ and -, the first a letter or digit, got []",
         ),
         (
             b'{"prompt": "x", "answer": "1", "n": ' + b"9" * 5000 + b"}",
-            "a number of 5,000 digits: at most 4,300",
+            "a number of 5,000 digits: expected at most 4,300",
         ),
         (
             b'{"prompt": "x", "answer": "1", "n": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
@@ -212,5 +212,5 @@ def test_a_file_has_at_most_32_domains_and_each_is_in_the_catalog(tmp_path: Path
     assert family is not None
     assert family.name == "eval/accuracy/<domain>"
     path.write_text("\n".join(rows))
-    with pytest.raises(BadDataset, match="line 33: field 'domain': at most 32 domains"):
+    with pytest.raises(BadDataset, match="line 33: field 'domain': expected at most 32 domains"):
         index_dataset(path, Columns())

@@ -18,15 +18,18 @@ def test_nulls_go_and_parts_of_text_become_text():
 @pytest.mark.parametrize(
     ("messages", "words"),
     [
-        ([], "a list of messages is expected, got []"),
-        (["x"], "a list of messages is expected"),
-        ([ASKED, None], "a list of messages is expected"),
-        ([{"role": "human", "content": "x"}], "message 1: role: one of system, user, assistant, tool"),
-        ([{"role": ["user"], "content": "x"}], "message 1: role: one of"),
+        ([], "expected text or a list of messages, got []"),
+        (["x"], "expected text or a list of messages"),
+        ([ASKED, None], "expected text or a list of messages"),
+        (
+            [{"role": "human", "content": "x"}],
+            "message 1: role: expected one of system, user, assistant, tool",
+        ),
+        ([{"role": ["user"], "content": "x"}], "message 1: role: expected one of"),
         ([{"from": "human", "value": "x"}], "message 1: has no role; its keys are 'from', 'value'"),
-        ([{"role": "user"}], "message 1: content: text is expected, got null"),
-        ([{"role": "user", "content": 1}], "message 1: content: text is expected, got 1"),
-        ([{"role": "user", "content": []}], "message 1: content: text is expected, got []"),
+        ([{"role": "user"}], "message 1: content: expected text, got null"),
+        ([{"role": "user", "content": 1}], "message 1: content: expected text, got 1"),
+        ([{"role": "user", "content": []}], "message 1: content: expected text, got []"),
         (
             [{"role": "user", "content": " "}],
             "at least one message with the role `user` or `tool` must have content",
@@ -40,10 +43,10 @@ def test_nulls_go_and_parts_of_text_become_text():
             "at least one message with the role `user` or `tool` must have content",
         ),
         ([ASKED | {"weight": 1}], '"weight" is not a key of a message'),
-        ([ASKED | {"tool_calls": [1]}], "message 1: tool_calls: a list of calls"),
-        ([ASKED | {"name": 3}], "message 1: name: text is expected, got 3"),
-        ([ASKED] * 1001, "has 1,001 messages; at most 1,000"),
-        ([{"role": "user", "content": [{"type": "text", "text": 3}]}], "content: text is expected"),
+        ([ASKED | {"tool_calls": [1]}], "message 1: tool_calls: expected a list of calls"),
+        ([ASKED | {"name": 3}], "message 1: name: expected text, got 3"),
+        ([ASKED] * 1001, "has 1,001 messages; expected at most 1,000"),
+        ([{"role": "user", "content": [{"type": "text", "text": 3}]}], "content: expected text"),
     ],
 )
 def test_what_is_no_conversation_is_refused_by_name(messages, words):
@@ -66,7 +69,7 @@ def test_tools_are_functions_or_their_json():
     assert read_tools('[{"type": "function", "function": {"name": "add"}}]') == clean
     assert read_tools(None) == read_tools("") == []
     for wrong in ("nonsense", {}, [1], [{"function": "add"}], "[" * 100_000):
-        with pytest.raises(ValueError, match=r"(tools|functions) is expected"):
+        with pytest.raises(ValueError, match=r"expected a list of (tools|functions)"):
             read_tools(wrong)
 
 

@@ -71,7 +71,7 @@ def test_any_changed_byte_is_found():
 
 
 def test_a_block_of_a_newer_version_says_so():
-    with pytest.raises(CompletionsDamaged, match="its version is 2, 1 is expected"):
+    with pytest.raises(CompletionsDamaged, match="its version is 2, expected 1"):
         decode(GROUP, b"\2" + encode(some("x"))[1:])
 
 

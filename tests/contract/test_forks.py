@@ -54,13 +54,13 @@ def test_a_run_from_before_a_field_of_the_policy_existed_can_be_forked(client, d
     [
         ({}, "step", "required"),
         ({"step": 15}, "step", "parent has no checkpoint of step 15; it has checkpoints of steps: 10, 20"),
-        ({"step": 20}, "steps", "is 20, but the fork starts after step 20 of parent: at least 21"),
-        ({"step": 10, "changes": {"steps": 9}}, "steps", "at least 11 is expected"),
-        ({"step": 10, "changes": {"policy": {"name": "tiny_moe"}}}, "policy.name", "'tiny' is expected"),
+        ({"step": 20}, "steps", "is 20, but the fork starts after step 20 of parent: expected at least 21"),
+        ({"step": 10, "changes": {"steps": 9}}, "steps", "expected at least 11"),
+        ({"step": 10, "changes": {"policy": {"name": "tiny_moe"}}}, "policy.name", "expected 'tiny'"),
         (
             {"step": 10, "changes": {"policy": {"adapter": {"type": "lora"}}}},
             "policy.adapter",
-            "'none'} is expected",
+            "expected {'type': 'none'}",
         ),
         (
             {"step": 10, "changes": {"policy": {"dtype": "bfloat16"}}},

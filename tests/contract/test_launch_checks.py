@@ -76,7 +76,7 @@ def test_the_same_key_queues_once(client):
     [
         ({"base": {"policy": {"name": "gone"}}}, "policy.name", "gone"),
         ({"base": {"problems": [{"name": "file", "path": "gone.jsonl"}]}}, "problems.0.path", "gone.jsonl"),
-        ({"base": {"problems": []}}, "problems", "at least 1 is expected"),
+        ({"base": {"problems": []}}, "problems", "expected at least 1"),
         ({"base": {"rewards": [{"name": "plugin", "entry_point": "gone"}]}}, "rewards.0.entry_point", "gone"),
         ({"prompts": 1}, "prompts", "at least 2"),
         ({"k": 1000}, "k", "at most 256"),

@@ -239,7 +239,7 @@ def test_runs_that_are_gone_are_named(client, database):
         ({"runs": "a", "metrics": "eval/acuracy"}, "metrics", "did you mean eval/accuracy"),
         ({"runs": "a", "metrics": "eval/accuracy:finale"}, "metrics", "there is no reading 'finale'"),
         ({"runs": "a", "metrics": "eval/accuracy:steps_to"}, "metrics", "needs a threshold"),
-        ({"runs": "a", "metrics": "eval/accuracy:steps_to:nan"}, "metrics", "a number is expected"),
+        ({"runs": "a", "metrics": "eval/accuracy:steps_to:nan"}, "metrics", "expected a number"),
         ({"runs": "a", "metrics": "length/mean:best"}, "metrics", "neither better higher nor lower"),
         ({"runs": "a", "metrics": ","}, "metrics", "at least one column"),
         (

@@ -299,7 +299,7 @@ def test_a_batch_holds_the_write_lock_for_little_even_if_it_is_as_large_as_may_b
     row = {f"custom/m{n}": 1 for n in range(1_000)}
     answer = send([metrics(step, **row) for step in range(101)])
     assert answer.status_code == 422
-    assert "at most 100,000 values are expected, got 101,000" in answer.json()["errors"][0]["message"]
+    assert "expected at most 100,000 values, got 101,000" in answer.json()["errors"][0]["message"]
     counts, engine = [], client.app.state.lab.sessions.kw["bind"]
     statements = iter(range(10**9))
     event.listen(engine, "begin", lambda _connection: counts.append(-next(statements)))

@@ -44,7 +44,7 @@ def stored(named):
 def test_an_overlong_prompt_is_refused(named):
     policy = opened(named)
     assert policy.context == CONTEXT
-    with pytest.raises(InvalidConfig, match="at most 448 are expected"):
+    with pytest.raises(InvalidConfig, match="expected at most 448"):
         policy.encode("1" * 500, room=64)
 
 

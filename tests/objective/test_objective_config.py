@@ -11,11 +11,11 @@ from backend.errors import InvalidConfig
 
 REFUSED = [
     ({"ratio": {"type": "none"}}, "surrogate.type", "clips a ratio, but ratio is none"),
-    ({"surrogate": {"type": "geo_token"}}, "surrogate.type", "ratio seq_geo is expected"),
+    ({"surrogate": {"type": "geo_token"}}, "surrogate.type", "expected ratio seq_geo"),
     (
         {"surrogate": {"type": "weight_cap"}, "ratio": {"type": "seq_geo"}},
         "surrogate.type",
-        "ratio token is expected",
+        "expected ratio token",
     ),
     (
         {"surrogate": {"type": "dynamic"}, "ratio": {"type": "seq_product"}},
@@ -36,12 +36,12 @@ REFUSED = [
     (
         {"ratio": {"type": "seq_geo"}, "token_weight": {"type": "ar"}},
         "token_weight.type",
-        "seq_geo_token is expected",
+        "expected ratio token or seq_geo_token",
     ),
     (
         {"ratio": {"type": "seq_product"}, "token_weight": {"type": "lopti"}},
         "token_weight.type",
-        "seq_geo_token is expected",
+        "expected ratio token or seq_geo_token",
     ),
     ({"reference": {"type": "ema", "alpha": 0}}, "reference.alpha", "greater than 0"),
     ({"token_weight": {"type": "lopti", "eta": 0}}, "token_weight.eta", "0 leaves no rare tokens"),
@@ -51,7 +51,11 @@ REFUSED = [
         "router.type",
         "multiplies the policy ratio",
     ),
-    ({"surrogate": {"type": "ppo_clip", "dual_clip": 0.5}}, "surrogate.dual_clip", "more than 1 is expected"),
+    (
+        {"surrogate": {"type": "ppo_clip", "dual_clip": 0.5}},
+        "surrogate.dual_clip",
+        "expected 0 (off) or more than 1",
+    ),
     ({"surrogate": {"type": "ppo_clip", "eps_low": -0.1}}, "surrogate.eps_low", "at least 0"),
     ({"surrogate": {"type": "ppo_clip", "eps_low": 1e400}}, "surrogate.eps_low", "finite"),
     ({"surrogate": {"type": "clipp"}}, "surrogate", "clipp"),
@@ -66,7 +70,7 @@ REFUSED = [
     ),
     ({"kl": {"type": "k3", "coef": -1}}, "kl.coef", "at least 0"),
     ({"kl": {"type": "k3", "coef": {"math": -1}}}, "kl.coef.math", "at least 0"),
-    ({"kl": {"type": "k3", "coef": {}}}, "kl.coef", "at least 1 is expected"),
+    ({"kl": {"type": "k3", "coef": {}}}, "kl.coef", "expected at least 1"),
     (
         {"kl": {"type": "k3", "coef": {"math": 0, "code": 1}}},
         "kl.coef.code",

@@ -39,7 +39,7 @@ def adamw(groups: Sequence[dict[str, Any]], config: OptimizerConfig) -> Optimize
 def _paged(groups: Sequence[dict[str, Any]], knobs: dict[str, Any], *, bits: int) -> Optimizer:
     if any(weight.device.type != "cuda" for group in groups for weight in group["params"]):
         reason = "is on, but this worker computes without a GPU, whose memory alone is paged"
-        raise InvalidConfig([FieldError("optimizer.paged", f"{reason}: false is expected")])
+        raise InvalidConfig([FieldError("optimizer.paged", f"{reason}: expected false")])
     try:
         from bitsandbytes.optim import PagedAdamW8bit, PagedAdamW32bit
     except Exception as error:  # where it is broken, its libraries raise whatever they like

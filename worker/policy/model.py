@@ -67,7 +67,7 @@ class Policy:
             raise invalid(
                 "problems",
                 f"the prompt {shortened(asked.text)!r} has {len(ids)} tokens; "
-                f"at most {max(0, self.context - room)} are expected "
+                f"expected at most {max(0, self.context - room)} "
                 f"(context {self.context} less max_new_tokens {room})",
             )
         return ids

@@ -39,7 +39,7 @@ def enable_packing(model: PreTrainedModel, wanted: Literal["auto", "on", "off"])
         return ""
     reason = packing_error(model.config.to_dict()) or _pack(model)
     if reason and wanted == "on":
-        raise InvalidConfig([FieldError("resources.packing", f"is on, but {reason}: auto is expected")])
+        raise InvalidConfig([FieldError("resources.packing", f"is on, but {reason}: expected auto")])
     return reason
 
 

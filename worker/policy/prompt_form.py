@@ -47,7 +47,7 @@ class PromptForm:
         if prompt.messages:
             raise invalid(
                 "policy.chat_template",
-                f"is false, but the prompt {prompt.id!r} is a list of messages: true is expected",
+                f"is false, but the prompt {prompt.id!r} is a list of messages: expected true",
             )
         return prompt.text
 
@@ -56,7 +56,7 @@ class PromptForm:
         if not self.chat_template:
             return
         if not self.tokenizer.chat_template:
-            raise invalid("policy.chat_template", f"{name!r} has no chat template; false is expected")
+            raise invalid("policy.chat_template", f"{name!r} has no chat template; expected false")
         templates = self.tokenizer.chat_template
         source = templates if isinstance(templates, str) else "".join(templates.values())
         for key in self.template_kwargs:
@@ -68,7 +68,7 @@ class PromptForm:
             raise invalid(
                 "policy.chat_template",
                 f"the chat template of {name!r} has no generation prompt: the policy would have to open its "
-                "own turn. A template that reads add_generation_prompt is expected, or false",
+                "own turn. Expected a template that reads add_generation_prompt, or false",
             )
 
     def answer_frame(self, stops: Sequence[str], *, role: str = "tool") -> tuple[str, str]:
@@ -82,7 +82,7 @@ class PromptForm:
         before, found, after = behind.removeprefix(ended).partition(PROBE)
         if not found or CALLED not in whole:
             reason = f"needs a turn of a {role} behind the policy's own, which its chat template lacks"
-            expected = f"another form is expected, or a template that reads the role {role}"
+            expected = f"choose another form, or a template that reads the role {role}"
             raise invalid("environment.form", f"{reason}: {expected}")
         return before, after
 

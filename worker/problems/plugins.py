@@ -35,7 +35,7 @@ class Plugin:
         prompt = _guarded(self.name, lambda: self._problem.sample(index, split))
         if not isinstance(prompt, Prompt):
             raise PluginFailed(
-                f"problem plugin {self.name!r}: a Prompt is expected, got {type(prompt).__name__}"
+                f"problem plugin {self.name!r}: expected a Prompt, got {type(prompt).__name__}"
             )
         for field in ("id", "text"):
             value = getattr(prompt, field)
@@ -65,7 +65,7 @@ def _check_parts(prompt: Prompt) -> None:
     read_tools(list(prompt.tools) or None)
     size = len(json.dumps(dict(prompt.columns), allow_nan=False))
     if size > MAX_LINE_BYTES:
-        raise ValueError(f"columns: at most {MAX_LINE_BYTES:,} bytes of JSON are expected, got {size:,}")
+        raise ValueError(f"columns: expected at most {MAX_LINE_BYTES:,} bytes of JSON, got {size:,}")
 
 
 def _guarded(name: str, call: Callable[[], Any]) -> Any:

@@ -70,7 +70,7 @@ def pass_rate(row: Any, data: DataConfig) -> float | None:
     rate = number_of(value)
     if rate is not None and not 0 <= rate <= 1:
         raise ValueError(
-            f"field {data.pass_rate_field!r}: a pass rate from 0 to 1 is expected, got {shown_value(value)}"
+            f"field {data.pass_rate_field!r}: expected a pass rate from 0 to 1, got {shown_value(value)}"
         )
     return rate
 

@@ -62,10 +62,10 @@ def _check_space(*, operands: int, low: int, high: int) -> None:
     if not 2 <= operands <= 8:
         raise ValueError(f"sums: operands must be between 2 and 8, got {operands}")
     if not 0 <= low < high <= 999_999:
-        raise ValueError(f"sums: 0 <= low < high <= 999999 is expected, got low {low} and high {high}")
+        raise ValueError(f"sums: expected 0 <= low < high <= 999999, got low {low} and high {high}")
     sets = comb(high - low + operands, operands)
     if sets < FEWEST_SETS:
         raise ValueError(
             f"sums: {operands} operands in [{low}, {high}] make {sets} different sums, "
-            f"at least {FEWEST_SETS} are expected so that some can be held out"
+            f"expected at least {FEWEST_SETS} so that some can be held out"
         )

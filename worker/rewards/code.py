@@ -128,7 +128,7 @@ class Examination:
     def _call(self, function: str, arguments: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
         outcome = self._run("call", function=function, arguments=arguments, named=named)
         if not isinstance(outcome, dict) or len(outcome) != 1 or not outcome.keys() <= {"value", "raised"}:
-            raise ValueError("a value is expected")
+            raise ValueError("expected a value")
         return outcome
 
     def _run(self, op: str, **request: Any) -> Any:

@@ -67,7 +67,7 @@ class Judge:
         if isinstance(grades, NoScore):
             return grades
         if len(grades) != steps:
-            return NoScore(f"{steps} grades are expected, got {len(grades)}")
+            return NoScore(f"expected {steps} grades, got {len(grades)}")
         term = self.term
         shares = [(grade - term.lowest) / (term.highest - term.lowest) for grade in grades]
         return AGGREGATES[term.aggregate](shares) if self._is_by_step else shares[0]

@@ -156,7 +156,7 @@ class PluginTerm:
         if self.term.per == "completion" or said is None:
             return _number(said)
         if not isinstance(said, list) or not said:
-            raise ValueError(f"a list of numbers is expected, one for each step, got {said!r:.100}")
+            raise ValueError(f"expected a list of numbers, one for each step, got {said!r:.100}")
         scores = [_number(score) for score in said]
         known = [score for score in scores if score is not None]
         if len(known) < len(scores):
@@ -179,7 +179,7 @@ def _listed(said: Any, count: int) -> list[Any]:
     if isinstance(said, list) and len(said) == count:
         return said
     got = f"{len(said)} of them" if isinstance(said, list) else f"{said!r:.100}"
-    raise ValueError(f"a list of {count} numbers is expected, one for each completion, got {got}")
+    raise ValueError(f"expected a list of {count} numbers, one for each completion, got {got}")
 
 
 def _number(value: Any) -> float | None:
@@ -188,7 +188,7 @@ def _number(value: Any) -> float | None:
         return None
     if isinstance(value, bool | int | float) and abs(value) <= sys.float_info.max:  # also of 10**400
         return float(value)
-    raise ValueError(f"a finite number or None is expected, got {value!r:.100}")
+    raise ValueError(f"expected a finite number or None, got {value!r:.100}")
 
 
 def _module_of(name: str) -> str:

@@ -174,7 +174,7 @@ def encoded(value: Any) -> Any:
     for name in ("item", "tolist"):  # of numpy
         if hasattr(value, name) and (name == "tolist" or getattr(value, "size", 0) == 1):
             return encoded(getattr(value, name)())
-    raise TypeError(f"plain data is expected, got {type(value).__name__}")
+    raise TypeError(f"expected plain data, got {type(value).__name__}")
 
 
 def decoded(value: Any) -> Any:

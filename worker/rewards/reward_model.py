@@ -64,7 +64,7 @@ class RewardModel:
             while isinstance(score, list):
                 is_wide = len(score) > 1 and not isinstance(score[0], list)
                 if is_wide:
-                    raise NoScore(f"one number is expected for each text or token, got {len(score)}")
+                    raise NoScore(f"expected one number for each text or token, got {len(score)}")
                 score = score[-1]
         except (LookupError, TypeError, ValueError):
             raise NoScore("its answer is no score") from None

@@ -28,14 +28,14 @@ def calculated(expression: str) -> str:
     """
     text = expression.strip().translate(WRITTEN_AS)
     if not text or len(text) > MOST_CHARACTERS:
-        raise BadExpression(f"an expression of 1 to {MOST_CHARACTERS} characters is expected")
+        raise BadExpression(f"expected an expression of 1 to {MOST_CHARACTERS} characters")
     try:
         tree = ast.parse(text, mode="eval")
         value = _value(tree.body)
     except ZeroDivisionError:
         raise BadExpression("division by zero") from None
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
-        raise BadExpression("numbers, + - * / // % ** and parentheses are expected") from None
+        raise BadExpression("expected numbers, + - * / // % ** and parentheses") from None
     return _shown(value)
 
 
@@ -67,7 +67,7 @@ OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
     """A whole power; refused before it is computed where it would be too long."""
     if exponent.denominator != 1:
-        raise ValueError("a whole exponent is expected")
+        raise ValueError("expected a whole exponent")
     if _bits(base) * abs(exponent.numerator) > MOST_BITS and abs(base) != 1 and base:
         raise BadExpression("the value is too large")
     return Fraction(base**exponent.numerator)

@@ -149,10 +149,10 @@ def _json_call(text: str) -> ToolCall:
         name, arguments = said["name"], said["arguments"]
         arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError, KeyError, TypeError):
-        expected = 'JSON such as {"name": "calculator", "arguments": {"expression": "1+1"}} is expected'
+        expected = 'expected JSON such as {"name": "calculator", "arguments": {"expression": "1+1"}}'
         return ToolCall("", "", expected)
     if not isinstance(name, str) or not isinstance(arguments, dict):
-        return ToolCall("", "", "a name and an object of arguments are expected")
+        return ToolCall("", "", "expected a name and an object of arguments")
     parameter = next((schema[0] for tool, schema in SCHEMAS.items() if tool == name), "")
     if parameter and parameter not in arguments:
         return ToolCall(name, "", f"the argument {parameter!r} is missing")

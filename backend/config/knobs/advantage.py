@@ -129,7 +129,7 @@ class _Advantage(_Baseline):
             reason = (
                 f"is sas, which takes off the mean of a prompt's visits, but the baseline is {baseline}: "
             )
-            raise refusal([("type", reason + "baseline group_mean is expected")])
+            raise refusal([("type", reason + "expected baseline group_mean")])
         return scale
 
     group_sum: Literal["mean", "sqrt"] = "mean"
@@ -155,7 +155,7 @@ class GroupMean(_Advantage):
         scale = getattr(info.data.get("scale"), "type", "group_std")
         if multi_reward == "gdpo" and scale != "group_std":
             reason = f"is gdpo, which divides each reward by its group's deviation, but scale is {scale}: "
-            raise ValueError(reason + "scale group_std is expected")
+            raise ValueError(reason + "expected scale group_std")
         return multi_reward
 
 

@@ -52,9 +52,7 @@ class Lopti(_TokenWeight):
     @classmethod
     def _splits(cls, eta: float) -> float:
         if eta == 0:
-            raise ValueError(
-                "0 leaves no rare tokens: 0 < eta <= 1 is expected, or below 0 to train them last"
-            )
+            raise ValueError("0 leaves no rare tokens: expected 0 < eta <= 1, or below 0 to train them last")
         return eta
 
 

@@ -83,7 +83,7 @@ def init(
     address = url or _own_address()
     key = id or uuid.uuid4().hex
     if not _ID.fullmatch(key):
-        raise ValueError("id: letters, digits and . _ - are expected, at most 128")
+        raise ValueError("id: expected at most 128 letters, digits and . _ -")
     head = {"name": name or key, **about}
     head = {field: _plain(value) for field, value in head.items() if value is not None}
     try:
@@ -157,7 +157,7 @@ class Run:
     def finish(self, status: str = "finished", reason: str = "", *, seconds: float = 30.0) -> bool:
         """End the run as `finished`, `failed` or `stopped`; whether the service knows it within so long."""
         if status not in ("finished", "failed", "stopped"):
-            raise ValueError("status: finished, failed or stopped is expected")
+            raise ValueError("status: expected finished, failed or stopped")
         if not self._is_finished:
             self._write(None, [{"kind": "finish", "status": status, "reason": _clean(reason)[:2000]}])
             self._is_finished = True
@@ -194,7 +194,7 @@ class Run:
             if records and records[0]["kind"] != "finish":
                 step = self._step + 1 if step is None else int(step)
                 if not 0 <= step <= LAST_STEP:
-                    raise ValueError(f"step: a whole number from 0 to {LAST_STEP} is expected, got {step}")
+                    raise ValueError(f"step: expected a whole number from 0 to {LAST_STEP}, got {step}")
                 self._step = step
             for record in records:
                 if record["kind"] != "finish":
@@ -717,7 +717,7 @@ def _checked(url: str) -> str:
     """The address without a slash at its end; raises ValueError."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError(f"url: an address such as http://127.0.0.1:8400 is expected, got {url!r:.100}")
+        raise ValueError(f"url: expected an address such as http://127.0.0.1:8400, got {url!r:.100}")
     if parts.username or parts.password:
         raise ValueError("url: a user and a password are not expected; the token goes apart")
     return url.rstrip("/")

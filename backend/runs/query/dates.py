@@ -13,7 +13,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 AGO = re.compile(r"-(\d{1,6})([smhdw])")
 DATE = re.compile(r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d(?P<second>:\d\d(\.\d{1,6})?)?)?(Z|[+-]\d\d:?\d\d)?")
 
-EXPECTED = "a date such as 2026-11-01, 2026-11-01T14:30 (UTC) or -7d (s, m, h, d, w) is expected"
+EXPECTED = "expected a date such as 2026-11-01, 2026-11-01T14:30 (UTC) or -7d (s, m, h, d, w)"
 
 
 class Period(NamedTuple):

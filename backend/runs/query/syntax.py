@@ -210,8 +210,8 @@ class _Parser:
             self._expect(")", f"the parenthesis at character {token.at + 1} is not closed")
             return query
         if not token.is_text:
-            found = "the query ends" if token.kind == "end" else f"{token.text!r} stands"
-            raise QueryError(f"{found} where a field or a word is expected", token.at)
+            found = "the end of the query" if token.kind == "end" else repr(token.text)
+            raise QueryError(f"expected a field or a word, got {found}", token.at)
         return self._comparison()
 
     def _comparison(self) -> Query:
@@ -229,7 +229,7 @@ class _Parser:
             self._take()
             return Not(self._one_of(name))
         if name.part:
-            raise QueryError(f"an operator is expected: {', '.join(OPERATORS)} or in", operator.at)
+            raise QueryError(f"expected an operator: {', '.join(OPERATORS)} or in", operator.at)
         return Word(name.text)
 
     def _name(self) -> Name:
@@ -243,25 +243,25 @@ class _Parser:
         self._take()
         inner = self._take() if self._next.is_text else None
         if inner is None:
-            raise QueryError("the name of a metric is expected", self._next.at)
-        self._expect(")", ") is expected after the name of the metric")
+            raise QueryError("expected the name of a metric", self._next.at)
+        self._expect(")", "expected ) after the name of the metric")
         return Name(inner.text, inner.at, token.text.lower())
 
     def _one_of(self, name: Name) -> Comparison:
         operator = self._take()
-        self._expect("(", "( is expected after in")
+        self._expect("(", "expected ( after in")
         values = [self._value()]
         while self._next.kind == "mark" and self._next.text == ",":
             self._take()
             values.append(self._value())
-        self._expect(")", ") or a comma is expected")
+        self._expect(")", "expected ) or a comma")
         return Comparison(name, "=", operator.at, tuple(values))
 
     def _value(self) -> Value:
         token = self._next
         # After an operator even `in` or `not` can only be a value.
         if token.kind not in ("word", "string"):
-            raise QueryError("a value is expected; quote one that contains spaces or operators", token.at)
+            raise QueryError("expected a value; quote one that contains spaces or operators", token.at)
         self._take()
         return Value(token.text, token.at, token.kind == "string")
 

@@ -44,18 +44,18 @@ BAD_LINES: dict[str, list[str | bytes]] = {
         '{"prompt": "a\tb", "answer": "1"}', '{"prompt": "a\x01b", "answer": "1"}', "// no", "{} {}", "0x10",
         "01", '{"a": tru}',
     ],
-    "a JSON object is expected": [
+    "expected a JSON object": [
         "[]", "[1, 2]", '"text"', "1", "1.5", "-0", "true", "false", "null", "[{}]", f"[{GOOD}]",
     ],
     "is not UTF-8 at byte": [
         b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\xc0\xaf", b"\xe2\x82", b"\x80",
         b'{"prompt": "caf\xe9", "answer": "1"}', GOOD.encode("utf-16"),
     ],
-    "field 'prompt': text": [
+    "field 'prompt': expected text": [
         _with(prompt=value)
         for value in (None, 1, 1.5, True, [], ["x"], {}, {"x": 1}, "", " ", "\n\t", "\u3000")
     ],
-    "field 'answer': text": [
+    "field 'answer': expected text": [
         _with(answer=value) for value in (None, True, False, [], [1], {}, {"x": 1}, "", " ", "\t", "\u2003")
     ],
     "is missing; the fields are": [
@@ -71,10 +71,10 @@ BAD_LINES: dict[str, list[str | bytes]] = {
         *(f'{{"prompt": "x", "answer": {value}}}' for value in ("NaN", "-Infinity", "1e999", "-1e309")),
         *(_raw("a", f'[{{"b": {value}}}]') for value in ("NaN", "Infinity", "-Infinity", "1e999", "-1e400")),
     ],
-    "field 'split': one of": [
+    "field 'split': expected one of": [
         _with(split=value) for value in ("Train", "dev", "", 1, True, [], {}, "train ", "TEST", 0)
     ],
-    "field 'id': text": [_with(id=value) for value in (None, 1.5, [], {}, [1])],
+    "field 'id': expected text": [_with(id=value) for value in (None, 1.5, [], {}, [1])],
     "field 'domain'": [
         _with(domain=value)
         for value in (None, "", "Math", "a b", "a/b", "../x", "_a", "é", "a\n", "a" * 33, 1.5, [], True)
@@ -90,7 +90,7 @@ BAD_LINES: dict[str, list[str | bytes]] = {
     "is longer than 256,000 bytes": [
         "x" * 256_001, _with(prompt="x" * 300_000), " " * 256_000 + GOOD, "[" * 10_000_000,
     ],
-    "a number of 5,000 digits: at most 4,300 are expected": [
+    "a number of 5,000 digits: expected at most 4,300": [
         '{"prompt": "x", "answer": ' + "9" * 5000 + "}", _raw("a", "9" * 5000),
         _raw("a", '[{"b": ' + "9" * 5000 + "}]"),
     ],

@@ -164,4 +164,4 @@ def test_the_longest_line_and_the_strangest_text_are_kept(client):
     assert answer.status_code == 201, answer.text
     problem = {"name": "file", "path": answer.json()["path"]}
     shown = client.post("/api/v1/problems/preview", json={"problems": [problem]})
-    assert "tokens; at most" in shown.json()["detail"]  # the built-in policy cannot take the first
+    assert "tokens; expected at most" in shown.json()["detail"]  # the built-in policy cannot take the first

@@ -92,14 +92,17 @@ def test_a_conversation_ends_with_its_answer():
 @pytest.mark.parametrize(
     ("talk", "reason"),
     [
-        ("text", "a list of messages that ends with one of the assistant is expected"),
-        ([], "a list of messages that ends with one of the assistant is expected"),
-        (SHAREGPT[:2], "a list of messages that ends with one of the assistant is expected"),
-        ([SHAREGPT[2]], "text or a list of messages is expected, got []"),
-        ([*SHAREGPT[:2], {"from": "gpt", "value": 7}], "content: text is expected, got 7"),
-        ([*SHAREGPT[:2], {"from": "gpt", "value": " "}], "text or a number is expected"),
-        ([{"from": ["human"], "value": "x"}, SHAREGPT[2]], "role: one of system, user, assistant, tool"),
-        ([{"from": "robot", "value": "x"}, SHAREGPT[2]], 'assistant, tool is expected, got "robot"'),
+        ("text", "expected a list of messages that ends with one of the assistant"),
+        ([], "expected a list of messages that ends with one of the assistant"),
+        (SHAREGPT[:2], "expected a list of messages that ends with one of the assistant"),
+        ([SHAREGPT[2]], "expected text or a list of messages, got []"),
+        ([*SHAREGPT[:2], {"from": "gpt", "value": 7}], "content: expected text, got 7"),
+        ([*SHAREGPT[:2], {"from": "gpt", "value": " "}], "expected text or a number"),
+        (
+            [{"from": ["human"], "value": "x"}, SHAREGPT[2]],
+            "role: expected one of system, user, assistant, tool",
+        ),
+        ([{"from": "robot", "value": "x"}, SHAREGPT[2]], 'assistant, tool, got "robot"'),
     ],
 )
 def test_what_is_no_conversation_with_an_answer_is_refused(talk, reason):
@@ -169,7 +172,7 @@ def test_the_beginning_of_a_file_is_enough(client):
         (b"", "has no row"),
         (b"nonsense", "has no row: its first line is not JSON"),
         (b"x" * 3_000_000, "has no row"),
-        (b"[1]\n[2]\n", "a JSON object is expected"),
+        (b"[1]\n[2]\n", "expected a JSON object"),
     ],
 )
 def test_a_file_without_rows_has_no_preview(client, content, reason):

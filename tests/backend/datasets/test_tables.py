@@ -114,10 +114,12 @@ BAD: dict[str, tuple[str, bytes, str, str]] = {
     "no column": ("a.parquet", parquet([{"question": "a"}] * 2), "row 1", "field 'prompt' is missing"),
     "no column in CSV": ("a.csv", b"question;answer\na;1\n", "row 1", "the fields are 'question;answer'"),
     "a null": (
-        "a.parquet", parquet([*ROWS, {"prompt": None, "answer": "1"}]), "row 6", "field 'prompt': text"
+        "a.parquet", parquet([*ROWS, {"prompt": None, "answer": "1"}]),
+        "row 6", "field 'prompt': expected text"
     ),
     "NaN": (
-        "a.parquet", parquet([{"prompt": "a", "answer": float("nan")}] * 2), "row 1", "field 'answer': text"
+        "a.parquet", parquet([{"prompt": "a", "answer": float("nan")}] * 2),
+        "row 1", "field 'answer': expected text"
     ),
     "infinity": (
         "a.parquet", parquet([r | {"x": float("inf")} for r in ROWS]),
@@ -153,7 +155,7 @@ BAD: dict[str, tuple[str, bytes, str, str]] = {
     ),
     "unknown roles": (
         "a.parquet", parquet([{"prompt": [{"role": "human", "content": "x"}], "answer": "1"}] * 2),
-        "row 1", "field 'prompt': message 1: role: one of system, user, assistant, tool",
+        "row 1", "field 'prompt': message 1: role: expected one of system, user, assistant, tool",
     ),
     "many columns": ("a.csv", b",".join(b"%d" % n for n in range(2001)), "file", "more than 2,000 columns"),
     "long names": ("a.csv", b"x" * 20_001 + b",b\n", "file", "a first line of more than 20,000 characters"),

@@ -214,9 +214,9 @@ def test_configs_of_imported_runs_are_listed_and_group_curves(client):
 @pytest.mark.parametrize(
     ("params", "status", "words"),
     [
-        ({"format": "excel"}, 422, "is 'excel'; any of csv"),
-        ({"mapping": "[]"}, 422, "a JSON object of names by column is expected"),
-        ({"mapping": '{"reward": 1}'}, 422, "a JSON object of names by column is expected"),
+        ({"format": "excel"}, 422, "is 'excel'; expected one of csv"),
+        ({"mapping": "[]"}, 422, "expected a JSON object of names by column"),
+        ({"mapping": '{"reward": 1}'}, 422, "expected a JSON object of names by column"),
         ({"step": "none"}, 422, "there is no column 'none'"),
         ({"seed": -1}, 422, "seed"),
         ({"file": ""}, 422, "file"),

@@ -88,7 +88,7 @@ def test_nothing_is_stored_where_the_second_run_fails(client, monkeypatch):
     ("params", "words"),
     [
         ({"runs": '["c"]'}, "the file has no run 'c', but 'a', 'b'"),
-        ({"runs": "a"}, "a JSON list of labels is expected"),
+        ({"runs": "a"}, "expected a JSON list of labels"),
         ({"name": "x"}, "is for one run, and the file has 2: choose one of them with `runs`"),
         ({"seed": 1}, "is for one run"),
         ({"mapping": '{"none": "x"}'}, "there is no column 'none'"),

@@ -126,9 +126,9 @@ def test_bad_rows_and_cells_are_named_by_line():
     assert bad.count == 5
     assert {each.line: each.reason.split(",")[0] for each in bad.first} == {
         3: "has 1 cells",
-        4: "has no step in 'step': a whole number is expected",
-        5: "has no step in 'step': a whole number is expected",
-        6: "has no step in 'step': a whole number is expected",
+        4: "has no step in 'step': expected a whole number",
+        5: "has no step in 'step': expected a whole number",
+        6: "has no step in 'step': expected a whole number",
         7: "'loss' is 'oops'",
     }
 

@@ -26,7 +26,7 @@ def test_the_tested_types_are_those_of_the_test():
         ({"model_type": "rwkv"}, "rwkv is not supported: its state cannot be divided among completions"),
         (
             {"model_type": "bert", "architectures": ["BertModel"]},
-            "it is a BertModel; a causal language model is",
+            "it is a BertModel; expected a causal language model",
         ),
         ({"model_type": "t5", "is_encoder_decoder": True}, "t5 is an encoder with a decoder"),
         ({"model_type": 7, "architectures": 7}, ""),

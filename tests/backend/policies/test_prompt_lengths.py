@@ -55,7 +55,7 @@ def test_a_row_too_long_for_the_built_in_policy_is_named_with_its_line_and_lengt
     assert error.path == "problems.0.path"
     assert error.message == (
         f"rows.jsonl: line 4: the prompt '{'a' * 37}...' has 101 tokens; "
-        "at most 100 are expected (context 1024 less max_new_tokens 924)"
+        "expected at most 100 (context 1024 less max_new_tokens 924)"
     )
 
 
@@ -74,7 +74,7 @@ def test_thinking_tags_are_single_tokens_of_the_built_in_policy(settings):
 def test_a_sum_too_long_is_refused_at_its_operands(settings):
     error = error_of(settings, {"name": "sums", "operands": 3}, room=9)
     assert error.path == "problems.0.operands"
-    assert error.message.startswith("the prompt '99+99+99=?' has 10 tokens; at most 9 are expected")
+    assert error.message.startswith("the prompt '99+99+99=?' has 10 tokens; expected at most 9")
 
 
 def test_an_instruction_alone_may_be_too_long(settings):
@@ -88,7 +88,7 @@ def test_of_another_policy_the_words_are_counted(settings, model):
     write_rows(settings, "the cat } \n\n " * 51)
     error = error_of(settings, FILE, policy="mine", context=512)
     assert "line 4" in error.message
-    assert "has at least 102 tokens; at most 100 are expected (context 512" in error.message
+    assert "has at least 102 tokens; expected at most 100 (context 512" in error.message
 
 
 @pytest.mark.parametrize("vocabulary", [{"ofĠthe": 0}, {"▁by.▁the": 0}, {}])

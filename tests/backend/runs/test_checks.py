@@ -61,7 +61,7 @@ def test_a_model_that_brings_code_is_refused(settings, model, config):
 def test_a_hub_name_needs_the_hub(settings):
     assert "HF_ONLINE" in reason(settings, "owner/model")
     online = settings.model_copy(update={"hf_online": True})
-    assert "a commit of the hub is expected" in reason(online, "owner/model")
+    assert "expected a commit of the hub" in reason(online, "owner/model")
     assert policy_errors(PolicyConfig(name="owner/model", revision="0" * 40), online) == []
 
 

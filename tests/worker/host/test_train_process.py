@@ -149,7 +149,7 @@ def test_a_prompt_that_only_the_tokenizer_knows_to_be_too_long_fails_the_run(for
     assert forked.wait(170) == 0
     run = read(sessions, run_id)
     assert run.status == "failed"
-    assert "at most 4 are expected (context 1024 less max_new_tokens 1020)" in run.reason
+    assert "expected at most 4 (context 1024 less max_new_tokens 1020)" in run.reason
     assert "Traceback" not in run.reason
 
 

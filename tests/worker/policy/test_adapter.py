@@ -247,7 +247,7 @@ def test_a_continued_adapter_begins_where_it_ended_and_is_the_reference(load, st
             "is an adapter for 'Qwen/Qwen3-8B', not for the policy 'tiny'",
         ),
         ({"base_model_name_or_path": None}, "is an adapter for ''"),
-        ({"peft_type": "IA3"}, "of type 'IA3'; LORA is expected"),
+        ({"peft_type": "IA3"}, "of type 'IA3'; expected LORA"),
         ({"use_dora": True}, "uses use_dora, which is not supported"),
         ({"modules_to_save": ["lm_head"]}, "uses modules_to_save"),
         ({"rank_pattern": {"q_proj": 64}}, "uses rank_pattern"),

@@ -108,12 +108,12 @@ def test_a_hub_name_while_offline_is_refused(offline, tmp_path):
 def test_a_directory_without_tokenizer_is_refused(copy, offline):
     (copy / "tokenizer.json").unlink()
     (copy / "tokenizer_config.json").unlink()
-    assert "holds no tokenizer (tokenizer.json is expected)" in refusal("mine", offline).message
+    assert "holds no tokenizer (expected tokenizer.json)" in refusal("mine", offline).message
 
 
 def test_pickled_weights_are_refused(copy, offline):
     (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
-    assert "holds no weights (*.safetensors is expected)" in refusal("mine", offline).message
+    assert "holds no weights (expected *.safetensors)" in refusal("mine", offline).message
 
 
 def test_a_model_with_code_of_its_own_is_refused(copy, offline):

@@ -85,7 +85,7 @@ def test_a_template_whose_user_turn_ends_where_the_answer_begins_needs_no_genera
 @pytest.mark.parametrize(
     ("template", "policy", "path", "words"),
     [
-        (None, {}, "chat_template", "has no chat template; false is expected"),
+        (None, {}, "chat_template", "has no chat template; expected false"),
         ("", {}, "chat_template", "has no chat template"),
         (NO_GENERATION_PROMPT, {}, "chat_template", "has no generation prompt"),
         ("{{ messages[0].content }}:", {}, "chat_template", "has no generation prompt"),
@@ -115,7 +115,7 @@ def test_messages_need_a_template():
     talk = Prompt("a/2", "as text", "2", "a", messages=TALK[1:2])
     path, message = refusal(lambda: form(chat_template=False).ids(talk))
     assert path == "policy.chat_template"
-    assert message == "is false, but the prompt 'a/2' is a list of messages: true is expected"
+    assert message == "is false, but the prompt 'a/2' is a list of messages: expected true"
 
 
 @pytest.mark.parametrize(

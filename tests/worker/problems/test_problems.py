@@ -110,7 +110,7 @@ def test_a_run_that_resumes_after_its_file_has_changed_is_refused(tmp_path):
     settings = {"seed": 0, "order": "shuffled", "datasets_dir": tmp_path, "hf_online": False}
     assert build_mixture(resumed.problems, **settings).prompts(0, 1)
     write_rows(path, [*products(), {"prompt": "one more", "answer": "1"}])
-    with pytest.raises(InvalidConfig, match=r"squares\.jsonl has changed since launch: SHA-256"):
+    with pytest.raises(InvalidConfig, match=r"squares\.jsonl has changed since launch: expected SHA-256"):
         build_mixture(resumed.problems, **settings)
 
 
@@ -171,7 +171,7 @@ def test_a_hub_data_set_without_the_files_or_columns_says_so(tmp_path, fields, r
 def test_a_bad_row_of_a_hub_data_set_is_named(tmp_path):
     folder = hub_folder(tmp_path, train=[*questions("t", 3), {"question": " ", "answer": "1", "other": 0}])
     with pytest.raises(
-        ValueError, match=r"train/0000.parquet row 4: field 'question': text that is not empty"
+        ValueError, match=r"train/0000.parquet row 4: field 'question': expected text that is not empty"
     ):
         load_folders(HubProblem(dataset="a/b", subset="main"), folder, None, seed=0, shuffled=True)
 
@@ -328,9 +328,9 @@ def test_a_users_own_problem_is_used_by_its_name_with_its_parameters(plugins, tm
     ("name", "params", "reason"),
     [
         ("raising", {}, "problem plugin 'raising' raised KeyError: 'lost'"),
-        ("wordy", {}, "problem plugin 'wordy': a Prompt is expected, got str"),
-        ("spoken", {}, "train prompt 0: message 1: role: one of system, user, assistant, tool is expected"),
-        ("heavy", {}, "train prompt 0: columns: at most 256,000 bytes of JSON are expected"),
+        ("wordy", {}, "problem plugin 'wordy': expected a Prompt, got str"),
+        ("spoken", {}, "train prompt 0: message 1: role: expected one of system, user, assistant, tool, got"),
+        ("heavy", {}, "train prompt 0: columns: expected at most 256,000 bytes of JSON"),
         ("odd", {}, "train prompt 0: Object of type bytes is not JSON serializable"),
         (
             "empty",

@@ -214,7 +214,7 @@ def test_rows_outside_the_limits_of_the_pass_rate_do_not_train(tmp_path):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (DataConfig(pass_rate_field="rate"), "field 'rate': a pass rate from 0 to 1 is expected, got 7"),
+        (DataConfig(pass_rate_field="rate"), "field 'rate': expected a pass rate from 0 to 1, got 7"),
         (DataConfig(pass_rate_field="gone"), "field 'gone' is missing"),
         (DataConfig(pass_rate_field="low", min_pass_rate=0.5), "has no row left for training: "),
         (DataConfig(difficulty_field="gone", curriculum="easy_first"), "field 'gone' is missing"),

@@ -65,8 +65,8 @@ def test_the_warm_start_sees_no_held_out_sum():
     ("params", "message"),
     [
         ({"operands": 1}, "operands must be between 2 and 8, got 1"),
-        ({"low": 50, "high": 50}, "0 <= low < high <= 999999 is expected, got low 50 and high 50"),
-        ({"operands": 2, "low": 1, "high": 9}, "make 45 different sums, at least 200 are expected"),
+        ({"low": 50, "high": 50}, "expected 0 <= low < high <= 999999, got low 50 and high 50"),
+        ({"operands": 2, "low": 1, "high": 9}, "make 45 different sums, expected at least 200"),
     ],
 )
 def test_a_space_without_room_for_held_out_sums_is_refused(params, message):

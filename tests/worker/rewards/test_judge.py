@@ -313,7 +313,7 @@ def test_another_number_of_grades_than_steps_is_refused(server, asked):
     server.respond = says('{"reason": "", "scores": [10, 5]}')
     term = asked(JudgeReward(per="step", aggregate="min"))
     assert rewards(term, "a\n\nb", "a") == [0.5, None]
-    assert "1 grades are expected, got 2" in term.last_failure
+    assert "expected 1 grades, got 2" in term.last_failure
 
 
 def test_a_text_without_steps_gets_nothing_and_asks_nobody(server, asked):

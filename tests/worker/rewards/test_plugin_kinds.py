@@ -156,13 +156,13 @@ def test_one_failing_completion_of_an_async_function_leaves_the_others_scored(ca
     found, failures, words = call("moody", ["0", "1", "4", "2", "3", "5"], timeout_seconds=0.5)
     assert found == [0, None, 4, None, None, 5]
     assert failures == 3
-    assert "a finite number or None is expected, got 'good'" in words
+    assert "expected a finite number or None, got 'good'" in words
 
 
 def test_a_batch_that_lies_about_its_length_leaves_all_unscored_and_says_so(call):
     found, failures, words = call("too_few", ["a", "b"])
     assert (found, failures) == ([None, None], 2)
-    assert "a list of 2 numbers is expected, one for each completion, got 1 of them" in words
+    assert "expected a list of 2 numbers, one for each completion, got 1 of them" in words
 
 
 @pytest.mark.parametrize("name", ["nonsense", "stuck"])

@@ -680,8 +680,8 @@ def test_none_from_a_reward_means_not_scored(plugins):
     [
         ("raising", r"reward plugin 'raising' on prompt 'p': KeyError: 'no such column'"),
         ("hanging", r"reward plugin 'hanging' on prompt 'p': no answer within 0.5 seconds"),
-        ("infinite", r"a finite number or None is expected, got inf"),
-        ("wordy", r"a finite number or None is expected, got 'good'"),
+        ("infinite", r"expected a finite number or None, got inf"),
+        ("wordy", r"expected a finite number or None, got 'good'"),
         ("dying", r"ended with code 3"),
         ("missing", r"has no attribute 'missing'"),
         ("dated", r"worker.rollout.types has moved: .* Completion and Group from worker.types"),

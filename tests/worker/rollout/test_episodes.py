@@ -207,12 +207,12 @@ def test_the_chat_template_frames_calls_and_answers(chatty):
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
-        ("{}", "is expected"),
-        ("not json", "is expected"),
-        ("[" * 300, "is expected"),
+        ("{}", "expected JSON such as"),
+        ("not json", "expected JSON such as"),
+        ("[" * 300, "expected JSON such as"),
         ('{"name": "calculator", "arguments": {"x": 1}}', "'expression' is missing"),
         ('{"name": "nobody", "arguments": {}}', "there is no tool"),
-        ('{"name": 1, "arguments": []}', "are expected"),
+        ('{"name": 1, "arguments": []}', "expected a name and an object"),
     ],
 )
 def test_a_malformed_call_is_answered_with_what_is_wrong(chatty, call, problem):

@@ -276,7 +276,7 @@ def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny):
     long = prompts("1+" * 490 + "1=?")
     with pytest.raises(
         InvalidConfig,
-        match=r"has 983 tokens; at most 960 are expected \(context 1024 less max_new_tokens 64\)",
+        match=r"has 983 tokens; expected at most 960 \(context 1024 less max_new_tokens 64\)",
     ):
         Sampler(tiny).sample(long, 2, Decoding(64), generator())
 

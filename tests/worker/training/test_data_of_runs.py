@@ -68,7 +68,7 @@ def test_messages_without_a_template_end_the_run_with_the_reason(trained):
     rows = [{"prompt": talk(f"{n}+1=?"), "answer": n + 1} for n in range(12)]
     run, _, _ = trained(rows)
     assert run.status == "failed"
-    assert "is a list of messages: true is expected" in run.reason
+    assert "is a list of messages: expected true" in run.reason
 
 
 def test_what_is_left_out_is_in_the_history(trained):

@@ -129,7 +129,7 @@ class _Parser:
             self._advance()
             values.append(self.operation(lowest=0))
         if self.word != ")":
-            raise NotExpression("a closing bracket is expected")
+            raise NotExpression("expected a closing bracket")
         self._open -= 1
         self._advance()
         return values

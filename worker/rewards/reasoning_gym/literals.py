@@ -76,7 +76,7 @@ def _elements(tokens: _Tokens, *, end: str, depth: int) -> tuple[list[Any], bool
     has_comma = False
     while not tokens.is_at(end):
         if values and not has_comma:
-            raise NotLiteral("a comma is expected")
+            raise NotLiteral("expected a comma")
         values.append(_value(tokens, depth))
         has_comma = tokens.is_at(",")
         if has_comma:

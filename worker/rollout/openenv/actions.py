@@ -61,7 +61,7 @@ class ActionSchema:
         if others or not isinstance(fields.get(name), Mapping) or fields[name].get("type") != "string":
             names = ", ".join(map(repr, list(fields)[:8])) or "none"
             raise BadSchema(
-                f"its actions have the fields {names}, and form = text takes one text: template is expected"
+                f"its actions have the fields {names}, and form = text takes one text: use form = template"
             )
         return name
 
@@ -123,7 +123,7 @@ class Form(NamedTuple):
     def action(self, call: ToolCall, schema: ActionSchema) -> dict[str, Any]:
         """The action of a turn. Raises BadAction."""
         if len(call.text) > MOST_CHARACTERS:
-            raise BadAction(f"at most {MOST_CHARACTERS:,} characters are expected")
+            raise BadAction(f"expected at most {MOST_CHARACTERS:,} characters")
         if self.is_text:
             return schema.checked({schema.text_field: clean_text(call.text)})
         return schema.checked(_arguments(call.text))
@@ -155,9 +155,9 @@ def _arguments(text: str) -> dict[str, Any]:
             json.loads(arguments, parse_constant=_no_constant) if isinstance(arguments, str) else arguments
         )
     except (ValueError, RecursionError, KeyError, TypeError):
-        raise BadAction(f'JSON such as {{"name": "{ACT}", "arguments": {{}}}} is expected') from None
+        raise BadAction(f'expected JSON such as {{"name": "{ACT}", "arguments": {{}}}}') from None
     if name != ACT or not isinstance(arguments, dict):
-        raise BadAction(f"the name {ACT!r} and an object of arguments are expected")
+        raise BadAction(f"expected the name {ACT!r} and an object of arguments")
     return arguments
 
 

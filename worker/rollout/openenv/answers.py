@@ -48,12 +48,12 @@ def read_answer(message: str | bytes) -> Observed:
     if kind == "error":
         raise _error(data)
     if kind != "observation":
-        raise Lost(f"it answered with type {_shown(kind)}, observation is expected")
+        raise Lost(f"it answered with type {_shown(kind)}, expected observation")
     observation, done = data.get("observation"), data.get("done")
     if not isinstance(observation, dict):
-        raise Lost(f"its observation is {_kind(observation)}, an object is expected")
+        raise Lost(f"its observation is {_kind(observation)}, expected an object")
     if not isinstance(done, bool):
-        raise Lost(f"its done is {_kind(done)}, true or false is expected")
+        raise Lost(f"its done is {_kind(done)}, expected true or false")
     return Observed(observation, _reward(data.get("reward")), done)
 
 
@@ -84,7 +84,7 @@ def _reward(said: Any) -> float | None:
     if said is None:
         return None
     if not isinstance(said, int | float):
-        raise Lost(f"its reward is {_kind(said)}, a number is expected")
+        raise Lost(f"its reward is {_kind(said)}, expected a number")
     try:
         reward = float(said)
     except OverflowError:

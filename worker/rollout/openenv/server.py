@@ -167,7 +167,7 @@ class EnvironmentServer:
                     if size > MOST_BYTES:
                         raise Lost(f"its answer to {path} is longer than {MOST_BYTES:,} bytes")
                 if response.status_code != 200:
-                    raise Lost(f"it answered {path} with status {response.status_code}, 200 is expected")
+                    raise Lost(f"it answered {path} with status {response.status_code}, expected 200")
                 said = httpx2.Response(200, content=b"".join(blocks)).json()
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise Lost(f"it cannot be reached ({type(error).__name__})") from error
