@@ -71,7 +71,8 @@ def of_points(*, quick: bool) -> None:
     columns = [measured(whole), measured(halves)]
     setting = (
         f"{runs} runs x {steps:,} steps of one metric, noise around a rise with a spike and a NaN in each; "
-        f"files and tables divided by points; {platform.machine()}, Python {platform.python_version()}."
+        "files and tables, vacuumed, divided by points; "
+        f"{platform.machine()}, Python {platform.python_version()}."
     )
     lines = [
         setting,
