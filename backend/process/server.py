@@ -7,7 +7,7 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from backend.http.limits import ARRIVAL_SECONDS, CONNECTIONS, HEAD_BYTES
 from backend.http.problem_details import problem
@@ -22,17 +22,11 @@ GRACE_SECONDS = 3
 """Open event streams would hold a server that ends for ever."""
 
 
-class Protocol(HttpToolsProtocol):
-    """HTTP/1.1 with a limit on heads: on the seconds in which one may drip in, and on its bytes.
-
-    The same limit of bytes holds for what is no content of a body: extensions of its chunks, and trailers,
-    which the application never sees.
-    """
+class Protocol(H11Protocol):
+    """HTTP/1.1 that waits for the head of a request for some seconds only, however slowly it drips in."""
 
     _waiting: asyncio.TimerHandle | None = None
     _is_refused = False
-    _unread = 0
-    """Bytes that have arrived since the last piece of a body, the last complete head or the last request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody has connected."""
@@ -46,30 +40,11 @@ class Protocol(HttpToolsProtocol):
         """Something has arrived: of a head, or of a body."""
         if self._is_refused:
             return
-        self._unread += len(data)
         super().data_received(data)
-        if self._unread > HEAD_BYTES and not self._is_refused:
-            self.send_400_response("")
         if self.cycle is None or self.cycle.response_complete:
             self._wait_for_head()
         else:
             self._stop_waiting()
-
-    def on_headers_complete(self) -> None:
-        """The head of a request is complete."""
-        self._unread = 0
-        super().on_headers_complete()
-        self.headers = []  # trailers do not become headers
-
-    def on_body(self, body: bytes) -> None:
-        """A piece of a body has arrived."""
-        self._unread = 0
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        """A request is complete."""
-        self._unread = 0
-        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
@@ -116,6 +91,7 @@ def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Confi
         port=settings.port,
         http=Protocol,
         ws="none",
+        h11_max_incomplete_event_size=HEAD_BYTES,
         access_log=False,  # backend/http/access_log.py writes one without query strings
         server_header=False,
         proxy_headers=bool(settings.trusted_proxies),
