@@ -203,7 +203,7 @@ def _shown_checkpoint(row: Checkpoint) -> dict[str, Any]:
 
 @router.get("/{run_id}/checkpoints/copies", response_model=CopyPage)
 def checkpoint_copies(run_id: str, lab: LabOf) -> Json:
-    """Where the files of the run's checkpoints are: on this machine, in the artifact store, or both.
+    """Places of the files of the run's checkpoints: this machine, the artifact store, or both.
 
     503 where the artifact store does not answer.
     """

@@ -288,7 +288,7 @@ class ForkCheckRequest(_CheckSize):
 
 
 class CopyItem(BaseModel):
-    """Where the files of a checkpoint are."""
+    """Place of the files of a checkpoint."""
 
     name: str
     is_here: bool

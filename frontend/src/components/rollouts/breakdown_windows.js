@@ -61,7 +61,9 @@ export function Windows({ series, before, after, onset, onChange }) {
       aria-label=${`Curve from ${formatValue(low)} to ${formatValue(high)}`}
     >
       ${band(shown.before, 'before')} ${band(shown.after, 'after')}
-      ${onset && html`<line class="breakdown-onset" x1=${x(onset.sick)} x2=${x(onset.sick)} y1="-8" y2=${HEIGHT + 8} />`}
+      ${
+        onset && html`<line class="breakdown-onset" x1=${x(onset.sick)} x2=${x(onset.sick)} y1="-8" y2=${HEIGHT + 8} />`
+      }
       <path
         class="breakdown-curve"
         d=${`M${steps.map((step, i) => `${x(step).toFixed(1)} ${y(series.values[i]).toFixed(1)}`).join('L')}`}
