@@ -135,13 +135,6 @@ def test_what_is_no_content_of_a_body_is_limited_like_a_head(connect, host, afte
     assert b"HTTP/1.1 400" in said(connection)
 
 
-def test_trailers_do_not_become_headers(connect, host):
-    body = b"2\r\n{}\r\n0\r\nIdempotency-Key: from-a-trailer\r\n\r\n"
-    connection = connect()
-    connection.sendall(request(host, *CHUNKED, b"Connection: close", body=body))
-    assert said(connection).startswith(b"HTTP/1.1 200")
-
-
 def test_requests_that_come_together_are_answered_in_order(connect, host):
     get = b"GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n%s\r\n"
     connection = connect()
