@@ -63,7 +63,7 @@ class Settings(BaseSettings):
     """Directory whose JSONL files are offered as problems, the same for all machines; also holds uploads."""
 
     upload_bytes: Annotated[int, Field(ge=1_000, le=2**40)] = 512_000_000
-    """Size of the largest dataset that may be uploaded, in bytes, packed and unpacked."""
+    """Size of the largest dataset or log that may be uploaded, in bytes; of a dataset packed and unpacked."""
 
     hf_online: bool = False
     """Whether policies and datasets may be downloaded from the Hugging Face hub."""
@@ -137,10 +137,10 @@ class Settings(BaseSettings):
     """Form of a webhook; `auto`: that of Slack or Discord where the address is theirs, else JSON."""
 
     grpolab_webhook_level: Literal["info", "warning", "error"] = "info"
-    """Least level of an event that is posted: a collapse or a failed run is an `error`."""
+    """Lowest level of an event that is posted: a collapse or a failed run is an `error`."""
 
     grpolab_webhook_private: bool = False
-    """Whether the webhook may be at an address of the inside (loopback, private, link-local) and over http://."""
+    """Whether the webhook may be at an internal address (loopback, private, link-local) and over http://."""
 
     trusted_proxies: str = ""
     """Addresses (comma separated) of proxies whose X-Forwarded-For and -Proto are trusted; empty: none."""

@@ -13,7 +13,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import URL, Connection, Engine, text
 
 from backend.db.engine import copy_sqlite, open_engine
 from backend.durable_files import publish, sync
@@ -34,7 +34,8 @@ class NewerDatabase(Conflict):
     def __init__(self, revision: str, head: str) -> None:
         super().__init__(
             f"the database has schema {revision}, which is newer than this version knows ({head}): "
-            "start the newer version again, or use another STATE_DIR or DATABASE_URL"
+            f"start the newer version again, run its `python -m backend.cli downgrade {head}`, or use "
+            "another STATE_DIR or DATABASE_URL"
         )
 
 
@@ -52,7 +53,7 @@ def upgrade(url: str, *, revision: str = "head") -> tuple[str, str]:
     try:
         with locked(engine) as connection:
             before = _check_known(connection)
-            _keep_copy(engine, before)
+            _keep_copy(engine, before, target=newest_schema())
             upgrade_within(connection, revision)
             after = schema_of(connection)
         if not before and engine.dialect.name == "sqlite" and engine.url.database:
@@ -63,10 +64,11 @@ def upgrade(url: str, *, revision: str = "head") -> tuple[str, str]:
 
 
 def downgrade(url: str, revision: str) -> None:
-    """Go back to an older schema."""
+    """Go back to an older schema; a copy of a SQLite database stays beside it."""
     engine = open_engine(url, pool_size=1, answer_seconds=PATIENCE_SECONDS)
     try:
         with locked(engine) as connection:
+            _keep_copy(engine, schema_of(connection), target=revision)
             command.downgrade(_config(connection), revision)
     finally:
         engine.dispose()
@@ -112,12 +114,17 @@ def locked(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def _keep_copy(engine: Engine, current: str) -> None:
+def copy_beside(url: URL, schema: str) -> Path | None:
+    """The copy of a database as it was before it left a schema; None where none is made (Postgres)."""
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return None
+    return Path(f"{url.database}.{schema}.backup")
+
+
+def _keep_copy(engine: Engine, current: str, *, target: str) -> None:
     """A copy of a SQLite database that is about to change, beside it; nobody writes meanwhile."""
-    if engine.dialect.name != "sqlite" or not engine.url.database:
-        return
-    copy = Path(f"{engine.url.database}.{current}.backup")
-    if not current or current == newest_schema() or copy.exists():
+    copy = copy_beside(engine.url, current)
+    if copy is None or current in ("", target) or copy.exists():
         return
     draft = copy.with_suffix(".draft")
     draft.unlink(missing_ok=True)  # of a process that was killed

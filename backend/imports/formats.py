@@ -1,5 +1,6 @@
 """Formats of logs: what a file is by its content, and which function reads it."""
 
+import re
 from collections.abc import Callable
 from typing import IO, NamedTuple
 
@@ -35,9 +36,13 @@ class Format(NamedTuple):
     read: Reader
 
 
+HELD_OUT = re.compile(r"(?<![a-z])e?val")
+"""In the name of a file and its directory."""
+
+
 def _validation(name: str) -> Split:
-    """Whether a dump of verl is of held-out problems: its file or directory is called `val` or `eval`."""
-    return "eval" if "val" in name.lower() else "train"
+    """Whether a dump of verl is of held-out problems: a word of its name begins with `val` or `eval`."""
+    return "eval" if HELD_OUT.search(name.lower()) else "train"
 
 
 FORMATS: dict[str, Format] = {

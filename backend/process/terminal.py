@@ -7,7 +7,7 @@ import time
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TextIO
 
 from backend.settings import Settings
@@ -24,7 +24,7 @@ class Step:
 class Terminal:
     """Progress on one line per step: rewritten on a terminal, two lines in a file."""
 
-    out: TextIO = sys.stdout
+    out: TextIO = field(default_factory=lambda: sys.stdout)
 
     def say(self, text: str = "") -> None:
         """One line."""

@@ -46,7 +46,7 @@ class Target(NamedTuple):
 
 
 def resolve(url: str, *, private: bool, seconds: float = SECONDS) -> Target:
-    """Look the host up and refuse one with any address of the inside, unless `private` allows them.
+    """Look the host up and refuse one with any internal address, unless `private` allows them.
 
     Raises Unreachable, also for a look-up that takes longer than `seconds`.
     """
@@ -58,7 +58,7 @@ def resolve(url: str, *, private: bool, seconds: float = SECONDS) -> Target:
     addresses = _look_up(host, port, seconds)
     if not private and any(not is_outside(ipaddress.ip_address(one)) for one in addresses):
         raise Unreachable(
-            f"the webhook's host {host} has an address of the inside ({', '.join(addresses)}); "
+            f"the webhook's host {host} has an internal address ({', '.join(addresses)}); "
             "GRPOLAB_WEBHOOK_PRIVATE=true allows it"
         )
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

@@ -307,6 +307,17 @@ def test_dumps_of_verl_are_rollouts_of_training_and_validation():
     assert points(plan, "eval/accuracy") == {2: 0.5}
 
 
+@pytest.mark.parametrize(
+    ("directory", "kind"),
+    [("val_dump", "eval"), ("Eval", "eval"), ("run1-validation", "eval"), ("interval", "train"),
+     ("retrieval", "train"), ("medieval", "train")],
+)  # fmt: skip
+def test_a_word_that_begins_with_val_or_eval_names_a_held_out_dump(directory, kind):
+    [log] = logs_of(zipped({f"{directory}/2.jsonl": DUMP}))
+    (_, [group]), *_ = log.completions.steps()
+    assert group.kind == kind
+
+
 def test_names_in_an_archive_are_labels_that_are_never_opened(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     target = tmp_path.parent / "escaped.csv"

@@ -377,7 +377,7 @@ def test_addresses_of_the_outside_are_known(address):
     ],
 )  # fmt: skip
 def test_the_inside_is_refused_unless_it_is_allowed(url):
-    with pytest.raises(Unreachable, match=r"of the inside .*GRPOLAB_WEBHOOK_PRIVATE=true allows it"):
+    with pytest.raises(Unreachable, match=r"internal address .*GRPOLAB_WEBHOOK_PRIVATE=true allows it"):
         resolve(url, private=False)
 
 
