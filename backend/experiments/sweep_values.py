@@ -159,7 +159,7 @@ def _range_of(part: str, now: Any) -> Range | None:
     is_log = scale == "log"
     if is_log and start <= 0:
         raise ValueError(f"'{part}' must start above 0 for log")
-    is_whole = _is_whole(now, low, high)
+    is_whole = _is_whole(now, low, high, scale)
     if is_whole and max(abs(start), abs(end)) >= LARGEST_WHOLE:
         raise ValueError(f"'{part}' has a number that is too large")
     if scale == "step" or (scale is None and is_whole):
@@ -176,10 +176,15 @@ def _range_of(part: str, now: Any) -> Range | None:
     return Range(start, end, int(count), is_log, is_whole)
 
 
-def _is_whole(now: Any, low: str, high: str) -> bool:
-    """Whether a range holds whole numbers only: as its knob does, else as its ends are written."""
+def _is_whole(now: Any, low: str, high: str, scale: str | None) -> bool:
+    """Whether a range holds whole numbers only: as its knob does, else as its ends are written.
+
+    Values between the ends of an unknown knob's range may be any numbers, whole ones included.
+    """
     if isinstance(now, (int, float)) and not isinstance(now, bool):
         return isinstance(now, int)
+    if scale in ("lin", "log"):
+        return False
     return low.lstrip("+-").isdigit() and high.lstrip("+-").isdigit()
 
 

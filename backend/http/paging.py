@@ -42,7 +42,8 @@ def page_of(
 
 def write_cursor(place: Sequence[Any], *, order: str = "") -> str:
     """The place of a row in its list, and how that list is ordered; opaque to clients."""
-    return base64.urlsafe_b64encode(json.dumps([order, *place]).encode()).decode().rstrip("=")
+    text = json.dumps([order, *place], ensure_ascii=False)  # names of other scripts would be thrice as long
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def read_cursor(

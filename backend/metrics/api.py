@@ -217,9 +217,18 @@ def _compact(item: dict[str, Any], x: str) -> dict[str, Any]:
     return shorter
 
 
+SEVEN_DIGITS = np.finfo(np.float32)
+LARGEST_COUNT = 2**24
+"""Whole numbers from here on have more than seven digits."""
+
+
 def _in_seven_digits(values: Any) -> NDArray[np.floating]:
+    """The values, whole numbers with all of their digits."""
     exact = np.asarray(values, np.float64)
-    return exact if (np.abs(exact) > np.finfo(np.float32).max).any() else exact.astype(np.float32)
+    size = np.abs(exact)
+    is_beyond = (size > SEVEN_DIGITS.max) | ((size > 0) & (size < SEVEN_DIGITS.tiny))
+    is_count = (size > LARGEST_COUNT) & (exact == np.trunc(exact))
+    return exact if (is_beyond | is_count).any() else exact.astype(np.float32)
 
 
 @router.get("/runs/{run_id}/metrics.csv", response_class=StreamingResponse)

@@ -160,10 +160,11 @@ def _first(values: Floats, wanted: Floats, bucket: Ints) -> Ints:
 
 
 def thin_non_finite(curve: Curve, max_points: int) -> Ints:
-    """Indices of at most `max_points` of the values that are not finite, first of all the first."""
+    """Indices of at most `max_points` of the values that are not finite: the first, then the last, of all."""
     places = np.flatnonzero(~np.isfinite(curve.values))
     if len(places) <= max_points:
         return places
     steps = curve.steps[places]
-    found: Ints = places[_starts(steps, _shift(int(steps[0]), int(steps[-1]), max_points))]
-    return found
+    at_most = max(1, max_points - 1)
+    found: Ints = places[_starts(steps, _shift(int(steps[0]), int(steps[-1]), at_most))]
+    return found if max_points < 2 or found[-1] == places[-1] else np.append(found, places[-1])

@@ -12,7 +12,7 @@ from backend.db.models import Run
 from backend.db.numbers import NOT_FINITE
 from backend.db.sort_values import CONFIG, CONFIG_WORDS, LAST
 from backend.errors import FieldError, InvalidRequest
-from backend.runs.query.json_paths import JsonValue
+from backend.runs.query.json_paths import JsonValue, SpelledValue
 
 SORTABLE: dict[str, Any] = {
     "created_at": Run.created_at,
@@ -133,8 +133,7 @@ def _keys(
 def _in_json(order: RunOrder) -> ColumnElement[Any]:
     """A metric's last value as text, or a field of the config."""
     if order.metric:
-        last: ColumnElement[Any] = Run.summary[("last", order.metric)].as_string()
-        return last
+        return SpelledValue(Run.summary, ("last", order.metric)).text
     found = JsonValue(Run.config, order.field.split("."))
     return found.string if WORDS.fullmatch(order.field) else found.number
 

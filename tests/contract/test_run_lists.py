@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select, text, update
 
-from backend.db.models import Run, SavedView
+from backend.db.models import MetricKey, Run, SavedView
 from backend.runs import bulk
 from tests.factories import make_run
 
@@ -251,3 +251,18 @@ def test_runs_are_listed_by_their_ids_wherever_they_lie(client, database):
     assert {run["id"] for run in page["items"]} == {shown.id, archived.id, trashed.id}
     assert (page["total"], other.id in str(page)) == (3, False)
     assert all("config" in run for run in page["items"])
+
+
+def test_a_list_is_paged_by_long_names_and_by_metrics_outside_ascii(client, database):
+    summaries = [{"step": 1, "last": {"eval/größe": value}, "best": {}} for value in (0.3, 0.1, 0.2)]
+    with database.sessions.begin() as session:
+        session.add(MetricKey(name="eval/größe"))
+        for number, summary in enumerate(summaries):
+            make_run(session, name="😀" * 199 + str(number), summary=summary)
+    for sort, numbers in (("name", "012"), ("summary.eval/größe", "120")):
+        found, cursor = "", ""
+        for _ in summaries:
+            page = get(client, "/runs", sort=sort, limit=1, cursor=cursor)
+            found += page["items"][0]["name"][-1]
+            cursor = page["next"] or ""
+        assert (found, cursor) == (numbers, "")

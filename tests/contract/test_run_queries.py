@@ -15,7 +15,14 @@ from sqlalchemy import Select, select
 from backend.db.models import MetricKey, Run
 from backend.runs.list import RunFilter, run_ids
 from backend.runs.query.conditions import condition_of
-from backend.runs.query.syntax import MOST_CHARACTERS, MOST_COMPARISONS, MOST_DEPTH, QueryError, parse
+from backend.runs.query.syntax import (
+    MOST_CHARACTERS,
+    MOST_COMPARISONS,
+    MOST_DEPTH,
+    MOST_VALUES,
+    QueryError,
+    parse,
+)
 from tests.factories import make_experiment, make_run
 
 WORDS = ["otter", "Otter-2", "dapo", "50%", "a_b", "back\\slash", 'say "hi"', "it's", "日本", "x" * 40]
@@ -338,11 +345,21 @@ def test_a_query_as_long_and_as_deep_as_allowed_is_answered(session):
         "(" * MOST_DEPTH + "seed = 0" + ")" * MOST_DEPTH,
         "not " * MOST_DEPTH + "seed = 0",
         f"name ~ {quoted('%' * 1_900)}",
-        f"seed in ({','.join(['0'] * 900)})",
+        f"{'not ' * MOST_DEPTH}seed in ({','.join(['0'] * MOST_VALUES)})",
+        f"lr not in ({','.join(['1'] * MOST_VALUES)})",
+        f"tag in ({','.join(['1'] * MOST_VALUES)})",
+        f"{'seed=0 or ' * (MOST_COMPARISONS - 16)}{'not (a ' * 15}tag in ({','.join(['1'] * 400)}){')' * 15}",
     ):
         session.scalars(matching(session, query)).all()
     assert names(session, f"name ~ {quoted('%' * 50)}") == [run.name]
     assert names(session, "name ~ %a") == []
+
+
+def test_more_values_than_a_database_nests_are_refused(session):
+    query = f"seed in ({','.join(['0'] * (MOST_VALUES + 1))})"
+    with pytest.raises(QueryError, match=f"at most {MOST_VALUES} values") as caught:
+        condition_of(session, query)
+    assert caught.value.position == len(query) - 2
 
 
 @settings(max_examples=300)
@@ -365,3 +382,29 @@ def test_fields_of_other_trainers_are_found_by_their_path(session):
     assert names(session, "config.args.list.0.name = x") == ["foreign"]
     assert names(session, "config.args != none") == ["foreign"]
     assert names(session, "origin = none and config.rewards ~ correct") == ["own"]
+
+
+def test_names_outside_ascii_and_keys_of_digits_are_found_on_both_databases(session):
+    session.add(MetricKey(name="eval/größe"))
+    summary = {"step": 1, "last": {"eval/größe": 0.5}, "best": {"eval/größe": {"value": 0.7, "step": 1}}}
+    foreign = make_run(session, name="foreign", origin="trl", summary=summary)
+    foreign.config = {
+        "größe": 3,
+        "😀": {"日本": "ja"},
+        "files": ["Grüße.txt", "b"],
+        "layers": {"0": {"lr": 0.1}},
+    }
+    make_run(session, name="own")
+    session.flush()
+    for query in (
+        "eval/größe > 0.4",
+        "best(eval/größe) > 0.6",
+        "config.größe = 3",
+        "config.😀.日本 = ja",
+        "config.files ~ Grüße",
+        'config.files ~ "b"',
+        "config.layers.0.lr = 0.1",
+    ):
+        assert names(session, query) == ["foreign"], query
+    assert names(session, "eval/größe = none") == ["own"]
+    assert names(session, "config.files ~ größe") == []

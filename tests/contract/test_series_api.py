@@ -233,6 +233,18 @@ def test_a_curve_over_a_metric_is_in_the_order_of_its_values(client, database):
     assert short["steps"] == [4, -2, 6]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [{1: 123_456_789.0, 2: 2.0**53}, {1: 1e-42, 2: 0.0}, {1: 1e300, 2: 0.1}, {1: -16_777_217.0, 2: 0.5}],
+)
+def test_short_numbers_keep_counts_and_sizes(client, database, values):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        write_metric(session, run, "tokens/total", values)
+    (item,) = series(client, [run], "tokens/total", compact=True)["series"]
+    assert item["values"] == list(values.values())
+
+
 def test_a_spike_survives_thinning_over_a_metric_and_the_interval_stays_at_its_points(client, database):
     steps = range(1, 3001)
     value = {step: math.sin(step) for step in steps} | {1234: 50.0}

@@ -1,10 +1,11 @@
 """Values within JSON columns, by path, on SQLite and Postgres alike."""
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, Text, and_, case, literal, or_
+from sqlalchemy import ColumnElement, Float, Text, and_, case, func, literal, or_
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -15,6 +16,7 @@ SEGMENT = re.compile(r'[^"\\{},\0]{1,200}')
 
 NUMBERS = ("integer", "real", "number")
 STRINGS = ("text", "string")
+DOCUMENTS = ("array", "object")
 
 
 class json_kind(FunctionElement[str]):  # noqa: N801 - written and read as the SQL function it is
@@ -36,14 +38,36 @@ def _postgres_kind(element: Any, compiler: Any, **kw: Any) -> str:
     return f"json_typeof({compiler.process(value, **kw)})"
 
 
+def escaped(text: str) -> str:
+    """A text as it stands within a stored document: `json_text` writes ASCII."""
+    return json.dumps(text)[1:-1]
+
+
+def _places(column: Any, path: Sequence[str]) -> list[Any]:
+    """The value at a path, by every path that SQLite may need for it; at most one has a value.
+
+    It takes a number for the place in a list alone, and compares keys with the text of the document.
+    """
+    paths: list[tuple[str | int, ...]] = [
+        tuple(int(key) if re.fullmatch(r"\d{1,6}", key) else key for key in path),
+        tuple(path),
+        tuple(map(escaped, path)),
+    ]
+    return [column[each] for each in dict.fromkeys(paths)]
+
+
+def _first(values: Sequence[Any]) -> Any:
+    return values[0] if len(values) == 1 else func.coalesce(*values)
+
+
 class JsonValue:
     """The value at a path of a JSON column, as each kind that it can have."""
 
     def __init__(self, column: Any, path: Sequence[str]) -> None:
-        value = column[tuple(int(key) if re.fullmatch(r"\d{1,6}", key) else key for key in path)]
-        self.kind: ColumnElement[str] = json_kind(value)
-        self.text: ColumnElement[str] = value.as_string()
-        self._float: ColumnElement[float] = value.as_float()
+        places = _places(column, path)
+        self.kind: ColumnElement[str] = _first([json_kind(place) for place in places])
+        self.text: ColumnElement[str] = _first([place.as_string() for place in places])
+        self._float: ColumnElement[float] = _first([place.as_float() for place in places])
 
     @property
     def is_there(self) -> ColumnElement[bool]:
@@ -60,10 +84,13 @@ class JsonValue:
         """The string; NULL for anything else."""
         return case((self.kind.in_(STRINGS), self.text))
 
-    @property
-    def document(self) -> ColumnElement[str]:
-        """A string, or the JSON of a list or an object; NULL for anything else."""
-        return case((self.kind.in_((*STRINGS, "array", "object")), self.text))
+    def contains(self, text: str) -> ColumnElement[bool]:
+        """Whether a string, or the JSON of a list or an object, contains a text, in any case of letters."""
+        found = case((self.kind.in_((*STRINGS, *DOCUMENTS)), self.text)).icontains(text, autoescape=True)
+        if text.isascii():
+            return found
+        document = case((self.kind.in_(DOCUMENTS), self.text))
+        return found | document.icontains(escaped(text), autoescape=True)
 
     def is_boolean(self, *, value: bool) -> ColumnElement[bool]:
         """Whether it is this boolean, for which each database has its own words."""
@@ -75,9 +102,9 @@ class SpelledValue:
     """A number of a run's summary, in which NaN and the infinities are spelled."""
 
     def __init__(self, column: Any, path: Sequence[str]) -> None:
-        value = column[tuple(path)]
-        self.text: ColumnElement[str] = value.as_string()
-        self._float: ColumnElement[float] = value.as_float()
+        places = [column[each] for each in dict.fromkeys((tuple(path), tuple(map(escaped, path))))]
+        self.text: ColumnElement[str] = _first([place.as_string() for place in places])
+        self._float: ColumnElement[float] = _first([place.as_float() for place in places])
 
     def compared(
         self, operator: str, compare: Callable[[Any, Any], ColumnElement[bool]], number: float

@@ -23,6 +23,8 @@ MOST_DEPTH = 30
 """Parentheses and `not` within each other."""
 MOST_COMPARISONS = 100
 """Comparisons and words of one query: SQLite nests expressions no deeper than 1,000 levels."""
+MOST_VALUES = 700
+"""Values of one query, for the same reason."""
 
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "~", "!~")
 FUNCTIONS = ("last", "best")
@@ -162,6 +164,7 @@ class _Parser:
         self._tokens = tokens
         self._at = 0
         self._comparisons = 0
+        self._values = 0
 
     @property
     def _next(self) -> Token:
@@ -203,7 +206,8 @@ class _Parser:
             raise QueryError(f"is nested deeper than {MOST_DEPTH} levels", token.at)
         if token.keyword == "not":
             self._take()
-            return Not(self._not(depth + 1))
+            inner = self._not(depth + 1)
+            return inner.inner if isinstance(inner, Not) else Not(inner)
         if token.kind == "mark" and token.text == "(":
             self._take()
             query = self._any(depth + 1)
@@ -263,6 +267,9 @@ class _Parser:
         if token.kind not in ("word", "string"):
             raise QueryError("expected a value; quote one that contains spaces or operators", token.at)
         self._take()
+        self._values += 1
+        if self._values > MOST_VALUES:
+            raise QueryError(f"a query has at most {MOST_VALUES} values", token.at)
         return Value(token.text, token.at, token.kind == "string")
 
     def _expect(self, mark: str, reason: str) -> None:

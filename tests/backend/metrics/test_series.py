@@ -121,6 +121,16 @@ def test_of_very_many_nan_the_first_is_shown():
     assert len(places) <= 50
 
 
+@pytest.mark.parametrize("most", [1, 2, 3, 10, 50])
+def test_of_very_many_nan_the_last_is_kept_as_well(most):
+    values = np.where(np.arange(1000) % 2, 0.5, NAN)
+    places = thin_non_finite(curve(values), most)
+    assert places[0] == 0
+    assert len(places) <= most
+    assert places[-1] == (998 if most > 1 else 0)
+    assert len(set(places)) == len(places)
+
+
 def test_the_window_has_both_of_its_ends():
     assert window(curve([5, 6, 7, 8]), 1, 2).tolist() == [False, True, True, False]
     assert window(curve([5, 6, 7, 8]), None, None).all()
