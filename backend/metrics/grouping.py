@@ -6,6 +6,7 @@ The pages group the same way in `frontend/src/lib/runs/grouping.js`.
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, count
 from typing import Any
 
 CONFIG = "config."
@@ -121,7 +122,8 @@ def _variants_of(runs: Sequence[Any]) -> dict[str, list[str]]:
     for (variant, digest, origin), group in members.items():
         whose = group[0].experiment_name or group[0].name
         label = variant if times[variant] == 1 else f"{variant} · {whose}"
-        if label in named:
-            label = f"{label} · {origin or digest[:6]}"
+        marks = chain(filter(None, (origin, digest[:6])), count(2))
+        while label in named:
+            label = f"{label} · {next(marks)}"
         named[label] = [run.id for run in group]
     return named
