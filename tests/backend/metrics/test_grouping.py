@@ -70,6 +70,16 @@ def test_a_variant_named_as_another_group_takes_no_run_from_it():
     assert sorted(run for members in found.values() for run in members) == list("abcdef")
 
 
+def test_forks_of_one_step_share_a_mean_and_stand_apart_from_the_runs_they_left():
+    runs = [run_of("a"), run_of("b"), run_of("c", parent="a", step=5), run_of("d", parent="b", step=5)]
+    runs.append(run_of("e", parent="c", step=8))
+    assert groups_of(runs, {}, ["variant"]) == {
+        "grpo · one": ["a", "b"],
+        "grpo · one · fork at 5": ["c", "d"],
+        "grpo · one · fork at 8": ["e"],
+    }
+
+
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(0, 2), st.sampled_from(["", "0", "no a"]))
 CONFIGS = st.lists(st.dictionaries(st.sampled_from("ab"), VALUES), max_size=8)
 
