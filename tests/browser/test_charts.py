@@ -1,5 +1,7 @@
 """From series to a figure: what is drawn is what was recorded."""
 
+import math
+
 import pytest
 
 FIGURE = "charts/figure.js"
@@ -149,6 +151,18 @@ def test_wall_time_reads_in_minutes_once_it_is_long(figure):
 def test_a_zoom_on_a_log_axis_is_given_in_powers_of_ten(figure):
     built = figure(series(), logX=True, zoom=[10, 1000])
     assert built["layout"]["xaxis"]["range"] == [1, 3]
+
+
+@pytest.mark.parametrize(("zoom", "shown"), [([-1, 100], [1, 100]), ([0, 0.5], [0.05, 0.5])])
+def test_a_zoom_on_a_log_axis_begins_at_the_first_point_that_can_be_drawn(figure, zoom, shown):
+    later = series(x=[-2, 3, 4])
+    built = figure(later, series(x=[0, 1, 50]), logX=True, zoom=zoom)["layout"]["xaxis"]["range"]
+    assert built == pytest.approx([math.log10(edge) for edge in shown])
+
+
+def test_a_zoom_with_nothing_that_a_log_axis_could_show_shows_everything(figure):
+    axis = figure(series(x=[-2, 0, 4]), logX=True, zoom=[-2, 0])["layout"]["xaxis"]
+    assert (axis.get("range"), axis["autorange"]) == (None, True)
 
 
 def test_zoom_survives_new_data_and_not_another_axis(figure):
