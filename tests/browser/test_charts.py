@@ -195,12 +195,12 @@ def test_the_badge_counts_what_the_picture_leaves_out(in_browser):
 
 
 def test_the_badge_counts_the_points_that_a_logarithmic_step_axis_leaves_out(in_browser):
-    first = series(x=[0, 1, 2])
+    first = series(x=[-1, 0, 2])
     assert badge(in_browser, [first], logX=True) == [
         "1 run",
         "all 3 points",
         "unsmoothed",
-        "1 point at x = 0 not drawable",
+        "2 points at x ≤ 0 not drawable",
     ]
 
 
@@ -216,6 +216,15 @@ def test_the_badge_of_means_tells_how_many_seeds(in_browser):
         "unsmoothed",
     ]
     assert badge(in_browser, [group, group], grouped="group")[0].startswith("2 groups, ")
+
+
+def test_the_badge_of_means_counts_no_values_of_single_runs_as_points(in_browser):
+    group = series(n=[2, 1, 2], raw_points=6, non_finite=[{"step": 2, "x": 2, "value": "NaN"}])
+    assert badge(in_browser, [group], grouped="variant")[1:] == [
+        "means at 3 points from 6 values",
+        "unsmoothed",
+        "1 not finite",
+    ]
 
 
 @pytest.mark.parametrize(("zoom", "outside"), [([50, 60], True), ([-9, -1], True), ([1.2, 1.8], False)])
