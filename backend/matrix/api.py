@@ -170,21 +170,26 @@ def _rows(session: Session, experiment: str, runs: str) -> tuple[list[Row], list
 
 
 def _by_variant(runs: Iterable[Run]) -> list[Row]:
-    """A row per variant and config, in the order of their first runs."""
-    variants: dict[tuple[str, str], list[Run]] = {}
+    """A row per variant, config and step of a fork, in the order of their first runs."""
+    variants: dict[tuple[str, str, int | None], list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.id):
-        variants.setdefault((run.variant, run.config_hash), []).append(run)
+        variants.setdefault((run.variant, run.config_hash, run.fork_step), []).append(run)
     return _named(variants.values())
 
 
 def _named(groups: Iterable[Sequence[Run]]) -> list[Row]:
-    """Rows named by their variants, and by their configs where a variant has several."""
+    """Rows named by their variants, and by their configs and forks where a variant has several."""
     groups = list(groups)
     names = [group[0].variant for group in groups]
     return [
-        Row(name if names.count(name) == 1 else f"{name} · {group[0].config_hash[:6]}", group)
+        Row(name if names.count(name) == 1 else f"{name} · {_mark(group[0])}", group)
         for name, group in zip(names, groups, strict=True)
     ]
+
+
+def _mark(run: Run) -> str:
+    digest = run.config_hash[:6]
+    return digest if run.fork_step is None else f"{digest} · fork at {run.fork_step}"
 
 
 def _check_size(runs: int, columns: Sequence[Column]) -> None:

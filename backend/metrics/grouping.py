@@ -6,6 +6,7 @@ The pages group the same way in `frontend/src/lib/runs/grouping.js`.
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, count
 from typing import Any
 
 CONFIG = "config."
@@ -109,19 +110,21 @@ def _label(run: Any, flat: Mapping[str, Any], key: str, keys: Sequence[str]) -> 
 def _variants_of(runs: Sequence[Any]) -> dict[str, list[str]]:
     """Ids of runs that differ in their seed alone, by variant.
 
-    Runs that begin with different checkpoints are apart too. Where a variant name stands for several groups,
-    the experiment's or the run's name (and, if that does not tell them apart, origin or config) is added.
+    Forks of one step are together, whichever run each of them left, and apart from runs that were trained
+    from the beginning: a mean of a fork and the run that it left would count that run's steps twice. Where a
+    variant name stands for several groups, the experiment's or the run's name (and, if that does not tell
+    them apart, the step of the fork or the config) is added.
     """
-    members: dict[tuple[str, str, str], list[Any]] = {}
+    members: dict[tuple[str, str, int | None], list[Any]] = {}
     for run in runs:
-        origin = "" if run.fork_step is None else f"{run.parent_run} at {run.fork_step}"
-        members.setdefault((run.variant, run.config_hash, origin), []).append(run)
+        members.setdefault((run.variant, run.config_hash, run.fork_step), []).append(run)
     times = Counter(variant for variant, _, _ in members)
     named: dict[str, list[str]] = {}
-    for (variant, digest, origin), group in members.items():
+    for (variant, digest, step), group in members.items():
         whose = group[0].experiment_name or group[0].name
         label = variant if times[variant] == 1 else f"{variant} · {whose}"
-        if label in named:
-            label = f"{label} · {origin or digest[:6]}"
+        marks = chain([] if step is None else [f"fork at {step}"], [digest[:6]], count(2))
+        while label in named:
+            label = f"{label} · {next(marks)}"
         named[label] = [run.id for run in group]
     return named

@@ -14,7 +14,7 @@ declare namespace Plot {
   }
 
   interface Point {
-    data: { meta: { key: string; run: string | null; role: string }; yaxis?: string; name?: string };
+    data: { meta: { key: string; run: string | null; role: string }; x?: number[]; yaxis?: string; name?: string };
     customdata: number;
     x: number;
     y: number;

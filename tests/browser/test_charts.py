@@ -1,5 +1,7 @@
 """From series to a figure: what is drawn is what was recorded."""
 
+import math
+
 import pytest
 
 FIGURE = "charts/figure.js"
@@ -151,6 +153,18 @@ def test_a_zoom_on_a_log_axis_is_given_in_powers_of_ten(figure):
     assert built["layout"]["xaxis"]["range"] == [1, 3]
 
 
+@pytest.mark.parametrize(("zoom", "shown"), [([-1, 100], [1, 100]), ([0, 0.5], [0.05, 0.5])])
+def test_a_zoom_on_a_log_axis_begins_at_the_first_point_that_can_be_drawn(figure, zoom, shown):
+    later = series(x=[-2, 3, 4])
+    built = figure(later, series(x=[0, 1, 50]), logX=True, zoom=zoom)["layout"]["xaxis"]["range"]
+    assert built == pytest.approx([math.log10(edge) for edge in shown])
+
+
+def test_a_zoom_with_nothing_that_a_log_axis_could_show_shows_everything(figure):
+    axis = figure(series(x=[-2, 0, 4]), logX=True, zoom=[-2, 0])["layout"]["xaxis"]
+    assert (axis.get("range"), axis["autorange"]) == (None, True)
+
+
 def test_zoom_survives_new_data_and_not_another_axis(figure):
     first, second = figure(series()), figure(series(values=[5, 5, 5]))
     other = figure(series(), logY=True)
@@ -181,12 +195,12 @@ def test_the_badge_counts_what_the_picture_leaves_out(in_browser):
 
 
 def test_the_badge_counts_the_points_that_a_logarithmic_step_axis_leaves_out(in_browser):
-    first = series(x=[0, 1, 2])
+    first = series(x=[-1, 0, 2])
     assert badge(in_browser, [first], logX=True) == [
         "1 run",
         "all 3 points",
         "unsmoothed",
-        "1 point at x = 0 not drawable",
+        "2 points at x ≤ 0 not drawable",
     ]
 
 
@@ -202,6 +216,15 @@ def test_the_badge_of_means_tells_how_many_seeds(in_browser):
         "unsmoothed",
     ]
     assert badge(in_browser, [group, group], grouped="group")[0].startswith("2 groups, ")
+
+
+def test_the_badge_of_means_counts_no_values_of_single_runs_as_points(in_browser):
+    group = series(n=[2, 1, 2], raw_points=6, non_finite=[{"step": 2, "x": 2, "value": "NaN"}])
+    assert badge(in_browser, [group], grouped="variant")[1:] == [
+        "means at 3 points from 6 values",
+        "unsmoothed",
+        "1 not finite",
+    ]
 
 
 @pytest.mark.parametrize(("zoom", "outside"), [([50, 60], True), ([-9, -1], True), ([1.2, 1.8], False)])

@@ -1,11 +1,13 @@
 """Pure parts of the pages: addresses, numbers, colours, statistics, configs."""
 
 import math
-from itertools import combinations
+from itertools import combinations, product
+from types import SimpleNamespace
 
 import pytest
 
 from backend.db.models import COLOURS as COLOUR_COUNT
+from backend.metrics.grouping import groups_of as groups_of_service
 
 URL = "lib/url.js"
 FORMAT = "lib/text/format.js"
@@ -270,13 +272,14 @@ def test_sections_come_in_the_order_of_the_question(in_browser):
     assert sections == ["eval", "reward", "loss", "time", "zebra"]
 
 
-def run_of(run_id, experiment, lr=0.1, seed=0):
+def run_of(run_id, experiment, lr=0.1, seed=0, step=None):
     return {
         "id": run_id,
         "variant": "grpo",
         "experiment_name": experiment,
         "config_hash": f"{lr}".ljust(64, "0"),
         "config": {"lr": lr, "seed": seed},
+        "fork_step": step,
     }
 
 
@@ -304,6 +307,31 @@ def test_without_configs_their_hashes_tell_groups_apart(in_browser):
     runs = [run_of("a", "one"), run_of("b", "one", lr=0.25)]
     groups = groups_of(in_browser, *({**run, "config": None} for run in runs))
     assert groups == [["grpo · 0.1000", ["a"]], ["grpo · 0.2500", ["b"]]]
+
+
+def test_a_fork_stands_apart_from_the_run_that_it_left(in_browser):
+    groups = groups_of(in_browser, run_of("a", "one"), run_of("b", "one", step=5), run_of("c", "one", step=5))
+    assert groups == [["grpo · from the start", ["a"]], ["grpo · fork at 5", ["b", "c"]]]
+
+
+def test_forks_and_configs_tell_groups_apart_together(in_browser):
+    runs = [run_of("a", "one"), run_of("b", "one", step=5), run_of("c", "one", lr=0.2)]
+    names = [name for name, _ in groups_of(in_browser, *runs)]
+    starts = ["lr 0.1 · from the start", "lr 0.1 · fork at 5", "lr 0.2 · from the start"]
+    assert names == [f"grpo · {text}" for text in starts]
+    names = [name for name, _ in groups_of(in_browser, *({**run, "config": None} for run in runs))]
+    assert names == [f"grpo · {text.replace('lr ', '').replace(' ·', '000 ·')}" for text in starts]
+
+
+def test_the_page_and_the_service_put_the_same_runs_into_a_mean(in_browser):
+    kinds = product(["one", "two"], [0.1, 0.2], [None, 5, 8], range(2))
+    runs = [
+        run_of(f"{place:02}", experiment, lr, seed, step)
+        for place, (experiment, lr, step, seed) in enumerate(kinds)
+    ]
+    known = [SimpleNamespace(**run, parent_run="p", name=run["id"]) for run in runs]
+    found = groups_of_service(known, {}, ["variant"])
+    assert [members for _, members in groups_of(in_browser, *runs)] == list(found.values())
 
 
 def test_what_can_be_drawn_is_shared_fairly_among_groups(in_browser):

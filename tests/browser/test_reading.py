@@ -133,6 +133,64 @@ def test_any_reading_is_the_newest_point_before(in_browser, seed):
         assert case["found"] == newest(case["points"], case["x"]), case
 
 
+POINTED_AT = """async (crosshair, seconds) => {
+  const { figureOf } = await import('/static/src/charts/figure.js');
+  const { cursor, free } = await import('/static/src/charts/cursor.js');
+  const { readAt } = await import('/static/src/lib/reading.js');
+  const item = { run: 'r', name: 'r', x: seconds, steps: seconds.map((_, i) => i), values: seconds,
+    non_finite: [], raw_points: seconds.length };
+  const look = { colour: '#112233', dash: 'solid' };
+  const view = { metric: 'm', xKind: 'wall', logX: false, logY: false, zoom: null, theme: {} };
+  const figure = figureOf([{ series: item, name: 'r', look }], view);
+  const [data] = figure.data;
+  const read = [];
+  for (const x of data.x) {
+    for (const how of [crosshair.follow, crosshair.pinUnder]) {
+      how({ drawn: true, metric: 'm', figure, hovered: { x, data } }, {});
+      read.push([readAt(item, cursor.value.x).value, cursor.value.x]);
+      free();
+    }
+  }
+  return [figure.unit.unit, read];
+}"""
+
+
+@pytest.mark.parametrize(("unit", "longest"), [("s", 299), ("min", 10_000), ("h", 90_000)])
+def test_a_point_that_is_pointed_at_is_the_one_that_is_read(in_browser, unit, longest):
+    seconds = [longest * (place + 1) / 777 for place in range(777)]
+    found, read = in_browser("charts/crosshair.js", POINTED_AT, seconds)
+    assert found == unit
+    assert read == [[x, x] for x in seconds for _ in range(2)]
+
+
+ARROWS = """async (crosshair, seconds) => {
+  const { figureOf } = await import('/static/src/charts/figure.js');
+  const { cursor, free, pin } = await import('/static/src/charts/cursor.js');
+  const { panels } = await import('/static/src/charts/mounted.js');
+  const item = { run: 'r', name: 'r', x: seconds, steps: seconds, values: seconds,
+    non_finite: [], raw_points: seconds.length };
+  const look = { colour: '#112233', dash: 'solid' };
+  const view = { metric: 'm', xKind: 'wall', logX: false, logY: false, zoom: null, theme: {} };
+  const figure = figureOf([{ series: item, name: 'r', look }], view);
+  const element = document.createElement('div');
+  element._fullLayout = { xaxis: { d2p: () => -1 }, yaxis: {} };
+  panels.set(element, { drawn: true, figure, metric: 'm', element, line: document.createElement('div') });
+  pin(0, 'm');
+  const way = [...seconds, ...seconds.slice(1)].map((_, i) => {
+    crosshair.moveCursor(i < seconds.length ? 1 : -1);
+    return cursor.value.x;
+  });
+  free();
+  panels.clear();
+  return way;
+}"""
+
+
+def test_the_arrow_keys_go_from_point_to_point_in_hours(in_browser):
+    seconds = [90_000 * (place + 1) / 777 for place in range(777)]
+    assert in_browser("charts/crosshair.js", ARROWS, seconds) == [*seconds, *reversed(seconds[:-1])]
+
+
 @pytest.mark.parametrize("name", ["=1+1", "+cmd|' /C calc'!A0", "@x", "-2+3", 'a,"b"\n=c', HOSTILE])
 def test_a_hostile_name_is_no_formula_in_the_table(in_browser, name):
     call = """(r, lines) => {

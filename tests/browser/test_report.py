@@ -116,6 +116,20 @@ def test_a_report_opens_without_a_network_and_runs_nothing(page, service, browse
     assert path.stat().st_size < 1_000_000
 
 
+def test_a_report_without_a_matrix_says_why_there_is_none(page, service, browser, tmp_path):
+    columns = ",".join(f"eval/accuracy:steps_to:{number}" for number in range(17))
+    page.goto(f"/compare?runs={service.trained}&columns={columns}&metrics=reward")
+    expect(page.locator(".panel .trace").first).to_be_attached()
+    page.get_by_role("button", name="Report").click()
+    with page.expect_download(timeout=60_000) as download:
+        page.get_by_role("dialog").get_by_role("button", name="Save report").click()
+    path = tmp_path / "refused.html"
+    download.value.save_as(path)
+    text = opened(browser, path)["text"]
+    assert "The service refused it: metrics: has 17 columns" in text
+    assert "Config differences" in text
+
+
 def test_a_report_gives_up_points_then_values_then_rollouts(in_browser):
     sizes = in_browser(REPORT, "(r, [points, least]) => [...r.sizes(points, least)]", [130, 30])
     assert [(size["points"], size["values"], size["rollouts"]) for size in sizes] == [

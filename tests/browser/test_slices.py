@@ -75,6 +75,21 @@ def test_an_axis_that_is_no_metric_is_named_in_each_panel(page, service):
     expect(page.get_by_text(words).first).to_be_visible()
 
 
+def test_a_mean_is_made_anew_where_a_run_goes_to_another_group(page, service):
+    moved, *others = service.cells[4:7]
+    page.goto(f"/compare?runs={','.join([moved, *others])}&by=tag&band=none")
+    panel = page.locator(".panel[data-metric='reward/mean']")
+    expect(panel.locator(".scatterlayer .trace").first).to_be_attached()
+    place = ".panel[data-metric='reward/mean'] .js-plotly-plot"
+    drawn = """([place, names]) => names === [...document.querySelectorAll(place)]
+        .flatMap(({ data }) => data ?? []).filter(({ meta }) => meta.role === 'main').map(({ name }) => name)
+        .sort().join()"""
+    # The stream tells of a run's points with its first change: the curves are loaded again whatever changed.
+    for tags, names in [(["moved"], "moved,no tag"), ([], "no tag")] * 3:
+        service.client.patch(f"/runs/{moved}", json={"tags": tags}).raise_for_status()
+        page.wait_for_function(drawn, arg=[place, names], timeout=20_000)
+
+
 @pytest.mark.parametrize(
     ("by", "names"),
     [("tag", ["first + kept", "no tag"]), ("verdict", None), ("config.nothing.here", ["no nothing.here"])],

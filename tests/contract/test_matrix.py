@@ -255,6 +255,21 @@ def test_bad_requests_are_refused_with_a_reason(client, params, path, words):
     assert words in error[1]
 
 
+def test_a_fork_has_a_row_of_its_own_beside_the_run_that_it_left(client, database):
+    with database.sessions.begin() as session:
+        parents = [trained(session, "grpo", seed, 0.5) for seed in (0, 1)]
+        forks = [trained(session, "grpo", run.seed, 0.7) for run in parents]
+        for fork, run in zip(forks, parents, strict=True):
+            fork.parent_run, fork.fork_step = run.id, 1
+    rows = matrix(client, runs=",".join(run.id for run in [*parents, *forks]))["rows"]
+    assert [[run["id"] for run in row["runs"]] for row in rows] == [
+        [run.id for run in parents],
+        [run.id for run in forks],
+    ]
+    first, second = (row["variant"] for row in rows)
+    assert second == f"{first} · fork at 1"
+
+
 def test_five_hundred_groups_of_one_run_are_rows_without_a_claim(client, database):
     with database.sessions.begin() as session:
         ids = [trained(session, f"lr={n}", 0, n / 500).id for n in range(500)]

@@ -10,7 +10,8 @@ import { formatCount, formatValue, plural } from '../lib/text/format.js';
  * @returns {{text: string, isWarning: boolean, title?: string}[]}
  */
 export function badge(series, { smoothing, logX, logY, grouped, asked, most, outside, healthy }) {
-  const shown = sum(series, ({ values, non_finite }) => values.length + non_finite.length);
+  // Of a mean, the values that are not finite are those of single runs: no points of its line.
+  const shown = sum(series, ({ values, non_finite }) => values.length + (grouped ? 0 : non_finite.length));
   const raw = sum(series, ({ raw_points }) => raw_points);
   const notFinite = sum(series, ({ non_finite }) => non_finite.length);
   const noLog = logY ? sum(series, ({ values }) => values.filter((value) => value <= 0).length) : 0;
@@ -22,7 +23,7 @@ export function badge(series, { smoothing, logX, logY, grouped, asked, most, out
     note(smoothing ? `smoothed ${smoothing}` : 'unsmoothed', smoothing > 0),
     ...(notFinite ? [note(`${formatCount(notFinite)} not finite`, true)] : []),
     ...(noLog ? [note(`${formatCount(noLog)} ≤ 0 not drawable`, true)] : []),
-    ...(noLogX ? [note(`${plural(noLogX, 'point')} at x = 0 not drawable`, true)] : []),
+    ...(noLogX ? [note(`${plural(noLogX, 'point')} at x ≤ 0 not drawable`, true)] : []),
     ...(outside?.values ? [note(`${plural(outside.values, 'point')} outside the y range`, true)] : []),
     ...(outside?.isBandCut ? [note("band cut at the panel's edge", true)] : []),
     ...(healthy ? [{ ...note(healthyText(healthy)), title: 'Runs that learn usually stay in the green band' }] : []),

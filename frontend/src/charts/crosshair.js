@@ -6,6 +6,7 @@ import { cursor, pin, point } from './cursor.js';
 import { drawnPanels } from './mounted.js';
 import { nearestPoint, placeLabel } from './nearest.js';
 import { paint, paintedOf, scalesOf } from './paint.js';
+import { unscaled } from './parts.js';
 
 /** @typedef {import('./mounted.js').Mounted} Mounted */
 /** @typedef {import('./mounted.js').Drawn} Drawn */
@@ -56,6 +57,9 @@ function placeUnder({ element, figure }, event) {
   return figure.unit.unit === 'step' ? Math.round(x) : x;
 }
 
+/** The recorded x of a point. @param {Plot.Point} point @param {import('./mounted.js').Figure} figure */
+const recordedX = ({ x, data }, { unit }) => unscaled(data.x, Number(x), unit);
+
 /** Reads all panels where the pointer is: at the point with the label, else below the pointer. */
 export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ event) {
   if (!panel.drawn || !panel.figure) return;
@@ -66,7 +70,7 @@ export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ e
   }
   const { hovered } = panel;
   if (hovered) {
-    point({ x: Number(hovered.x) * figure.unit.size, metric, key: hovered.data.meta.key });
+    point({ x: recordedX(hovered, figure), metric, key: hovered.data.meta.key });
     return;
   }
   const x = placeUnder(/** @type {Drawn} */ (panel), event);
@@ -76,7 +80,7 @@ export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ e
 /** Pins the cursor below the pointer. @param {Drawn} panel @param {MouseEvent} event */
 export function pinUnder(panel, event) {
   const { hovered, metric, figure } = panel;
-  const x = hovered ? Number(hovered.x) * figure.unit.size : placeUnder(panel, event);
+  const x = hovered ? recordedX(hovered, figure) : placeUnder(panel, event);
   if (x !== null) pin(x, metric);
 }
 
@@ -108,15 +112,16 @@ export function moveCursor(by) {
 
 /** The recorded x beside another one in a panel. @param {Drawn} panel @param {number} x @param {1 | -1} by */
 function nextPoint({ figure }, x, by) {
-  const { size } = figure.unit;
+  const { unit } = figure;
+  const at = x / unit.size;
   const places = figure.data
     .filter(({ meta }) => meta.role === 'main')
     .flatMap(({ x: all }) => {
-      const at = by > 0 ? lastAtOrBelow(all, x / size) + 1 : lastAtOrBelow(all, beside(x / size));
-      return all[at] === undefined ? [] : [all[at]];
+      const next = by > 0 ? lastAtOrBelow(all, at) + 1 : lastAtOrBelow(all, beside(at));
+      return all[next] === undefined ? [] : [unscaled(all, all[next], unit)];
     });
   if (!places.length) return null;
-  return (by > 0 ? Math.min(...places) : Math.max(...places)) * size;
+  return by > 0 ? Math.min(...places) : Math.max(...places);
 }
 
 /** A number just below another, so that its own point does not count. @param {number} x */

@@ -41,6 +41,20 @@ function wholeRange({ xKind, logX }, { size }, [from, to]) {
 }
 
 /**
+ * What a zoom shows. On a log axis, one that begins at or below 0 begins at the first place that can be drawn, and one
+ * that ends there shows everything.
+ * @param {View} view @param {{size: number}} unit @param {Line[]} lines @returns {number[] | null}
+ */
+function zoomRange({ zoom, logX }, { size }, lines) {
+  if (!zoom || (logX && zoom[1] <= 0)) return null;
+  const [from, to] = zoom;
+  if (!logX) return [from / size, to / size];
+  const least = Math.min(...lines.map(({ series }) => series.x.find((x) => x > 0) ?? Infinity));
+  const start = from > 0 ? from : least < to ? least : to / 10;
+  return [Math.log10(start / size), Math.log10(to / size)];
+}
+
+/**
  * Least and largest x of some lines; 0 is shown but on an axis of a metric.
  * @param {Line[]} lines @param {View['xKind']} xKind @returns {[number, number]}
  */
@@ -79,8 +93,7 @@ const titlesOf = ({ xKind, metric, unit, theme }, xUnit) => {
  * @param {[number, number]} extent of x
  */
 export function layoutOf(view, unit, lines, extent) {
-  const edge = (/** @type {number} */ value) => (view.logX ? Math.log10(Math.max(value, Number.MIN_VALUE)) : value);
-  const range = view.zoom?.map((value) => edge(value / unit.size)) ?? wholeRange(view, unit, extent);
+  const range = zoomRange(view, unit, lines) ?? wholeRange(view, unit, extent);
   const limits = limitsOf(lines, view);
   const titles = view.titled ? titlesOf(view, unit.unit) : { x: {}, y: {} };
   const xRange = range ? { range, autorange: false } : { autorange: true };

@@ -25,5 +25,23 @@ export function placeOf({ x, steps }, step) {
   return x[after < 0 ? steps.length - 1 : after - 1];
 }
 
+/** What places on an axis were made of. @type {WeakMap<(number | null)[], (number | null)[]>} */
+const recorded = new WeakMap();
+
 /** @param {(number | null)[]} x @param {Unit} unit */
-export const scaled = (x, { size }) => (size === 1 ? x : x.map((value) => (value === null ? null : value / size)));
+export function scaled(x, { size }) {
+  if (size === 1) return x;
+  const places = x.map((value) => (value === null ? null : value / size));
+  recorded.set(places, x);
+  return places;
+}
+
+/**
+ * The recorded x of a place of `scaled`. Multiplying it again often ends just below, where a reading finds the point
+ * before.
+ * @param {(number | null)[] | undefined} places @param {number} place @param {Unit} unit @returns {number}
+ */
+export function unscaled(places, place, { size }) {
+  const x = places && recorded.get(places)?.[places.lastIndexOf(place)];
+  return x ?? place * size;
+}

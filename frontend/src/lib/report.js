@@ -6,7 +6,7 @@ import { visible } from './text/visible.js';
 
 /**
  * @typedef {{head: string[], rows: unknown[][]}} Table
- * @typedef {{title: string, note?: string, table: Table}} Section
+ * @typedef {{title: string, note?: string, table?: Table}} Section
  * @typedef {{title: string, picture: string, values?: Table}} Chart `picture`: source of an SVG
  * @typedef {{title: string, prompt: string, answer: string, completions: {facts: string, text: string}[]}} Rollout
  * @typedef {{title: string, note: string, link: string, made: string, facts: string[], charts: Chart[],
@@ -70,7 +70,7 @@ export function* sizes(points, least) {
 
 /** @param {Section} section */
 const sectionHtml = ({ title, note, table }) =>
-  `<h2>${escaped(title)}</h2>${note ? `<p class="quiet">${escaped(note)}</p>` : ''}${tableHtml(table)}`;
+  `<h2>${escaped(title)}</h2>${note ? `<p class="quiet">${escaped(note)}</p>` : ''}${table ? tableHtml(table) : ''}`;
 
 /** @param {Rollout} rollout */
 const rolloutHtml = ({ title, prompt, answer, completions }) => `<details open><summary>${escaped(title)}</summary>

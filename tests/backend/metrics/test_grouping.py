@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from backend.metrics.grouping import flattened, groups_of
 
 
-def run_of(name, *, variant="grpo", tags=(), verdict=None, digest="aaaaaa", experiment="one"):
+def run_of(
+    name, *, variant="grpo", tags=(), verdict=None, digest="aaaaaa", experiment="one", parent=None, step=None
+):
     return SimpleNamespace(
         id=name, name=name, variant=variant, tags=list(tags), verdict=verdict, config_hash=digest,
-        experiment_name=experiment, fork_step=None, parent_run=None,
+        experiment_name=experiment, fork_step=step, parent_run=parent,
     )  # fmt: skip
 
 
@@ -49,6 +51,33 @@ def test_all_but_the_seed_joins_variants_of_one_config():
     runs = [run_of("a"), run_of("b", variant="other"), run_of("c", digest="bbbbbb")]
     assert list(groups_of(runs, {}, ["config"]).values()) == [["a", "b"], ["c"]]
     assert list(groups_of(runs, {}, ["config", "variant"]).values()) == [["a"], ["b"], ["c"]]
+
+
+def test_trials_of_one_run_that_share_all_their_names_are_a_group_each():
+    runs = [
+        run_of(f"{digest}{seed}", variant="remedy", digest=digest * 6, parent="p", step=50)
+        for digest in "xyz"
+        for seed in range(2)
+    ]
+    assert list(groups_of(runs, {}, ["variant"]).values()) == [["x0", "x1"], ["y0", "y1"], ["z0", "z1"]]
+
+
+def test_a_variant_named_as_another_group_takes_no_run_from_it():
+    digests = {"a": "aaaaaa", "b": "bbbbbb", "c": "bbbbbb1", "d": "bbbbbb2"}
+    runs = [run_of(name, digest=digest) for name, digest in digests.items()]
+    runs += [run_of("e", variant="grpo · one"), run_of("f", variant="grpo · one · bbbbbb")]
+    found = groups_of(runs, {}, ["variant"])
+    assert sorted(run for members in found.values() for run in members) == list("abcdef")
+
+
+def test_forks_of_one_step_share_a_mean_and_stand_apart_from_the_runs_they_left():
+    runs = [run_of("a"), run_of("b"), run_of("c", parent="a", step=5), run_of("d", parent="b", step=5)]
+    runs.append(run_of("e", parent="c", step=8))
+    assert groups_of(runs, {}, ["variant"]) == {
+        "grpo · one": ["a", "b"],
+        "grpo · one · fork at 5": ["c", "d"],
+        "grpo · one · fork at 8": ["e"],
+    }
 
 
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(0, 2), st.sampled_from(["", "0", "no a"]))

@@ -1,7 +1,7 @@
 /** A comparison as one file that opens anywhere: what goes into it, and its making. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { aboutMetric, say, sayError, theme as shade } from '../../app/state.js';
-import { get } from '../../data/api.js';
+import { ApiError, get } from '../../data/api.js';
 import { download } from '../../data/actions.js';
 import { fetchSeries } from '../../data/series.js';
 import { cursor } from '../../charts/cursor.js';
@@ -66,12 +66,26 @@ async function chartOf({ view: page, runs, looks, names }, metric, points) {
   return { title: metric, picture: await pictureOf(figure), values };
 }
 
-/** The matrix, as on the page. @param {Comparison} comparison */
+/** What is answered where a matrix is asked for that is too large, or by too long an address. */
+const REFUSED = [414, 422];
+
+/**
+ * The matrix, as on the page; where the service refuses one, its reason.
+ * @param {Comparison} comparison @returns {Promise<import('../../lib/report.js').Section>}
+ */
 async function matrixOf({ groups, baseline, matrix: view }) {
+  const title = 'Matrix';
   const base = groupOf(baseline, groups) ?? groups[0];
-  const matrix = await get('/matrix', matrixParams(groups, view, base));
+  /** @type {Api.Matrix} */
+  let matrix;
+  try {
+    matrix = await get('/matrix', matrixParams(groups, view, base));
+  } catch (error) {
+    if (!(error instanceof ApiError && REFUSED.includes(error.status))) throw error;
+    return { title, note: `The service refused it: ${error.detail || error.title}.` };
+  }
   return {
-    title: 'Matrix',
+    title,
     note: [`Mean ± half width of the 95 % interval over seeds; differences to ${baseline}.`, planText(matrix)]
       .concat(matrix.notes)
       .join(' '),

@@ -19,15 +19,25 @@ export const shapeOf = ({ x, smoothing, groupBy, band, zoom }, points) => ({
 });
 
 /**
+ * Which of some runs are together, whatever their groups are called: the place of the first one of each run's group.
+ * @param {string[]} runs @param {Map<string, string>} names
+ */
+function togetherIn(runs, names) {
+  const groups = runs.map((run) => names.get(`group:${run}`));
+  const firsts = new Map(groups.map((group, i) => /** @type {const} */ ([group, i])).reverse());
+  return groups.map((group) => firsts.get(group)).join();
+}
+
+/**
  * @param {string} metric @param {string[]} runs @param {PanelView} view
  * @param {{enabled: boolean, points: number}} load nothing is loaded unless `enabled`; `points`: the most per line
  * @param {Looks} looks @param {Map<string, string>} names
  * @returns {{main: ReturnType<typeof useSeries>, all: Line[]}}
  */
 export function useLines(metric, runs, view, { enabled, points }, looks, names) {
-  const shape = shapeOf(view, points);
+  const shape = { ...shapeOf(view, points), together: view.groupBy && togetherIn(runs, names) };
   const [main, raw] = useSmoothed(metric, runs, shape, enabled);
-  const single = { ...shape, groupBy: '', band: '' };
+  const single = { ...shape, groupBy: '', band: '', together: '' };
   const [seeds, rawSeeds] = useSmoothed(metric, runs, single, enabled && Boolean(view.groupBy && view.seeds));
   return {
     main,

@@ -1,5 +1,5 @@
 /** Which runs share a mean: those of one variant whose configs agree but for the seed, or those that agree in chosen
- * fields. Pure. */
+ * fields; as the service groups their curves (backend/metrics/grouping.py). Pure. */
 import { formatField, groupDifferences } from './config.js';
 import { identityOf, keysOf, labelOf } from './grouping.js';
 
@@ -9,7 +9,8 @@ import { identityOf, keysOf, labelOf } from './grouping.js';
 const MOST_FIELDS = 2;
 
 /**
- * Runs as groups, in the order of launching; by variant, those of another config stand apart.
+ * Runs as groups, in the order of launching; by variant, those of another config stand apart, and so do forks of
+ * another step: a mean of a fork and the run that it left would count that run's steps twice.
  * @param {Api.RunItem[]} runs @param {string} [by] keys of grouping.js @returns {Group[]}
  */
 export function groupsOf(runs, by = 'variant') {
@@ -18,7 +19,7 @@ export function groupsOf(runs, by = 'variant') {
   /** @type {Map<string, Bundle>} */
   const groups = new Map();
   for (const run of [...runs].sort((a, b) => (a.id < b.id ? -1 : 1))) {
-    const key = isByVariant ? JSON.stringify([run.variant, run.config_hash]) : identityOf(run, keys);
+    const key = isByVariant ? JSON.stringify([run.variant, run.config_hash, run.fork_step]) : identityOf(run, keys);
     const bundle = groups.get(key) ?? { variant: run.variant ?? '', runs: [] };
     bundle.runs.push(run);
     groups.set(key, bundle);
@@ -55,11 +56,18 @@ function named(groups) {
 
 function namesAmong(/** @type {Bundle[]} */ same) {
   if (same.length === 1) return [same[0].variant];
-  const marks = [same.map(experimentOf), fieldsOf(same)].find(
+  const [fields, origins] = [fieldsOf(same), same.map(originOf)];
+  const hashes = same.map(({ runs: [run] }) => run.config_hash.slice(0, 6));
+  const both = (/** @type {string[]} */ texts) => texts.map((text, i) => text && `${text} · ${origins[i]}`);
+  const marks = [same.map(experimentOf), fields, origins, both(fields), hashes, both(hashes)].find(
     (texts) => texts.every(Boolean) && new Set(texts).size === same.length,
   );
-  return same.map(({ variant }, i) => `${variant} · ${marks ? marks[i] : same[i].runs[0].config_hash.slice(0, 6)}`);
+  return same.map(({ variant }, i) => `${variant} · ${marks ? marks[i] : `${both(hashes)[i]} · ${i + 1}`}`);
 }
+
+/** Where the runs of a group begin. */
+const originOf = (/** @type {Bundle} */ { runs: [run] }) =>
+  typeof run.fork_step === 'number' ? `fork at ${run.fork_step}` : 'from the start';
 
 /** The experiment of a group; nothing where its runs are of several. */
 function experimentOf(/** @type {Bundle} */ { runs }) {
