@@ -74,9 +74,9 @@ def judge(
     baseline: int,
     looks: Looks,
     planned: int | None,
-    apart: Mapping[tuple[Column, int], Sequence[str]],
+    apart: Mapping[tuple[Column, int], str],
 ) -> dict[tuple[Column, int], Judgement]:
-    """A judgement of each cell by column and row. `apart`: fields that give two scales to a cell's metric.
+    """A judgement of each cell by column and row. `apart`: why a cell cannot be compared; empty where it can.
 
     P-values are corrected over all cells that compare with the baseline, also those without a claim.
     """
@@ -119,11 +119,9 @@ def _reached(column: Column, entry: Entry) -> int | None:
     return sum(value is not None for value in entry.values.values())
 
 
-def _untested(apart: Sequence[str]) -> Judgement:
+def _untested(apart: str) -> Judgement:
     """Of the baseline itself, and of a metric of another scale."""
-    if not apart:
-        return Judgement("baseline")
-    return Judgement("not comparable", f"Its scale differs from the baseline's: {', '.join(apart)}.")
+    return Judgement("not comparable", apart) if apart else Judgement("baseline")
 
 
 def _unclaimed(

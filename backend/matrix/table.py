@@ -77,9 +77,9 @@ def matrix_of(
         looks=looks,
         planned=planned if looks == "planned" else None,
         apart={
-            (column, place): apart(column.metric, row.runs[0], rows[baseline].runs[0])
+            (column, place): reason
             for column in entries
-            for place, row in enumerate(rows)
+            for place, reason in enumerate(_apart(column.metric, rows, rows[baseline]))
         },
     )
     return {
@@ -102,6 +102,23 @@ def matrix_of(
         "tokens": tokens,
         "notes": notes,
     }
+
+
+def _apart(metric: str, rows: Sequence[Row], base: Row) -> list[str]:
+    """Why the rows cannot be compared by a metric, a sentence each; empty for those that can."""
+    first = base.counted[0]
+    if mixed := {path for run in base.counted for path in apart(metric, run, first)}:
+        return [f"The runs of the baseline have several scales: {', '.join(sorted(mixed))}."] * len(rows)
+    return [_apart_from(metric, row, first) for row in rows]
+
+
+def _apart_from(metric: str, row: Row, first: Run) -> str:
+    """The sentence on a row whose runs do not all have the scale of the baseline's first run; else empty."""
+    ways = [apart(metric, run, first) for run in row.counted]
+    if not any(ways):
+        return ""
+    whose = "Its scale differs" if all(ways) else "The scale of some of its runs differs"
+    return f"{whose} from the baseline's: {', '.join(dict.fromkeys(path for way in ways for path in way))}."
 
 
 def _spent(columns: Sequence[Column]) -> list[str]:

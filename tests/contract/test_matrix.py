@@ -215,6 +215,56 @@ def test_a_metric_of_two_scales_is_not_compared(client, database):
     assert "length.penalty.type" in found["reason"]
 
 
+def weighted(session, variant, values, *, heavy):
+    """Runs that end at the values, by seed from 0; in those of the seeds `heavy` correctness weighs 1.2."""
+    runs = []
+    for seed, value in enumerate(values):
+        run = trained(session, variant, seed, value, metric="reward/mean")
+        if seed in heavy:
+            terms = [{**term, "weight": 1.2} for term in run.config["rewards"]]
+            run.config = run.config | {"rewards": terms}
+            run.config_hash = "f" * 64
+        runs.append(run.id)
+    return ",".join(runs)
+
+
+@pytest.mark.parametrize(
+    ("heavy", "words"),
+    [
+        ({1, 2}, "The scale of some of its runs differs from the baseline's: rewards.correctness.weight."),
+        ({0, 1, 2}, "Its scale differs from the baseline's: rewards.correctness.weight."),
+    ],
+)
+def test_a_row_of_which_any_run_has_another_scale_is_not_compared(client, database, heavy, words):
+    with database.sessions.begin() as session:
+        plain = weighted(session, "grpo", (0.50, 0.512, 0.531), heavy=())
+        mixed = weighted(session, "dapo", (0.60, 0.614, 0.629), heavy=heavy)
+    answer = matrix(client, runs=f"{plain};{mixed}", metrics="reward/mean", planned=3)
+    found = cells(answer, "reward/mean:final")
+    assert (found["dapo"]["verdict"], found["dapo"]["reason"]) == ("not comparable", words)
+    assert (found["dapo"]["versus"], found["grpo"]["verdict"], answer["tests"]) == (None, "baseline", 0)
+
+
+def test_nothing_is_compared_with_a_baseline_of_several_scales(client, database):
+    with database.sessions.begin() as session:
+        mixed = weighted(session, "grpo", (0.50, 0.512, 0.531), heavy={1})
+        plain = weighted(session, "dapo", (0.60, 0.614, 0.629), heavy=())
+    answer = matrix(client, runs=f"{mixed};{plain}", metrics="reward/mean", planned=3)
+    assert answer["tests"] == 0
+    for cell in cells(answer, "reward/mean:final").values():
+        assert cell["verdict"] == "not comparable"
+        assert cell["reason"] == "The runs of the baseline have several scales: rewards.correctness.weight."
+
+
+def test_the_scale_of_a_run_that_does_not_count_is_not_asked(client, database):
+    with database.sessions.begin() as session:
+        base = weighted(session, "grpo", (0.50, 0.512, 0.531), heavy=())
+        plain = weighted(session, "dapo", (0.60, 0.614, 0.629), heavy=())
+        again = weighted(session, "dapo", (0.6,), heavy={0})
+    answer = matrix(client, runs=f"{base};{plain},{again}", metrics="reward/mean", planned=3)
+    assert cells(answer, "reward/mean:final")["dapo"]["verdict"] == "better"
+
+
 def test_runs_that_are_gone_are_named(client, database):
     with database.sessions.begin() as session:
         run = trained(session, "grpo", 0, 0.5).id
