@@ -202,6 +202,49 @@ def test_readings(client, database):
     assert [column["better"] for column in answer["columns"]] == ["up"] * 4 + ["down"] * 4
 
 
+def imported(session, variant, seed, *, accuracy=0.9, tokens=False):
+    """A run of another trainer that ends at an accuracy, and may lack it or the tokens."""
+    run = make_run(session, variant=variant, seed=seed, status="finished", last_step=30, origin="trl")
+    write_metric(session, run, "reward/mean", {10: 0.1, 30: 0.2})
+    if accuracy is not None:
+        write_metric(session, run, METRIC, {10: 0.4, 20: accuracy, 30: accuracy})
+    if tokens:
+        write_metric(session, run, "tokens/total", {10: 100.0, 20: 200.0 + seed, 30: 300.0})
+    return run.id
+
+
+@pytest.mark.parametrize(
+    ("runs", "reading", "reached", "reason"),
+    [
+        ([{}] * 3, "tokens_to", 3, "3 of 3 runs of dapo do not record tokens/total."),
+        ([{}] * 3, "seconds_to", 3, "3 of 3 runs of dapo do not record time/wall_seconds."),
+        ([{"tokens": True}, {}, {}], "tokens_to", 3, "2 of 3 runs of dapo do not record tokens/total."),
+        (
+            [{"tokens": True}, {"tokens": True}, {"accuracy": None, "tokens": True}],
+            "tokens_to",
+            2,
+            "1 of 3 runs of dapo do not record eval/accuracy.",
+        ),
+        ([{"accuracy": None}] * 3, "steps_to", None, "3 of 3 runs of dapo do not record eval/accuracy."),
+        (
+            [{"tokens": True}, {"tokens": True}, {"accuracy": 0.45, "tokens": True}],
+            "tokens_to",
+            2,
+            "1 of 3 runs of dapo never reached 0.5.",
+        ),
+    ],
+)
+def test_a_threshold_that_was_missed_is_told_from_what_was_not_recorded(
+    client, database, runs, reading, reached, reason
+):
+    with database.sessions.begin() as session:
+        ids = [trained(session, "grpo", seed, 0.9).id for seed in range(3)]
+        ids += [imported(session, "dapo", seed, **fields) for seed, fields in enumerate(runs)]
+    key = f"{METRIC}:{reading}:0.5"
+    found = cells(matrix(client, runs=",".join(ids), metrics=key, planned=3), key)["dapo"]
+    assert (found["reached"], found["verdict"], found["reason"]) == (reached, "no claim", reason)
+
+
 def test_a_metric_of_two_scales_is_not_compared(client, database):
     with database.sessions.begin() as session:
         runs = [
