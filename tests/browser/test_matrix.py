@@ -122,6 +122,16 @@ def test_what_is_copied_is_the_table(opened, in_browser):
     )
 
 
+def test_runs_that_do_not_count_are_not_among_those_that_reach_a_threshold(in_browser):
+    cell = {"n": 2, "mean": 20, "low": None, "high": None, "versus": None, "reason": "", "reached": 2}
+    row = {"runs": [{"counts": True}, {"counts": False}, {"counts": True}]}
+    call = "(m, [cell, row]) => m.sentencesOf(cell, { looks: 'planned', tests: 0 }, 'grpo', row)"
+    assert in_browser("lib/runs/matrix.js", call, [cell, row])[1] == "2 of 2 reached the threshold."
+    call = "(m, [cell, row]) => m.reachedText(cell, row)"
+    assert in_browser("lib/runs/matrix.js", call, [cell, row]) == "2 of 2 reached"
+    assert in_browser("lib/runs/matrix.js", call, [cell | {"reached": None}, row]) == ""
+
+
 def test_seeds_to_queue_fill_pairs_first_and_repeat_none(in_browser):
     call = "(m, [own, base, more]) => m.seedsToQueue(own, base, more)"
     own = [{"id": "a", "seed": 0}, {"id": "b", "seed": 1}]
