@@ -35,6 +35,10 @@ class Entry:
     """By seed; None: no value, NaN: one that is not finite."""
     ended: set[int]
     """Seeds whose runs have ended; those of others enter no difference."""
+    unrecorded: Mapping[int, str]
+    """By seed, of runs that do not record what the column reads: the metric that they lack."""
+    reached: int | None
+    """How many runs have reached the column's threshold; None without one, or where none can tell."""
 
     def usable(self) -> dict[int, float]:
         """Finite values of runs that have ended."""
@@ -74,9 +78,9 @@ def judge(
     baseline: int,
     looks: Looks,
     planned: int | None,
-    apart: Mapping[tuple[Column, int], Sequence[str]],
+    apart: Mapping[tuple[Column, int], str],
 ) -> dict[tuple[Column, int], Judgement]:
-    """A judgement of each cell by column and row. `apart`: fields that give two scales to a cell's metric.
+    """A judgement of each cell by column and row. `apart`: why a cell cannot be compared; empty where it can.
 
     P-values are corrected over all cells that compare with the baseline, also those without a claim.
     """
@@ -108,22 +112,13 @@ def judge(
                 judgement = _unclaimed(found[cell], reasons[cell], planned, entry, rows[baseline])
             else:
                 judgement = _tested(column, found[cell], corrected[cell], level)
-            judged[cell] = replace(judgement, reached=_reached(column, entry))
+            judged[cell] = replace(judgement, reached=entry.reached)
     return judged
 
 
-def _reached(column: Column, entry: Entry) -> int | None:
-    """How many runs have reached the column's threshold, where it has one."""
-    if column.reading not in THRESHOLDS:
-        return None
-    return sum(value is not None for value in entry.values.values())
-
-
-def _untested(apart: Sequence[str]) -> Judgement:
+def _untested(apart: str) -> Judgement:
     """Of the baseline itself, and of a metric of another scale."""
-    if not apart:
-        return Judgement("baseline")
-    return Judgement("not comparable", f"Its scale differs from the baseline's: {', '.join(apart)}.")
+    return Judgement("not comparable", apart) if apart else Judgement("baseline")
 
 
 def _unclaimed(
@@ -165,6 +160,10 @@ def _barred(column: Column, entry: Entry, planned: int | None) -> str:
         return f"No run of {entry.name} has finished yet."
     missing = sum(value is None for value in ended)
     if missing and column.reading in THRESHOLDS:
+        lacking = [entry.unrecorded[seed] for seed in sorted(entry.ended) if seed in entry.unrecorded]
+        if lacking:
+            names = " or ".join(dict.fromkeys(lacking))
+            return f"{len(lacking)} of {len(ended)} runs of {entry.name} do not record {names}."
         return f"{missing} of {len(ended)} runs of {entry.name} never reached {column.threshold:g}."
     if missing == len(ended):
         return f"{entry.name} has no value here."

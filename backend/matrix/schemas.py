@@ -72,7 +72,8 @@ class MatrixCell(BaseModel):
     values: list[float | str | None]
     """One per run of the row, in the order of `runs`; null where a run has none."""
     reached: int | None
-    """Of a threshold: how many of the runs have reached it."""
+    """Of a threshold: how many of the runs that count have reached it, also those that do not record what it
+    took; null where none of them records the metric."""
     sparkline: list[float | None]
     """The mean curve of the metric, at most 40 values evenly over the steps."""
     versus: Versus | None

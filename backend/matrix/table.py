@@ -14,6 +14,7 @@ from backend.experiments.comparable import apart
 from backend.matrix.inference import Looks
 from backend.matrix.judgement import UNTESTED, Entry, Judgement, judge
 from backend.matrix.readings import (
+    THRESHOLDS,
     Column,
     area,
     best,
@@ -23,7 +24,7 @@ from backend.matrix.readings import (
     until,
 )
 from backend.metrics.reading import read_points
-from backend.metrics.series import Curve, Points
+from backend.metrics.series import Curve, Floats, Points
 from backend.metrics.statistics import LARGEST, spread
 from backend.runs.store import shown_verdict
 
@@ -77,9 +78,9 @@ def matrix_of(
         looks=looks,
         planned=planned if looks == "planned" else None,
         apart={
-            (column, place): apart(column.metric, row.runs[0], rows[baseline].runs[0])
+            (column, place): reason
             for column in entries
-            for place, row in enumerate(rows)
+            for place, reason in enumerate(_apart(column.metric, rows, rows[baseline]))
         },
     )
     return {
@@ -102,6 +103,23 @@ def matrix_of(
         "tokens": tokens,
         "notes": notes,
     }
+
+
+def _apart(metric: str, rows: Sequence[Row], base: Row) -> list[str]:
+    """Why the rows cannot be compared by a metric, a sentence each; empty for those that can."""
+    first = base.counted[0]
+    if mixed := {path for run in base.counted for path in apart(metric, run, first)}:
+        return [f"The runs of the baseline have several scales: {', '.join(sorted(mixed))}."] * len(rows)
+    return [_apart_from(metric, row, first) for row in rows]
+
+
+def _apart_from(metric: str, row: Row, first: Run) -> str:
+    """The sentence on a row whose runs do not all have the scale of the baseline's first run; else empty."""
+    ways = [apart(metric, run, first) for run in row.counted]
+    if not any(ways):
+        return ""
+    whose = "Its scale differs" if all(ways) else "The scale of some of its runs differs"
+    return f"{whose} from the baseline's: {', '.join(dict.fromkeys(path for way in ways for path in way))}."
 
 
 def _spent(columns: Sequence[Column]) -> list[str]:
@@ -179,17 +197,26 @@ class _Reader:
                     return None
                 return final(until(*along, self._tokens), is_evaluation=is_evaluation)
             case "steps_to":
-                return reached(
-                    curve, curve.x, column.threshold or 0.0, direction, is_evaluation=is_evaluation
-                )
+                return _reached(curve, curve.x, column)
             case "tokens_to" | "seconds_to":
                 along = self._along(run, curve, AXES[column.reading])
-                return along and reached(
-                    *along, column.threshold or 0.0, direction, is_evaluation=is_evaluation
-                )
+                return along and _reached(*along, column)
         return final(curve, is_evaluation=is_evaluation)
 
-    def _along(self, run: Run, curve: Curve, total: str) -> tuple[Curve, Any] | None:
+    def unrecorded(self, run: Run, column: Column) -> str:
+        """The first metric that the column reads and the run does not record; empty where it records all."""
+        needed = (column.metric, AXES.get(column.reading, column.metric))
+        return next((metric for metric in needed if (run.id, metric) not in self._curves), "")
+
+    def reached(self, runs: Sequence[Run], column: Column) -> int | None:
+        """Count the runs that have reached the column's threshold, also those that lack what it took."""
+        curves = [self._curves.get((run.id, column.metric)) for run in runs]
+        known = [curve for curve in curves if curve is not None]
+        if column.reading not in THRESHOLDS or not known:
+            return None
+        return sum(_reached(curve, curve.x, column) is not None for curve in known)
+
+    def _along(self, run: Run, curve: Curve, total: str) -> tuple[Curve, Floats] | None:
         """The curve and, for each of its points, the tokens or seconds spent by then; None without any."""
         axis = self._curves.get((run.id, total))
         if axis is None:
@@ -204,10 +231,23 @@ class _Reader:
         return sparkline([curve for curve in found if curve is not None])
 
 
+def _reached(curve: Curve, x: Floats, column: Column) -> float | None:
+    """The position `x` at which the curve first reaches the column's threshold."""
+    return reached(
+        curve,
+        x,
+        column.threshold or 0.0,
+        direction_of(column.metric),
+        is_evaluation=column.metric.startswith("eval/"),
+    )
+
+
 def _entry(row: Row, column: Column, read: _Reader) -> Entry:
-    values = {run.seed: read.value(run, column) for run in row.counted}
-    ended = {run.seed for run in row.counted if run.status in ENDED}
-    return Entry(row.name, values, ended)
+    runs = row.counted
+    values = {run.seed: read.value(run, column) for run in runs}
+    ended = {run.seed for run in runs if run.status in ENDED}
+    unrecorded = {run.seed: lacking for run in runs if (lacking := read.unrecorded(run, column))}
+    return Entry(row.name, values, ended, unrecorded, read.reached(runs, column))
 
 
 def _shown_column(column: Column) -> dict[str, Any]:

@@ -4,14 +4,26 @@ The seed that chose them is left out: a configuration is among the best partly b
 it, so its value there is too good on average.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
-from backend.matrix.inference import ALPHA, contrast, holm
+from backend.matrix.inference import ALPHA, Contrast, contrast, holm
 from backend.metrics.statistics import Spread, spread
 from backend.searches.decide import SearchRow, further_runs
 from backend.searches.objective import value_of
 from backend.searches.trial import DONE, LIVE, RunRow, TrialRow
+
+
+class Difference(NamedTuple):
+    """A finalist's difference to the first one, and its p-value corrected over all pairs of finalists."""
+
+    found: Contrast | None
+    p: float | None
+
+    def shows(self, sign: float) -> bool:
+        """Whether it is shown to lie on the side of this sign."""
+        return self.found is not None and self.p is not None and self.p < ALPHA and sign * self.found.mean > 0
 
 
 class Finalists(NamedTuple):
@@ -22,7 +34,7 @@ class Finalists(NamedTuple):
 
 
 def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow]) -> Finalists:
-    """Means over the further seeds, and differences to the first, paired by seed with Holm's correction."""
+    """Means over the further seeds, and differences to the first, paired by seed where seeds are shared."""
     chosen = [trial for trial in trials if trial.chosen]
     further = further_runs(search, trials, runs)
     values = {trial.number: _values(trial, further) for trial in chosen}
@@ -36,11 +48,9 @@ def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow
     order = sorted(chosen, key=rank)
     if not order:
         return Finalists([], "")
-    first = values[order[0].number]
-    contrasts = [contrast(values[trial.number], first, "planned") for trial in order[1:]]
-    p_values = holm([found.p if found else None for found in contrasts])
+    differences = _differences([values[trial.number] for trial in order])
     rows = []
-    for trial, found, p in zip(order, [None, *contrasts], [None, *p_values], strict=True):
+    for trial, (found, p) in zip(order, [Difference(None, None), *differences], strict=True):
         of_it = spreads[trial.number]
         rows.append(
             {
@@ -54,10 +64,23 @@ def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow
                 "difference": found.mean if found else None,
                 "difference_low": found.low if found else None,
                 "difference_high": found.high if found else None,
+                "paired": found.paired if found else None,
                 "p": p,
             }
         )
-    return Finalists(rows, _verdict(search, order[0], spreads[order[0].number], p_values))
+    return Finalists(rows, _verdict(search, order, spreads[order[0].number], differences))
+
+
+def _differences(values: Sequence[Mapping[int, float]]) -> list[Difference]:
+    """Differences of the others to the first one.
+
+    The first one was chosen by the same values, as the best of all: corrected over its own differences alone,
+    a claim would be wrong far more often than in 5 %. Over all pairs it is among those that are tested.
+    """
+    pairs = combinations(values, 2)  # those with the first one come first
+    found = [contrast(other, one, "planned") for one, other in pairs]
+    p_values = holm([each.p if each else None for each in found])
+    return [Difference(*each) for each in zip(found, p_values, strict=True)][: len(values) - 1]
 
 
 def _values(trial: TrialRow, further: Sequence[RunRow]) -> dict[int, float]:
@@ -70,19 +93,24 @@ def _values(trial: TrialRow, further: Sequence[RunRow]) -> dict[int, float]:
     return found
 
 
-def _verdict(search: SearchRow, winner: TrialRow, found: Spread, p_values: Sequence[float | None]) -> str:
+def _verdict(
+    search: SearchRow, order: Sequence[TrialRow], found: Spread, differences: Sequence[Difference]
+) -> str:
     if found.mean is None or search.status == "comparing":  # one look, once all seeds have ended
         return ""
     interval = "" if found.low is None else f" [{found.low:.3g}, {found.high:.3g}]"
     seeds = f"{found.n} further seed{'' if found.n == 1 else 's'}"
-    words = f"{winner.variant}: {search.settings.metric} {found.mean:.3g}{interval} over {seeds}"
-    if not p_values or search.status != "finished":
+    words = f"{order[0].variant}: {search.settings.metric} {found.mean:.3g}{interval} over {seeds}"
+    if not differences or search.status != "finished":
         return f"{words}."
-    shown = sum(p is not None and p < ALPHA for p in p_values)
-    if shown == len(p_values):
+    sign = 1.0 if search.settings.maximizes else -1.0
+    above = [trial.variant for trial, each in zip(order[1:], differences, strict=True) if each.shows(sign)]
+    if above:
+        return f"{words}; on the seeds that they share, {', '.join(above)} did better."
+    shown = sum(each.shows(-sign) for each in differences)
+    if shown == len(differences):
         return f"{words}; better than every other finalist."
     if not shown:
         return f"{words}; no difference shown to the other finalists."
-    return (
-        f"{words}; better than {shown} of {len(p_values)} other finalists, no difference shown to the rest."
-    )
+    part = f"better than {shown} of {len(differences)} other finalists"
+    return f"{words}; {part}, no difference shown to the rest."

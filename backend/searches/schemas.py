@@ -48,12 +48,14 @@ class Finalist(BaseModel):
     high: float | None
     """Student's 95 % interval of the mean."""
     difference: float | None
-    """Mean difference to the first one, paired by seed."""
+    """Difference to the first one, the mean over pairs of seeds or that of the two means."""
     difference_low: float | None
     difference_high: float | None
     """95 % interval of the difference, before the correction."""
+    paired: bool | None
+    """By seed; false: each has a seed that the other lacks, or has only one. Null without a difference."""
     p: float | None
-    """Holm's corrected p-value of the difference."""
+    """P-value of the difference, by Holm's procedure over all pairs of finalists."""
 
 
 class SearchEvent(BaseModel):

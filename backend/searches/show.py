@@ -81,8 +81,6 @@ def steps_saved(trials: Sequence[TrialRow]) -> float | None:
     if not whole:
         return None
     left = sum(
-        trial.run.steps - max(trial.reports, default=0)
-        for trial in ended
-        if trial.run and trial.state == "pruned"
+        trial.run.steps - trial.run.last_step for trial in ended if trial.run and trial.state == "pruned"
     )
     return left / whole

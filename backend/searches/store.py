@@ -75,8 +75,8 @@ def _search(row: Search, experiment: Experiment) -> SearchRow:
 
 def _runs(session: Session, search: SearchRow) -> list[RunRow]:
     columns = (
-        Run.id, Run.name, Run.variant, Run.seed, Run.status, Run.steps, Run.reason, Run.wish, Run.verdict,
-        Run.judged_step,
+        Run.id, Run.name, Run.variant, Run.seed, Run.status, Run.steps, Run.last_step, Run.reason, Run.wish,
+        Run.verdict, Run.judged_step,
     )  # fmt: skip
     of_it = (Run.experiment_id == search.experiment_id, Run.deleted_at.is_(None), Run.deleting_at.is_(None))
     rows = session.execute(select(*columns).where(*of_it).order_by(Run.created_at, Run.id)).all()

@@ -23,6 +23,7 @@ class RunRow:
     seed: int
     status: str
     steps: int
+    last_step: int = 0
     reason: str = ""
     wish: str = ""
     verdict: str | None = None

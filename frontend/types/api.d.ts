@@ -308,6 +308,7 @@ declare namespace Api {
     difference: number | null;
     difference_low: number | null;
     difference_high: number | null;
+    paired: boolean | null;
     p: number | null;
   }
   interface FindingItem {

@@ -12,7 +12,7 @@ ENDS = {"grpo": (0.50, 0.55, 0.45), "dapo": (0.76, 0.80, 0.70), HOSTILE[:60]: (0
 METRIC = "eval/accuracy"
 
 
-def trained(service, run_id, end):
+def trained(service, run_id, end, metric=METRIC):
     """Leave a finished run whose accuracy rises to `end`."""
     with service.sessions.begin() as session:
         claim = lifecycle.claim_run(session, "test-worker", "test-host")
@@ -20,9 +20,9 @@ def trained(service, run_id, end):
         assert claim.run_id == run_id
         lifecycle.begin_attempt(session, run_id, claim.attempt, -1)
         for step in range(0, 31, 5):
-            values = {METRIC: 0.1 + (end - 0.1) * float(np.sqrt(step / 30)), "length/mean": 40.0 + step + end}
+            values = {metric: 0.1 + (end - 0.1) * float(np.sqrt(step / 30)), "length/mean": 40.0 + step + end}
             write_points(session, run_id, claim.attempt, [(step, values)])
-        summary = {"step": 30, "last": {METRIC: end, "length/mean": 70.0}, "best": {}}
+        summary = {"step": 30, "last": {metric: end, "length/mean": 70.0}, "best": {}}
         leases.fence(session, run_id, claim.attempt, last_step=30, summary=summary)
         lifecycle.finish_run(session, run_id, claim.attempt, "finished", "")
 
@@ -73,6 +73,21 @@ def test_the_baseline_is_chosen_and_a_deleted_one_is_told(opened, service):
     expect(note).to_be_visible()
 
 
+def test_curves_of_a_group_of_several_scales_are_not_comparable(page, service):
+    """Of the first of two groups one run has another weight."""
+    variants = [
+        {"name": name, "rewards": [{"name": "correctness", "weight": weight}], "optimizer": {"lr": rate}}
+        for name, weight, rate in (("light", 1.0, 1e-3), ("heavy", 1.2, 1e-3), ("slow", 1.0, 1e-4))
+    ]
+    body = {"name": "weights", "base": {"steps": 30}, "seeds": [0], "variants": variants}
+    launched = service.client.post("/experiments", json=body).raise_for_status().json()
+    for run in launched["runs"]:
+        trained(service, run["id"], 0.5, "reward/mean")
+    page.goto(f"/compare?experiment={launched['id']}&by=config.optimizer.lr&metrics=reward")
+    words = "not comparable: rewards.correctness.weight differs"
+    expect(page.get_by_role("note").filter(has_text=words)).to_be_visible()
+
+
 def test_columns_are_chosen_and_stay_in_the_address(opened):
     opened.get_by_role("button", name="Columns").click()
     panel = opened.locator(".matrix-columns")
@@ -105,6 +120,16 @@ def test_what_is_copied_is_the_table(opened, in_browser):
         r".split('\n')[2].slice(1, -1).replaceAll('\\|', '').trim()).join('')",
         hostile,
     )
+
+
+def test_runs_that_do_not_count_are_not_among_those_that_reach_a_threshold(in_browser):
+    cell = {"n": 2, "mean": 20, "low": None, "high": None, "versus": None, "reason": "", "reached": 2}
+    row = {"runs": [{"counts": True}, {"counts": False}, {"counts": True}]}
+    call = "(m, [cell, row]) => m.sentencesOf(cell, { looks: 'planned', tests: 0 }, 'grpo', row)"
+    assert in_browser("lib/runs/matrix.js", call, [cell, row])[1] == "2 of 2 reached the threshold."
+    call = "(m, [cell, row]) => m.reachedText(cell, row)"
+    assert in_browser("lib/runs/matrix.js", call, [cell, row]) == "2 of 2 reached"
+    assert in_browser("lib/runs/matrix.js", call, [cell | {"reached": None}, row]) == ""
 
 
 def test_seeds_to_queue_fill_pairs_first_and_repeat_none(in_browser):

@@ -94,6 +94,9 @@ def test_a_search_is_followed_to_its_comparison(service, browser, width, scheme)
     expect(region).to_contain_text("finished: 4 configurations were tried, as asked", timeout=120_000)
     expect(region.get_by_role("group", name="Configurations").get_by_role("row")).to_have_count(5)
     expect(region.get_by_role("group", name="Final comparison").get_by_role("row")).to_have_count(3)
+    expect(region.get_by_role("group", name="Final comparison").get_by_role("row").nth(2)).to_contain_text(
+        re.compile(r"\bpaired")
+    )
     expect(region).to_contain_text("over 2 further seeds")
     expect(region.get_by_role("img")).to_have_attribute(
         "aria-label", re.compile("the line is the best so far")

@@ -202,6 +202,49 @@ def test_readings(client, database):
     assert [column["better"] for column in answer["columns"]] == ["up"] * 4 + ["down"] * 4
 
 
+def imported(session, variant, seed, *, accuracy=0.9, tokens=False):
+    """A run of another trainer that ends at an accuracy, and may lack it or the tokens."""
+    run = make_run(session, variant=variant, seed=seed, status="finished", last_step=30, origin="trl")
+    write_metric(session, run, "reward/mean", {10: 0.1, 30: 0.2})
+    if accuracy is not None:
+        write_metric(session, run, METRIC, {10: 0.4, 20: accuracy, 30: accuracy})
+    if tokens:
+        write_metric(session, run, "tokens/total", {10: 100.0, 20: 200.0 + seed, 30: 300.0})
+    return run.id
+
+
+@pytest.mark.parametrize(
+    ("runs", "reading", "reached", "reason"),
+    [
+        ([{}] * 3, "tokens_to", 3, "3 of 3 runs of dapo do not record tokens/total."),
+        ([{}] * 3, "seconds_to", 3, "3 of 3 runs of dapo do not record time/wall_seconds."),
+        ([{"tokens": True}, {}, {}], "tokens_to", 3, "2 of 3 runs of dapo do not record tokens/total."),
+        (
+            [{"tokens": True}, {"tokens": True}, {"accuracy": None, "tokens": True}],
+            "tokens_to",
+            2,
+            "1 of 3 runs of dapo do not record eval/accuracy.",
+        ),
+        ([{"accuracy": None}] * 3, "steps_to", None, "3 of 3 runs of dapo do not record eval/accuracy."),
+        (
+            [{"tokens": True}, {"tokens": True}, {"accuracy": 0.45, "tokens": True}],
+            "tokens_to",
+            2,
+            "1 of 3 runs of dapo never reached 0.5.",
+        ),
+    ],
+)
+def test_a_threshold_that_was_missed_is_told_from_what_was_not_recorded(
+    client, database, runs, reading, reached, reason
+):
+    with database.sessions.begin() as session:
+        ids = [trained(session, "grpo", seed, 0.9).id for seed in range(3)]
+        ids += [imported(session, "dapo", seed, **fields) for seed, fields in enumerate(runs)]
+    key = f"{METRIC}:{reading}:0.5"
+    found = cells(matrix(client, runs=",".join(ids), metrics=key, planned=3), key)["dapo"]
+    assert (found["reached"], found["verdict"], found["reason"]) == (reached, "no claim", reason)
+
+
 def test_a_metric_of_two_scales_is_not_compared(client, database):
     with database.sessions.begin() as session:
         runs = [
@@ -213,6 +256,56 @@ def test_a_metric_of_two_scales_is_not_compared(client, database):
     found = cells(matrix(client, runs=ids, metrics="reward/mean"), "reward/mean:final")["dapo"]
     assert (found["verdict"], found["versus"]) == ("not comparable", None)
     assert "length.penalty.type" in found["reason"]
+
+
+def weighted(session, variant, values, *, heavy):
+    """Runs that end at the values, by seed from 0; in those of the seeds `heavy` correctness weighs 1.2."""
+    runs = []
+    for seed, value in enumerate(values):
+        run = trained(session, variant, seed, value, metric="reward/mean")
+        if seed in heavy:
+            terms = [{**term, "weight": 1.2} for term in run.config["rewards"]]
+            run.config = run.config | {"rewards": terms}
+            run.config_hash = "f" * 64
+        runs.append(run.id)
+    return ",".join(runs)
+
+
+@pytest.mark.parametrize(
+    ("heavy", "words"),
+    [
+        ({1, 2}, "The scale of some of its runs differs from the baseline's: rewards.correctness.weight."),
+        ({0, 1, 2}, "Its scale differs from the baseline's: rewards.correctness.weight."),
+    ],
+)
+def test_a_row_of_which_any_run_has_another_scale_is_not_compared(client, database, heavy, words):
+    with database.sessions.begin() as session:
+        plain = weighted(session, "grpo", (0.50, 0.512, 0.531), heavy=())
+        mixed = weighted(session, "dapo", (0.60, 0.614, 0.629), heavy=heavy)
+    answer = matrix(client, runs=f"{plain};{mixed}", metrics="reward/mean", planned=3)
+    found = cells(answer, "reward/mean:final")
+    assert (found["dapo"]["verdict"], found["dapo"]["reason"]) == ("not comparable", words)
+    assert (found["dapo"]["versus"], found["grpo"]["verdict"], answer["tests"]) == (None, "baseline", 0)
+
+
+def test_nothing_is_compared_with_a_baseline_of_several_scales(client, database):
+    with database.sessions.begin() as session:
+        mixed = weighted(session, "grpo", (0.50, 0.512, 0.531), heavy={1})
+        plain = weighted(session, "dapo", (0.60, 0.614, 0.629), heavy=())
+    answer = matrix(client, runs=f"{mixed};{plain}", metrics="reward/mean", planned=3)
+    assert answer["tests"] == 0
+    for cell in cells(answer, "reward/mean:final").values():
+        assert cell["verdict"] == "not comparable"
+        assert cell["reason"] == "The runs of the baseline have several scales: rewards.correctness.weight."
+
+
+def test_the_scale_of_a_run_that_does_not_count_is_not_asked(client, database):
+    with database.sessions.begin() as session:
+        base = weighted(session, "grpo", (0.50, 0.512, 0.531), heavy=())
+        plain = weighted(session, "dapo", (0.60, 0.614, 0.629), heavy=())
+        again = weighted(session, "dapo", (0.6,), heavy={0})
+    answer = matrix(client, runs=f"{base};{plain},{again}", metrics="reward/mean", planned=3)
+    assert cells(answer, "reward/mean:final")["dapo"]["verdict"] == "better"
 
 
 def test_runs_that_are_gone_are_named(client, database):

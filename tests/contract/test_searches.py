@@ -184,6 +184,18 @@ def test_a_sick_run_is_pruned(lab, verdict, step, is_pruned):
     assert (lab.runs("running")[0].wish == "prune") is is_pruned
 
 
+def test_steps_after_the_newest_value_are_not_saved(lab):
+    """The evaluation at step 40 never came: the diagnosis has stopped the run at step 36."""
+    search = lab.begin(search={"pruner": "none"}, base={"evaluation": {"every": 40}})
+    [run] = lab.runs("queued")
+    lab.train(run, {}, verdict="collapsed", judged_step=36, last_step=36)
+    lab.step(search)
+    lab.train(run, {}, "stopped", wish="", last_step=36)
+    found = lab.shown(search)
+    assert (found.trials[0].state, found.trials[0].step) == ("pruned", 0)
+    assert found.steps_saved == pytest.approx(4 / 40)
+
+
 @pytest.mark.parametrize("status", ["queued", "paused"])
 def test_a_run_that_does_not_train_is_pruned_at_once_and_may_be_resumed(lab, client, status):
     search = lab.begin(search={"pruner": "none"})

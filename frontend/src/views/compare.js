@@ -9,7 +9,7 @@ import { useKeys } from '../app/keys.js';
 import { choice, flag, list, number, text } from '../lib/url.js';
 import { bySection, matching } from '../lib/metrics.js';
 import { chosenSections } from '../lib/runs/summary.js';
-import { scalesApart, scaleWarning } from '../lib/runs/comparable.js';
+import { onePerConfig, scalesApart, scaleWarning } from '../lib/runs/comparable.js';
 import { keysOf } from '../lib/runs/grouping.js';
 import { bandOf, baselineKey, fairShare, groupOf, groupsOf } from '../lib/runs/groups.js';
 import { MOST_RUNS } from '../data/series.js';
@@ -121,8 +121,8 @@ function Comparison({ runs, view, change, onRuns }) {
     ? groupLooks(groups.map(({ name }) => name))
     : runLooks(runs.filter(({ id }) => drawn.includes(id)));
   const names = useMemo(() => namesOf(runs, groups), [runs.map(runTitle).join('|'), groups]);
-  const firsts = useMemo(() => groups.map(({ runs: [first] }) => first), [groups]);
-  const warning = (/** @type {string} */ metric) => scaleWarning(scalesApart(metric, aboutMetric(metric), firsts));
+  const configs = useMemo(() => onePerConfig(runs.filter(({ id }) => drawn.includes(id))), [runs, drawn]);
+  const warning = (/** @type {string} */ metric) => scaleWarning(scalesApart(metric, aboutMetric(metric), configs));
   const visible = new Map([...looks].filter(([key]) => !view.hide.includes(key)));
   const available = metricsOf(runs);
   const sections = view.q ? bySection(matching(available, view.q)) : chosenSections(available, view.metrics);

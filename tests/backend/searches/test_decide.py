@@ -85,6 +85,49 @@ def test_a_difference_that_varies_little_is_shown():
     assert found.verdict.endswith("better than every other finalist.")
 
 
+@pytest.mark.parametrize(("finalists", "seeds", "times"), [(10, 5, 600), (20, 10, 200)])
+def test_a_claim_of_equal_finalists_is_rarer_than_one_in_twenty(finalists, seeds, times):
+    """The best of all is compared with the rest: the correction has to know that it was chosen."""
+    numbers = np.random.default_rng(7)
+    claims = 0
+    for _ in range(times):
+        values = numbers.normal(size=(finalists, seeds)) + numbers.normal(size=seeds)
+        made = [finalist(number, 0.0, row.tolist()) for number, row in enumerate(values)]
+        row = search(seeds=tuple(range(seeds + 1)))
+        found = compare(row, [trial for trial, _ in made], [run for _, runs in made for run in runs])
+        claims += "better" in found.verdict
+    assert claims / times <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / times)
+
+
+def test_p_values_are_corrected_over_all_pairs_of_finalists():
+    made = [
+        finalist(0, 0.5, (0.50, 0.52, 0.54)),
+        finalist(1, 0.5, (0.51, 0.50, 0.56)),
+        finalist(2, 0.5, (0.70, 0.72, 0.741)),
+    ]
+    trials, runs = [trial for trial, _ in made], [run for _, own in made for run in own]
+    first, second, third = compare(search(), trials, runs).rows
+    assert [row["variant"] for row in (first, second, third)] == ["c2", "c1", "c0"]
+    # Differences to c2: -.2, -.2, -.201, the least of three p-values; t = 601 with 2 degrees of freedom.
+    assert third["p"] == pytest.approx(3 * 2 * (1 - 601 / math.sqrt(601**2 + 2)) / 2, rel=1e-3)
+    assert (first["paired"], second["paired"], third["paired"]) == (None, True, True)
+
+
+def test_finalists_that_share_too_few_seeds_are_compared_unpaired():
+    one, one_runs = finalist(0, 0.5, (0.50, 0.52, math.nan))
+    other, other_runs = finalist(1, 0.5, (math.nan, 0.70, 0.72))
+    _, second = compare(search(), [one, other], [*one_runs, *other_runs]).rows
+    assert (second["variant"], second["paired"], second["difference"]) == ("c0", False, pytest.approx(-0.2))
+
+
+def test_a_first_that_is_worse_on_the_shared_seeds_is_not_called_better():
+    lucky, lucky_runs = finalist(0, 0.5, (0.50, 0.51, 0.52, 0.99))
+    steady, steady_runs = finalist(1, 0.5, (0.60, 0.611, 0.62, math.nan))
+    found = compare(search(seeds=(0, 1, 2, 3, 4)), [lucky, steady], [*lucky_runs, *steady_runs])
+    assert found.rows[0]["variant"] == "c0"
+    assert found.verdict.endswith("over 4 further seeds; on the seeds that they share, c1 did better.")
+
+
 @pytest.mark.parametrize(("status", "verdict"), [("comparing", ""), ("stopped", " over 3 further seeds.")])
 def test_nothing_is_claimed_before_all_seeds_have_ended(status, verdict):
     worse, worse_runs = finalist(0, 0.5, (0.50, 0.521, 0.54))

@@ -15,6 +15,7 @@ import {
   matrixParams,
   namedRows,
   planText,
+  reachedText,
   seedsToQueue,
   sentencesOf,
   verdictText,
@@ -143,6 +144,7 @@ function Table({ data, rows, groups, baseline, looks, place, onPlace, onQueue })
               ({ key }) => html`<td class="number" key=${key}>
                 <${Cell}
                   cell=${row.cells[key]}
+                  reached=${reachedText(row.cells[key], row)}
                   range=${ranges.get(key)}
                   isOpen=${place?.name === name && place.key === key}
                   onPlace=${() => onPlace({ name, key })}
@@ -170,12 +172,12 @@ function runsText({ runs }) {
 }
 
 /**
- * @param {{cell: Api.MatrixCell, range: [number, number], isOpen: boolean, onPlace: () => void,
+ * @param {{cell: Api.MatrixCell, reached: string, range: [number, number], isOpen: boolean, onPlace: () => void,
  *   onQueue: (() => void) | null}} props
  */
-function Cell({ cell, range, isOpen, onPlace, onQueue }) {
+function Cell({ cell, reached, range, isOpen, onPlace, onQueue }) {
   const [mean, half] = estimateText(cell).split(' ± ');
-  const { verdict, more_seeds: more, reached } = cell;
+  const { verdict, more_seeds: more } = cell;
   return html`
     <button class="matrix-cell" aria-pressed=${isOpen} onClick=${onPlace} onMouseEnter=${onPlace} onFocus=${onPlace}>
       <${Sparkline} values=${cell.sparkline} range=${range} />
@@ -189,7 +191,7 @@ function Cell({ cell, range, isOpen, onPlace, onQueue }) {
           ${verdictText(cell)}
         </span>`
       }
-      ${reached !== null && html`<span class="delta faint">${reached} of ${cell.values.length} reached</span>`}
+      ${reached && html`<span class="delta faint">${reached}</span>`}
     </button>
     ${
       mayChange.value &&
@@ -247,7 +249,7 @@ function Details({ data, place, row, baseline }) {
     ${
       cell && column
         ? html`<b>${place.name}, ${columnTitle(column)}.</b>${' '}
-          ${sentencesOf(cell, data, baseline, row.runs.length).join(' ')}`
+          ${sentencesOf(cell, data, baseline, row).join(' ')}`
         : 'Point at a cell, or focus it, for its numbers. '
     }
     ${!cell && html`<a href="/help/comparing">What the words mean</a>`}

@@ -115,8 +115,8 @@ function Finalists({ search }) {
           <th class="number">mean</th>
           <th class="number">95 % interval</th>
           <th class="number">n</th>
-          <th class="number">difference to the first, paired</th>
-          <th class="number">p (Holm)</th>
+          <th class="number">difference to the first</th>
+          <th class="number">p (Holm, all pairs)</th>
         </tr>
       </thead>
       <tbody>
@@ -130,6 +130,7 @@ function Finalists({ search }) {
             </td>
             <td class="number">
               ${formatValue(row.difference)} ${interval(row.difference_low, row.difference_high, '')}
+              ${row.paired !== null && html` <span class="faint">${row.paired ? 'paired' : 'unpaired'}</span>`}
             </td>
             <td class="number">${formatValue(row.p)}</td>
           </tr>`,

@@ -22,6 +22,14 @@ function decides(about, metric, path) {
 }
 
 /**
+ * One run of each config: further seeds tell nothing of scales, and each metric asks.
+ * @param {Api.RunItem[]} runs @returns {Api.RunItem[]}
+ */
+export const onePerConfig = (runs) => [
+  ...new Map(runs.map((run) => [`${run.origin} ${run.config_hash}`, run])).values(),
+];
+
+/**
  * The same of whole runs: those of two origins have a scale each, and how another trainer scales is not known.
  * @param {string} metric
  * @param {{name: string, scale?: string[]} | undefined} about

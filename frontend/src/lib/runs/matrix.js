@@ -68,6 +68,11 @@ export function estimateText(cell) {
   return half === null ? formatValue(cell.mean) : `${formatValue(cell.mean)} ± ${formatValue(half)}`;
 }
 
+/** How many runs of a row have reached a threshold, of those that count. @param {Api.MatrixCell} cell
+ * @param {Api.MatrixRow} row */
+export const reachedText = ({ reached }, { runs }) =>
+  reached === null ? '' : `${reached} of ${runs.filter(({ counts }) => counts).length} reached`;
+
 const SIDES = ['better', 'worse', 'higher', 'lower'];
 
 /** The difference to the baseline, as `+0.1 better` or `+0.1, more seeds`. @param {Api.MatrixCell} cell */
@@ -83,13 +88,14 @@ const pText = (p) => (p === null ? '' : p < 0.001 ? '< 0.001' : `= ${Number(p.to
 /**
  * All that is known of a cell, in sentences.
  * @param {Api.MatrixCell} cell @param {{looks: string, tests: number}} matrix @param {string} baseline its name
- * @param {number} runs of the row @returns {string[]}
+ * @param {Api.MatrixRow} row @returns {string[]}
  */
-export function sentencesOf(cell, { looks, tests }, baseline, runs) {
-  const { n, low, high, versus, reason, more_seeds: more, reached, verdict } = cell;
+export function sentencesOf(cell, { looks, tests }, baseline, row) {
+  const { n, low, high, versus, reason, more_seeds: more, verdict } = cell;
   const interval = low === null ? '' : `, 95 % interval of the mean ${formatValue(low)} to ${formatValue(high)}`;
   const sentences = [`${estimateText(cell)} over ${plural(n, 'seed')}${interval}.`];
-  if (reached !== null) sentences.push(`${reached} of ${runs} reached the threshold.`);
+  const reached = reachedText(cell, row);
+  if (reached) sentences.push(`${reached} the threshold.`);
   if (versus) {
     const kind = looks === 'planned' ? '95 % interval' : 'always-valid 95 % interval';
     const ends = versus.low === null ? '' : `, ${kind} ${signed(versus.low)} to ${signed(versus.high)}`;
