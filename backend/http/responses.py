@@ -1,10 +1,12 @@
 """Response classes: JSON with numpy arrays and any float, and the shape of a page of a list."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Annotated, Any
 
+import numpy as np
 import orjson
 from fastapi import Query
 from pydantic import BaseModel
@@ -37,7 +39,7 @@ class Json(Response):
             return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
         except orjson.JSONEncodeError:
             # A lone surrogate, which model output may contain: escaped it is JSON after all.
-            return json.dumps(content, allow_nan=False, default=_plain).encode()
+            return json.dumps(_finite(content), allow_nan=False).encode()
 
 
 def items_as_json(items: Iterable[Any]) -> Iterator[bytes]:
@@ -51,7 +53,18 @@ def items_as_json(items: Iterable[Any]) -> Iterator[bytes]:
     yield b'],"next":null}'
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, orjson.Fragment):
-        return json.loads(value.contents)
-    return value.tolist()
+def _finite(value: Any) -> Any:
+    """What json.dumps takes and orjson would have written: null for a number that is not finite."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _finite(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+        case orjson.Fragment():
+            return json.loads(orjson.dumps(value))
+        case np.ndarray() | np.generic():
+            return _finite(value.tolist())
+        case _:
+            return value

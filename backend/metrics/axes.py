@@ -85,8 +85,13 @@ def batch_sizes(session: Session, runs: Iterable[str]) -> dict[str, list[BatchSi
     }
 
 
+MOST_COMPLETIONS = 2**53
+"""Of a batch: as many as a number of an axis counts."""
+
+
 def _completions(sampling: Any) -> int:
     """Completions of a generation batch; 0 where the config, which may be another trainer's, does not say."""
     known = sampling if isinstance(sampling, Mapping) else {}
     prompts, group = known.get("prompts_per_step"), known.get("group_size")
-    return prompts * group if isinstance(prompts, int) and isinstance(group, int) else 0
+    size = prompts * group if isinstance(prompts, int) and isinstance(group, int) else 0
+    return size if 0 <= size < MOST_COMPLETIONS else 0

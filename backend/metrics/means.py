@@ -133,7 +133,8 @@ def _telling(curve: Curve, shift: int, picture: Picture) -> Ints:
 
 
 def _places(x: Floats, picture: Picture) -> Ints:
-    return np.clip(np.floor(x * picture.places), -(2.0**62), 2.0**62).astype(np.int64)
+    """Places from 0 on, for no bucket reaches from below 0 to above."""
+    return np.clip(np.floor(x * picture.places), -(2.0**61), 2.0**61).astype(np.int64) + 2**61
 
 
 def _read_at(curve: Curve, x: Floats) -> Floats:

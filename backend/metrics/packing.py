@@ -7,7 +7,7 @@ from itertools import groupby, islice, pairwise
 from typing import Any, cast
 
 import numpy as np
-from sqlalchemy import CursorResult, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import CursorResult, Row, and_, bindparam, delete, func, insert, select, tuple_, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -24,6 +24,9 @@ TASKS = 1_000
 
 BLOCKS_AT_ONCE = 500
 """So many are inserted by one statement."""
+
+PLACES_AT_ONCE = 400
+"""Blocks that one statement asks for: each takes two of its parameters."""
 
 NO_STEP = -(2**31)
 """Before the first step of any run."""
@@ -240,16 +243,8 @@ def _old_blocks(
     session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]], tell: Tell | None
 ) -> dict[tuple[int, int], Stored]:
     """The points that the blocks with these (key, number) have; of damaged ones that are told none."""
-    keys, numbers = (set(each) for each in zip(*places, strict=True)) if places else (set(), set())
-    columns = (MetricBlock.key_id, MetricBlock.number, MetricBlock.last_step, MetricBlock.data)
-    query = select(*columns).where(
-        MetricBlock.run_id == run,
-        MetricBlock.key_id.in_(keys),
-        MetricBlock.attempt == attempt,
-        MetricBlock.number.in_(numbers),
-    )
     found = {}
-    for key, number, last, data in session.execute(query, execution_options={"binary": True}):
+    for key, number, last, data in _data_of(session, run, attempt, places):
         try:
             points = decode(data)
         except BlockDamaged as error:
@@ -261,6 +256,18 @@ def _old_blocks(
             raise BlockDamaged(f"block {number} of metric {key} of run {run} is damaged: {error}") from None
         found[key, number] = Stored(points.steps, np.full(len(points.steps), attempt), points.values)
     return found
+
+
+def _data_of(
+    session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]]
+) -> Iterator[Row[int, int, int, bytes]]:
+    """Key, number, last step and bytes of these blocks alone: keys x numbers may be a million others."""
+    columns = (MetricBlock.key_id, MetricBlock.number, MetricBlock.last_step, MetricBlock.data)
+    own = (MetricBlock.run_id == run, MetricBlock.attempt == attempt)
+    rest = iter(places)
+    while some := list(islice(rest, PLACES_AT_ONCE)):
+        place = tuple_(MetricBlock.key_id, MetricBlock.number).in_(some)
+        yield from session.execute(select(*columns).where(*own, place), execution_options={"binary": True})
 
 
 def _merged(old: Stored, new: Stored) -> Stored:

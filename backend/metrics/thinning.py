@@ -113,9 +113,13 @@ def _distinct(*places: Ints) -> Ints:
     return found[_begins(found)]
 
 
+LARGEST_SHIFT = 62
+"""Steps have 63 bits and a sign: those below 0 never share a bucket with others."""
+
+
 def _shift(first: int, last: int, buckets: int) -> int:
     shift = 0
-    while (last >> shift) - (first >> shift) >= buckets:
+    while shift < LARGEST_SHIFT and (last >> shift) - (first >> shift) >= buckets:
         shift += 1
     return shift
 

@@ -174,11 +174,16 @@ def _tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, int]:
     )
 
 
+MOST_STEPS = 2**31
+"""No run has more."""
+
+
 def _staleness(session: Session, run_id: str, step: int) -> int:
     """The age of the weights that sampled a step, in steps."""
     points = read_points(session, [run_id], ["sampling/staleness"]).get((run_id, "sampling/staleness"))
     at = np.flatnonzero(points.steps == step) if points is not None else np.empty(0, np.int64)
-    return int(points.values[at[-1]]) if points is not None and len(at) else 0
+    age = points.values[at[-1]] if points is not None and len(at) else 0.0
+    return int(age) if 0 <= age < MOST_STEPS else 0  # a run of another trainer may say anything
 
 
 def _under_caps(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[str, Any]]:

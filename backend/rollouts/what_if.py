@@ -29,6 +29,7 @@ from backend.rollouts.reading import valid_groups
 from backend.rollouts.schemas import WhatIfChange, WhatIfOrder
 from backend.rollouts.token_budget import why_removed
 from backend.rollouts.token_values import ALTERNATIVE
+from backend.runs.origin import is_ours
 
 MOST_VALUES = 4_000_000
 """Completions times the longest one's tokens: some gigabyte for the process that computes."""
@@ -50,6 +51,8 @@ def what_if(session: Session, order: WhatIfOrder) -> dict[str, Any]:
     contributions, Conflict where it is too large, Unavailable where the process that computes fails.
     """
     run = session.get_one(Run, order.run)
+    if not is_ours(run):
+        raise NotFound("the run was trained elsewhere: what its loss is computed from was not recorded")
     config, step = RunConfig.model_validate(run.config), order.step
     changed = [_changed(run, change) for change in order.variants]
     _check_size(session, run.id, step)

@@ -107,3 +107,22 @@ def test_what_is_not_there_says_so(client, database, run):
         "no stored tokens" in client.get("/api/v1/rollouts/mismatch", params={"run": run.id, "step": 1}).text
     )
     assert client.get("/api/v1/rollouts/mismatch", params={"run": "nobody", "step": 1}).status_code == 404
+
+
+@pytest.mark.parametrize("age", [math.nan, math.inf, -math.inf, -3.0, 1e300])
+def test_an_age_that_cannot_be_counts_as_none(client, database, run, age):
+    store(database, run, MadeGroup(completions=(Sampled(),)))
+    with database.sessions.begin() as session:
+        write_points(session, run.id, 1, [(1, {"sampling/staleness": age})])
+    assert set(asked(client, run)["age"]) == {0}
+
+
+def test_the_loss_of_a_run_of_another_trainer_is_not_computed_under_others(client, database):
+    with database.sessions.begin() as session:
+        foreign = make_run(session, origin="trl")
+        foreign.config = {"beta": 0.04}
+    store(database, foreign, MadeGroup(completions=(Sampled(),)))
+    order = {"run": foreign.id, "step": 1, "variants": [{"preset": "dapo"}]}
+    answer = client.post("/api/v1/rollouts/what-if", json=order)
+    assert answer.status_code == 404, answer.text
+    assert "trained elsewhere" in answer.json()["detail"]

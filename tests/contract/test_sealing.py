@@ -12,9 +12,10 @@ from backend.errors import Unavailable
 from backend.maintenance.damaged_blocks import tell_block, tell_damage
 from backend.metrics import block_damage, blocks, packing
 from backend.metrics.block_check import damaged, sentence
-from backend.metrics.block_codec import encode
+from backend.metrics.block_codec import decode, encode
 from backend.metrics.csv import csv_lines
 from backend.metrics.reading import read_points, valid_rows
+from backend.metrics.store import key_ids, write_points
 from backend.metrics.windows import names_of_metrics
 from tests.factories import make_attempt, make_run, write_metric
 from tests.stored_points import stored_points
@@ -247,6 +248,31 @@ def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run, monk
         write_metric(session, run, "loss", {30: 1.0}, attempt=2)
     assert [(place.attempt, place.number) for place in block_damage.noticed()] == [(2, 3)]
     assert counts(database) == [0, 9]
+
+
+def test_late_points_read_only_the_blocks_that_they_belong_to(database, monkeypatch):
+    """The others, of other steps or other metrics, may be a million, and damaged."""
+    monkeypatch.setattr(packing, "PLACES_AT_ONCE", 2)
+    names = [f"metric/{number}" for number in range(5)]
+    with database.sessions.begin() as session:
+        run = make_run(session, status="finished", attempt=1, last_step=50)
+        make_attempt(session, run, 1, from_step=-1)
+        for name in names:
+            write_metric(session, run, name, dict.fromkeys(range(50), 1.0))
+    seal(database)
+    with database.sessions.begin() as session:
+        keys = key_ids(session, names)
+        for number, name in enumerate(names):
+            elsewhere = (MetricBlock.key_id == keys[name], MetricBlock.number != number)
+            session.execute(update(MetricBlock).where(*elsewhere).values(data=b"\x01no block"))
+    with database.sessions.begin() as session:
+        late = [(10 * number + 3, {name: 2.0}) for number, name in enumerate(names)]
+        write_points(session, run.id, 1, late)
+    with database.sessions() as session:
+        for number, name in enumerate(names):
+            place = (MetricBlock.key_id == keys[name], MetricBlock.number == number)
+            points = decode(session.scalars(select(MetricBlock.data).where(*place)).one())
+            assert points.values.tolist() == [1.0, 1.0, 1.0, 2.0, *[1.0] * 6]
 
 
 def test_late_points_of_many_steps_change_only_their_blocks(database, run):

@@ -204,11 +204,32 @@ def test_a_curve_along_samples_counts_all_that_was_sampled(client, database):
         write_metric(session, fork, "sampling/generated_batches", {3: 2})
         foreign = make_run(session)
         foreign.config = {"sampling": {"prompts_per_step": "many"}}
-        write_metric(session, foreign, "reward/mean", {1: 0.1})
-        write_metric(session, foreign, "sampling/generated_batches", {1: 1})
-    answer = series(client, [run, fork, foreign], "reward/mean", x="samples")
+        vast = make_run(session)
+        vast.config = {"sampling": {"prompts_per_step": 10**40, "group_size": 10**40}}
+        for each in (foreign, vast):
+            write_metric(session, each, "reward/mean", {1: 0.1})
+            write_metric(session, each, "sampling/generated_batches", {1: 1})
+    answer = series(client, [run, fork, foreign, vast], "reward/mean", x="samples")
     assert [item["x"] for item in answer["series"]] == [[32, 128, 160], [32, 128, 144]]
-    assert [(item["run"], item["reason"]) for item in answer["missing"]] == [(foreign.id, "no points")]
+    assert [(item["run"], item["reason"]) for item in answer["missing"]] == [
+        (foreign.id, "no points"),
+        (vast.id, "no points"),
+    ]
+
+
+@pytest.mark.parametrize("most", [10, 11, 12, 13, 14, 50])
+def test_a_mean_over_a_metric_of_both_signs_has_no_more_points_than_were_asked_for(client, database, most):
+    with database.sessions.begin() as session:
+        runs = [make_run(session, variant="grpo") for _ in range(2)]
+        for run in runs:
+            write_metric(session, run, "reward/mean", {step: step * 0.01 for step in range(100)})
+            write_metric(session, run, "loss/policy", {step: (step - 50) * 0.01 for step in range(100)})
+    answer = series(
+        client, runs, "reward/mean", x="loss/policy", group_by="variant", band="std", max_points=most
+    )
+    (item,) = answer["series"]
+    assert 2 <= len(item["x"]) <= most
+    assert item["x"] == sorted(item["x"])
 
 
 def test_a_curve_along_flops_sums_rate_times_time(client, database):

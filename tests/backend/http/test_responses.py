@@ -1,0 +1,22 @@
+"""JSON answers of any content that a run may hold."""
+
+import json
+import math
+
+import numpy as np
+import orjson
+
+from backend.http.responses import Json
+
+CONTENT = {
+    "values": np.array([1.5, math.nan, math.inf]),
+    "nested": [{"mean": -math.inf, "count": np.int64(3), 7: (True, None)}],
+    "raw": orjson.Fragment(b'{"a": [1]}'),
+}
+
+
+def test_half_a_surrogate_pair_changes_nothing_but_itself():
+    plain = json.loads(Json(CONTENT).body)
+    strange = json.loads(Json(CONTENT | {"text": "a\ud800"}).body)
+    assert strange == plain | {"text": "a\ud800"}
+    assert plain["values"] == [1.5, None, None]
