@@ -47,7 +47,7 @@ def matrix(
         Query(
             max_length=20_000,
             description="Ids, separated by commas, in place of an experiment: a row per variant, or one per "
-            "group where groups are separated by semicolons.",
+            "group where semicolons end or separate groups.",
         ),
     ] = "",
     metrics: Annotated[
@@ -161,7 +161,7 @@ def _rows(session: Session, experiment: str, runs: str) -> tuple[list[Row], list
     missing = [run for run in ids if run not in found]
     if not found:
         raise InvalidRequest([FieldError("runs", "none of these runs exists; they may have been deleted")])
-    if len(groups) == 1:
+    if ";" not in runs:
         return _by_variant(found.values()), missing
     members = [
         sorted((found[run] for run in part if run in found), key=lambda run: run.id) for part in groups

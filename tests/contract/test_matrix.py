@@ -380,3 +380,11 @@ def test_an_unchanged_matrix_is_not_sent_again(client, database):
         "/api/v1/matrix", params={"experiment": experiment}, headers={"If-None-Match": first.headers["etag"]}
     )
     assert again.status_code == 304
+
+
+def test_a_semicolon_behind_a_single_group_keeps_it_one_row(client, database):
+    with database.sessions.begin() as session:
+        runs = [trained(session, variant, 0, 0.5) for variant in ("grpo", "dapo")]
+    ids = ",".join(run.id for run in runs)
+    assert [len(row["runs"]) for row in matrix(client, runs=f"{ids};")["rows"]] == [2]
+    assert [len(row["runs"]) for row in matrix(client, runs=ids)["rows"]] == [1, 1]

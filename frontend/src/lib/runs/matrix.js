@@ -40,7 +40,7 @@ export function keyTitle(key) {
  * @param {Group[]} groups @param {{columns: string[] | null, planned: number | null}} view @param {Group} baseline
  */
 export const matrixParams = (groups, { columns, planned }, baseline) => ({
-  runs: groups.map(({ runs }) => runs.map(({ id }) => id).join(',')).join(';'),
+  runs: groups.map(({ runs }) => `${runs.map(({ id }) => id).join(',')};`).join(''),
   baseline: baseline.runs[0].id,
   metrics: columns?.length ? columns.join(',') : undefined,
   planned: planned ?? undefined,
