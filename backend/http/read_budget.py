@@ -13,11 +13,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from backend.http.limits import too_many
 
 EXPORTS = re.compile(
-    r"/api/v1/runs/[^/]+/(metrics\.csv|archive|model)|/api/v1/rollouts/(steps|search/export)"
+    r"/api/v1/runs/[^/]+/(metrics\.csv|archive|model)|/api/v1/rollouts/(steps|search/export|prompts\.jsonl)"
 )
 READS = re.compile(
-    r"/api/v1/series|/api/v1/runs/[^/]+/diagnosis|/api/v1/matrix"
-    r"|/api/v1/rollouts(/search|/search/steps|/lift|/[^/]+/tokens)?"
+    r"/api/v1/(series|matrix|signal-budget)|/api/v1/runs/[^/]+/(diagnosis|breakdown)|/api/v1/rollouts(/.+)?"
 )
 
 WAIT_SECONDS = 10.0

@@ -183,6 +183,27 @@ def test_a_token_has_so_many_expensive_reads_at_a_time_and_holds_up_no_other(mon
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["series", "matrix", "signal-budget", "runs/x/breakdown", "runs/x/diagnosis"]
+    + [f"rollouts{end}" for end in ("", "/mismatch", "/loss", "/prompts", "/probes", "/counts", "/x/tokens")]
+    + ["rollouts/prompts.jsonl", "rollouts/search/export", "runs/x/archive"],
+)
+def test_every_read_of_curves_and_completions_takes_a_place(monkeypatch, path):
+    monkeypatch.setattr(budget, "WAIT_SECONDS", 0.01)
+
+    async def story():
+        slow = Slow()
+        app = ReadBudget(slow, most=1)
+        first = asyncio.ensure_future(ask(app, f"/api/v1/{path}"))
+        await asyncio.sleep(0)
+        assert await ask(app, f"/api/v1/{path}") == 429
+        slow.may_end.set()
+        assert await first == 200
+
+    asyncio.run(story())
+
+
 def test_a_place_is_free_again_when_a_read_fails_or_its_client_goes():
     async def failing(scope, receive, send):
         raise RuntimeError
