@@ -39,14 +39,15 @@ def read_trackio(file: LogFile) -> list[Log]:
 
 
 def _read_run(file: LogFile, key: str, run: str, left: int) -> Log:
-    parts, completions, rows, row = list[Points](), Completions(), Table(), 0
+    parts, completions, rows, row, done = list[Points](), Completions(), Table(), 0, 0
     while True:
-        answer = checked(file.ask("trackio-values", key=key, run=run, row=row), MOST_ROW)
-        if not answer.used:
+        answer = checked(file.ask("trackio-values", key=key, run=run, row=row, done=done), MOST_ROW)
+        further = answer.facts.get("done")
+        if not answer.used and not further:
             break
-        if answer.used <= row:
+        if type(further) is not int or (answer.used, further) <= (row, done):
             raise no_sense()
-        row, left = answer.used, left - len(answer.points.value)
+        row, done, left = answer.used, further, left - len(answer.points.value)
         if left < 0:
             raise too_many_values()
         parts.append(answer.points)

@@ -18,7 +18,7 @@ from backend.imports.texts import MOST_TEXT
 from backend.sandbox.operation import Operation, Request
 
 MOST_CONFIG = 100_000
-MOST_ROW_BYTES = 4_000_000
+MOST_ROW_BYTES = 16_000_000
 MOST_POINTS = 18_000
 """Of one answer."""
 REPLY_BYTES = 400_000
@@ -108,22 +108,33 @@ def _json(content: Any) -> Any:
 
 
 def values(request: Request) -> dict[str, Any]:
-    """Values and completions of some rows of a run; `used` is the last row, or 0 at the end."""
+    """Values and completions of some rows of a run; `used` is the last row, or 0 at the end.
+
+    A row whose completions do not fit comes again: `done` says how many of them were given, and the next
+    request begins with it.
+    """
     part, samples, size, last, rows = Part(), list[Any](), 0, 0, 0
+    done = int(request["done"])
     key = "run_id" if request["key"] == "run_id" else "run_name"
     query = ROWS[key]
     with closing(_open(request["path"])) as connection:
         for row, timestamp, step, content in connection.execute(query, (request["run"], request["row"])):
             cells = _json(content)
-            last, rows = row, rows + 1
+            rows += 1
             if isinstance(cells, dict) and type(step) is int and -(2**63) <= step < 2**63:
-                _take(part, cells, step, _seconds(timestamp))
-                some = _samples(cells)
-                samples += some
-                size += sum(len(json.dumps(each)) for each in some)
+                if not done:
+                    _take(part, cells, step, _seconds(timestamp))
+                for sample in _samples(cells)[done:]:
+                    if size > REPLY_BYTES:
+                        part.facts = {"samples": samples, "done": done}
+                        return part.answer(last or request["row"])
+                    samples.append(sample)
+                    size += len(json.dumps(sample))
+                    done += 1
+            last, done = row, 0
             if len(part) >= MOST_POINTS or size > REPLY_BYTES or rows >= MOST_POINTS:
                 break
-    part.facts = {"samples": samples}
+    part.facts = {"samples": samples, "done": 0}
     return part.answer(last)
 
 

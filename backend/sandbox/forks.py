@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from backend.sandbox.operation import Operation, Request
 
 GRACE_SECONDS = 2.0
-MAX_REPLY_BYTES = 1_000_000
+MAX_REPLY_BYTES = 4_000_000
 MAX_OUTPUT_BYTES = 256 * 1024
 """Standard output of a program that is kept; one that prints more is killed."""
 

@@ -211,6 +211,26 @@ def test_an_older_database_of_trackio_without_run_ids_is_read():
     assert points(found["b"], "reward/mean") == {1: 3.0}
 
 
+@pytest.mark.parametrize(("texts", "characters"), [(60, 30_000), (300, 10_000), (2, 99_999)])
+def test_a_table_of_trackio_with_long_completions_is_read_in_pieces(texts, characters):
+    script = "\u4e2d" if texts == 2 else "y"  # six bytes each where they are escaped
+    statements = [METRICS]
+    for step in (1, 2):
+        rows = [
+            {"step": step, "prompt": script * 9, "completion": f"{n}{script * characters}"}
+            for n in range(texts)
+        ]
+        table = {"_type": "trackio.table", "_value": rows}
+        content = json.dumps({"reward": step / 2, "completions": table}).replace("'", "''")
+        statements.append(f"INSERT INTO metrics VALUES ({step}, '2026-01-01', 'r', {step}, '{content}')")
+    [log] = logs_of(database(*statements))
+    plan = plan_import(log)
+    assert points(plan, "reward/mean") == {1: 0.5, 2: 1.0}
+    found = [(step, len(group.completions)) for step, groups in log.completions.steps() for group in groups]
+    assert sum(count for _, count in found) == 2 * texts
+    assert {step for step, _ in found} == {1, 2}
+
+
 FORGED = METRICS.replace("CREATE TABLE metrics", "CREATE TABLE real")
 
 
