@@ -167,7 +167,8 @@ def _tried(session: Session, settings: Settings, state: SearchState) -> Step | N
             cell, config = _checked(settings, search, found[1])
             if not isinstance(config, str):
                 wanted = 1 + min(search.settings.top, len(trials) + 1) * (len(search.seeds) - 1)
-                ended = lacking(session, settings, search.settings, state.runs, config, wanted=wanted)
+                own = search.experiment_id, search.settings, state.runs
+                ended = lacking(session, settings, *own, config, wanted=wanted)
             if not ended:
                 return _begun(state, found[0], cell, config)
     if any(trial.state in LIVE for trial in trials):
@@ -240,9 +241,8 @@ def _chosen(session: Session, settings: Settings, state: SearchState, ended: str
     best = [trial for trial in best if configs[trial.number] is not None]
     first = next(iter(config for config in configs.values() if config is not None), None)
     seeds = list(search.seeds[1:])
-    while first and seeds and lacking(
-        session, settings, search.settings, state.runs, first, wanted=len(best) * len(seeds)
-    ):  # fmt: skip
+    own = search.experiment_id, search.settings, state.runs
+    while first and seeds and lacking(session, settings, *own, first, wanted=len(best) * len(seeds)):
         seeds.pop()
     if not best or not seeds:
         why = "no configuration has a value" if not best else _why_none(search)

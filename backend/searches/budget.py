@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from backend.config.run import RunConfig
 from backend.db.engine import db_now
-from backend.db.models import Attempt
+from backend.db.models import Attempt, Run
 from backend.experiments.duration_estimate import duration, slots_of
 from backend.experiments.search_settings import SearchSettings
 from backend.runs.cost import HOUR, cost_of, newest_price
@@ -27,10 +27,11 @@ class Spent(NamedTuple):
     """Hours of each run."""
 
 
-def spent(session: Session, runs: Sequence[RunRow]) -> Spent:
-    """The time and money of these runs, those that train included."""
+def spent(session: Session, experiment_id: str) -> Spent:
+    """The time and money of a search's runs, those that train and those in the trash included."""
     now = session.scalar(select(db_now())) or 0.0
-    rows = session.scalars(select(Attempt).where(Attempt.run_id.in_([run.id for run in runs]))).all()
+    of_it = Attempt.run_id.in_(select(Run.id).where(Run.experiment_id == experiment_id))
+    rows = session.scalars(select(Attempt).where(of_it)).all()
     by_run: dict[str, list[Attempt]] = {}
     for row in rows:
         by_run.setdefault(row.run_id, []).append(row)
@@ -58,6 +59,7 @@ def estimated_hours(
 def lacking(
     session: Session,
     settings: Settings,
+    experiment_id: str,
     search: SearchSettings,
     runs: Sequence[RunRow],
     config: RunConfig,
@@ -67,7 +69,7 @@ def lacking(
     """The sentence that says why so many further runs do not fit into the budget; empty if they do."""
     if search.hours is None and search.money is None:
         return ""
-    taken = spent(session, runs)
+    taken = spent(session, experiment_id)
     each = estimated_hours(session, settings, runs, taken, config)
     ahead = sum(max(0.0, each - taken.by_run.get(run.id, 0.0)) for run in runs if run.status in LIVE)
     needed = taken.hours + ahead + wanted * each

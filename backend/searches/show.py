@@ -20,7 +20,7 @@ def shown_search(session: Session, experiment_id: str) -> dict[str, Any]:
     search, trials, runs = read_search(session, experiment_id)
     best = best_of(trials, search.settings, 1)
     finalists = compare(search, trials, runs)
-    taken = spent(session, runs)
+    taken = spent(session, experiment_id)
     return {
         "experiment": experiment_id,
         "status": search.status,

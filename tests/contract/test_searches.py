@@ -385,6 +385,16 @@ def test_an_experiment_whose_runs_are_all_deleted_takes_its_search_along(lab, cl
     assert lab.step(search) is False
 
 
+def test_the_trash_gives_no_hours_back(lab, client, database):
+    search = lab.begin(cells=9, seeds=[0], search={"hours": 4.9})
+    lab.finish(lab.runs("queued")[0])
+    with database.sessions.begin() as session:
+        session.execute(update(Attempt).values(ended_at=Attempt.started_at + 3600))
+    [run] = lab.runs("finished")
+    assert client.delete(f"/api/v1/runs/{run.id}").is_success
+    assert lab.shown(search).hours == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("hours", [4.9, 6.5])
 def test_the_budget_leaves_room_for_the_further_seeds(lab, database, hours):
     """Runs of an hour: two configurations and two of their further seeds fit into five hours."""
