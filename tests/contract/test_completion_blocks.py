@@ -250,6 +250,21 @@ def test_a_group_that_cannot_be_packed_stays_as_it_is_and_the_others_do_not(data
     assert rows_left(database) == 1
 
 
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_group_with_a_damaged_row_stays_in_rows_wherever_the_row_is(database, run, position):
+    into_rows(database)
+    with database.sessions.begin() as session:
+        damaged = session.scalars(select(Rollout.group_id).order_by(Rollout.group_id)).first()
+        one = Rollout.group_id == damaged, Rollout.position == position
+        content = session.scalar(select(Rollout.text).where(*one))
+        session.execute(update(Rollout).where(*one).values(text=content[:-3]))
+    list(convert(database.sessions))
+    with database.sessions() as session:
+        left = session.execute(select(Rollout.group_id, Rollout.position).order_by(Rollout.position)).all()
+        assert left == [(damaged, 0), (damaged, 1)]
+        assert session.scalar(select(RolloutGroup.completions).where(RolloutGroup.id == damaged)) is None
+
+
 def test_a_damaged_group_is_named_and_the_rest_is_read(client, database, run):
     with database.sessions.begin() as session:
         groups = session.scalars(select(RolloutGroup.id).order_by(RolloutGroup.step)).all()
