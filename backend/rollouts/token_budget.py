@@ -3,8 +3,8 @@
 First go the alternatives of tokens, from the oldest step on, then the values that only colour tokens
 (`token_values.COMPUTED_FROM` stay), again from the oldest step on; where that is not enough, the tokens.
 The newest step of a run stays as it is. Completions, rewards and tallies are not touched. Over the
-installation's budget, the run with most bytes gives way. Each step is a transaction of its own, and
-repeating one does no harm.
+installation's budget, the run with most bytes gives way, and the next one where that has only its newest
+step. Each step is a transaction of its own, and repeating one does no harm.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -54,12 +54,16 @@ class TokenBudget:
                 yield
             if self._of_run and self._known[run][1] > self._of_run:
                 yield from self._shrink(run, self._of_run, "the run")
-        while self._of_all and (over := sum(size for _, size in self._known.values()) - self._of_all) > 0:
-            largest = max(self._known, key=lambda run: self._known[run][1])
+        can_shrink = {run for run, (_, size) in self._known.items() if size}
+        while self._of_all and can_shrink:
+            if (over := sum(size for _, size in self._known.values()) - self._of_all) <= 0:
+                return
+            largest = max(can_shrink, key=lambda run: self._known[run][1])
             before = self._known[largest][1]
             yield from self._shrink(largest, max(0, before - over), "the installation")
-            if self._known[largest][1] >= before:  # the newest steps alone are too much
-                return
+            if self._known[largest][1] >= before:  # its newest step alone is what there is
+                can_shrink.discard(largest)
+                yield
 
     def _shrink(self, run: str, most: int, whose: str) -> Iterator[None]:
         stamp, size = self._known[run]

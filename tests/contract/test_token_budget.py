@@ -14,6 +14,7 @@ from backend.settings import Settings
 from tests.factories import MadeCompletion, make_group, make_run, stored_completions
 
 STEPS = 6
+LONG = "".join(chr(32 + (n * n * 7919 + n // 3) % 90) for n in range(4_000))
 
 
 class WithAlternatives(MadeCompletion):
@@ -185,3 +186,14 @@ def test_a_config_of_another_trainer_does_not_end_the_sweep(database, monkeypatc
     assert messages(database, run)[0].startswith(
         "removed values that colour tokens up to step 1 and all tokens"
     )
+
+
+def test_where_the_largest_run_has_one_step_the_next_one_gives_way(database, run, monkeypatch):
+    with database.sessions.begin() as session:
+        large = make_run(session, name="one step", last_step=1)
+        make_group(session, large, step=1, completions=(MadeCompletion(text=LONG),) * 8)
+    most = sum(sizes(database, large).values()) + sum(sizes(database, run).values()) // 2
+    assert sum(sizes(database, large).values()) > sum(sizes(database, run).values())
+    sweep(database, monkeypatch, of_all=most)
+    assert sum(sizes(database, large).values()) + sum(sizes(database, run).values()) <= most
+    assert messages(database, large) == []
