@@ -19,13 +19,13 @@ from backend.http.paging import read_cursor
 from backend.metrics.attempts import counts, limits_of
 from backend.rollouts.alternatives import alternatives_of
 from backend.rollouts.marks import BIT, FLAGS
-from backend.rollouts.packing import unpack_text, unpack_tokens
+from backend.rollouts.packing import text_bytes, unpack_text, unpack_tokens
 from backend.rollouts.token_budget import why_removed
 from backend.rollouts.token_values import ALTERNATIVE
 from backend.rollouts.turns import blocks, observed
 
 PAGE_TOKENS = 2_000_000
-"""Of all completions of a page together: some ten megabytes of text."""
+"""Of all prompts and completions of a page together: some ten megabytes of text."""
 
 STEPS_AT_ONCE = 5_000
 
@@ -206,8 +206,9 @@ def completions_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> di
     """The completions of the groups that fit into one response, at least one: long texts make short pages."""
     found: dict[str, list[Completion]] = {}
     total = 0
+    prompts = {group.id: (text_bytes(group.prompt) + text_bytes(group.answer)) // 4 for group in groups}
     for group, completions in in_pieces(session, [group.id for group in groups]):
-        total += sum(map(_length, completions))
+        total += sum(map(_length, completions)) + prompts[group]
         if found and total > PAGE_TOKENS:
             break
         found[group] = completions
@@ -215,8 +216,8 @@ def completions_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> di
 
 
 def _length(one: Completion) -> int:
-    """Tokens of a completion, or an estimate where the trainer that pushed it has not counted them."""
-    return one.tokens or len(one.text) // 4
+    """Tokens of a completion, or an estimate where the trainer that pushed it counted none, or too few."""
+    return max(one.tokens, len(one.text) // 4)
 
 
 def step_counts(sessions: Sessions, run_id: str) -> Iterator[dict[str, Any]]:

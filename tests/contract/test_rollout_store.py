@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from backend.db.completion_codec import decode, encode
 from backend.db.models import RolloutGroup
+from backend.rollouts import reading
 from backend.rollouts.packing import unpack_text
 from backend.rollouts.reading import tokens_of
 from backend.rollouts.store import pack_groups, write_groups
@@ -141,3 +143,20 @@ def test_tokens_that_were_not_recorded_are_said_to_be_missing(client, database, 
     answer = client.get(f"/api/v1/rollouts/{rollout_id}/tokens")
     assert answer.status_code == 404
     assert "recording.tokens" in answer.json()["detail"]
+
+
+def test_a_page_is_limited_by_what_it_holds_and_not_by_the_tokens_that_a_client_claims(
+    client, database, run, monkeypatch
+):
+    monkeypatch.setattr(reading, "PAGE_TOKENS", 2_500)
+    long = MadeCompletion(text="x" * 4_000)
+    groups = [MadeGroup(prompt_index=n, completions=(long,)) for n in range(3)]
+    packed = pack_groups(run.id, 1, 1, groups, with_tokens=False)
+    for group in packed.groups:
+        claimed = [one._replace(tokens=1) for one in decode(group["id"], group["completions"])]
+        group["completions"] = encode(claimed)
+    with database.sessions.begin() as session:
+        write_groups(session, packed)
+    assert len(rollouts(client, run, step=1)["items"]) == 2
+    store(database, run, *(MadeGroup(prompt="p" * 8_000, prompt_index=n) for n in range(3)), step=2)
+    assert len(rollouts(client, run, step=2)["items"]) == 1
