@@ -68,6 +68,14 @@ def unpack_text(data: bytes) -> str:
         return _decompress(data, LIMIT_TEXT_BYTES).decode("utf-8", "surrogatepass")
 
 
+def text_or_damage(data: bytes) -> tuple[str, str]:
+    """The text and "", or "" and why it cannot be unpacked."""
+    try:
+        return unpack_text(data), ""
+    except PackedDamaged as error:
+        return "", str(error)
+
+
 def text_bytes(data: bytes) -> int:
     """The bytes that a packed text says it unpacks to; 0 where it cannot be unpacked."""
     try:
@@ -133,6 +141,14 @@ def unpack_arrays(data: bytes) -> list[dict[str, NDArray[np.float32]]]:
         raw = _decompress(data, LIMIT_BYTES)
         header, start = _header(raw)
         return _arrays(raw, header, start + sum(header["strings"]) + 4 * sum(header["lengths"]))
+
+
+def arrays_or_damage(data: bytes | None) -> tuple[list[dict[str, NDArray[np.float32]]], str]:
+    """The values and "", or no values and why they cannot be unpacked; None has no values."""
+    try:
+        return [] if data is None else unpack_arrays(data), ""
+    except PackedDamaged as error:
+        return [], str(error)
 
 
 def _header(raw: bytes) -> tuple[dict[str, Any], int]:

@@ -381,6 +381,7 @@ declare namespace Api {
     id: string;
     loss: number | string | null;
     completions: (number | string | null)[];
+    damage: string;
   }
   interface GroupPage {
     items: GroupItem[];
@@ -983,6 +984,7 @@ declare namespace Api {
     observed: number[];
     alternatives: Alternatives | null;
     note: string;
+    damage: string;
   }
   interface TrialArm {
     name: string;
