@@ -13,7 +13,7 @@ from backend.db.engine import Sessions, reading
 from backend.db.models import GroupTally, RunPrompt
 from backend.metrics.attempts import counts, limits_of
 from backend.rollouts.marks import BIT
-from backend.rollouts.packing import unpack_text
+from backend.rollouts.packing import text_or_damage
 
 ROWS_AT_ONCE = 10_000
 PROMPTS_AT_ONCE = 500
@@ -56,8 +56,8 @@ def _tallies(sessions: Sessions, run_id: str) -> Iterator[list[dict[str, Any]]]:
         place = tuple(getattr(rows[-1], name) for name in ("kind", *TALLY_PLACE))
 
 
-def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
-    """The prompts of the run by id."""
+def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> list[str]:
+    """The prompts of the run by id; gives a sentence on each text that is damaged, and left out."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -66,18 +66,26 @@ def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
     schema = pa.schema(columns)
     query = select(RunPrompt).where(RunPrompt.run_id == run_id).order_by(RunPrompt.id).limit(PROMPTS_AT_ONCE)
     after: str | None = None
+    missing: list[str] = []
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         while True:
             with reading(sessions) as session:
                 later = query if after is None else query.where(RunPrompt.id > after)
                 rows = session.scalars(later).all()
-            table = pa.Table.from_pylist([_prompt(row) for row in rows], schema=schema)
-            writer.write_table(table)
+            prompts = []
+            for row in rows:
+                texts = {name: text_or_damage(getattr(row, name)) for name in PROMPT_EXACT}
+                prompts.append(_prompt(row, {name: text for name, (text, _) in texts.items()}))
+                missing += [
+                    f"prompt {row.id[:200]}, {name}: damaged, and left out ({reason})"
+                    for name, (_, reason) in texts.items()
+                    if reason
+                ]
+            writer.write_table(pa.Table.from_pylist(prompts, schema=schema))
             if len(rows) < PROMPTS_AT_ONCE:
-                return
+                return missing
             after = rows[-1].id
 
 
-def _prompt(row: RunPrompt) -> dict[str, Any]:
-    texts = {name: unpack_text(getattr(row, name)) for name in PROMPT_EXACT}
+def _prompt(row: RunPrompt, texts: dict[str, str]) -> dict[str, Any]:
     return {**{name: getattr(row, name) for name in PROMPT_TEXTS}, **with_exact(texts)}

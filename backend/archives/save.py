@@ -78,15 +78,15 @@ def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoi
         with reading(sessions) as session:
             run = _run_document(session, run_id, [each for each, _ in found.values()])
         write_metrics(sessions, run_id, tables[METRICS])
-        write_rollouts(sessions, run_id, tables[ROLLOUTS], tables[TOKENS], tables[LABELS])
+        damaged = write_rollouts(sessions, run_id, tables[ROLLOUTS], tables[TOKENS], tables[LABELS])
         write_tallies(sessions, run_id, tables[TALLIES])
-        write_prompts(sessions, run_id, tables[PROMPTS])
+        damaged += write_prompts(sessions, run_id, tables[PROMPTS])
         _write_events(sessions, run_id, tables[EVENTS])
         document = orjson.dumps(run.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
         members = [_member(RUN, BytesIO(document)), *(_member(name, file) for name, file in tables.items())]
         for _, files in found.values():
             members += files
-        missing = [*lost_points(sessions, run_id), *gone][:MOST_MISSING]
+        missing = [*lost_points(sessions, run_id), *gone, *damaged][:MOST_MISSING]
         first = _manifest(run_id, members, missing)
         opened.pop_all()  # the stream closes them
         return Archive(tar_stream([first, *(each for each, _ in members)]), missing)

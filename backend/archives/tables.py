@@ -1,6 +1,6 @@
 """Tables of an archive as Parquet: metrics, rollouts and tokens, a part at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -9,14 +9,20 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from backend.db.completion import Completion
-from backend.db.completions import completions_of
+from backend.db.completions import completions_of, damage_of
 from backend.db.engine import Sessions, reading
 from backend.db.models import RolloutGroup, RolloutLabel, RolloutTokens
 from backend.db.text import clean_text
 from backend.metrics.lineage import lineages
 from backend.metrics.reading import read_points
 from backend.metrics.windows import names_of_metrics
-from backend.rollouts.packing import Tokens, unpack_text, unpack_tokens
+from backend.rollouts.packing import (
+    PackedDamaged,
+    Tokens,
+    arrays_or_damage,
+    text_or_damage,
+    unpack_tokens,
+)
 from backend.rollouts.reading import valid_groups
 
 GROUPS_AT_ONCE = 100
@@ -66,14 +72,18 @@ def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
 
 def write_rollouts(
     sessions: Sessions, run_id: str, rollouts: IO[bytes], tokens: IO[bytes], labels: IO[bytes]
-) -> None:
-    """The groups that no later attempt hides, by step, kind and place, with their tokens and labels."""
+) -> list[str]:
+    """The groups that no later attempt hides, by step, kind and place, with their tokens and labels.
+
+    Gives a sentence on each that has something damaged, which is left out.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     arrays = _array_names(sessions, run_id)
     of_rollouts, of_tokens = _schemas(arrays)
     row = 0
+    missing: list[str] = []
     with (
         pq.ParquetWriter(rollouts, of_rollouts, compression="zstd") as rows_writer,
         pq.ParquetWriter(tokens, of_tokens, compression="zstd") as tokens_writer,
@@ -82,9 +92,13 @@ def write_rollouts(
             rows: list[dict[str, Any]] = []
             batches = []
             for group in groups:
-                own = unpack_tokens(packed[group.id]) if group.id in packed else []
-                for completion in completions.get(group.id, []):
-                    rows.append(_row(group, completion))
+                mine = _without_gaps(completions.get(group.id, []))
+                own, of_tokens_damage = _tokens(packed.get(group.id), len(mine))
+                texts, damage = _texts(group)
+                damage |= {"completions": damage_of(group.id), "tokens": of_tokens_damage}
+                missing += _sentences(group, damage)
+                for completion in mine:
+                    rows.append(_row(group, completion, texts))
                     for label in labelled.get(completion.id, ()):
                         labels.write(_label_line(row, label))
                     if own:
@@ -92,6 +106,38 @@ def write_rollouts(
                     row += 1
             rows_writer.write_table(pa.Table.from_pylist(rows, schema=of_rollouts))
             tokens_writer.write_table(pa.Table.from_batches(batches, schema=of_tokens).combine_chunks())
+    return missing
+
+
+def _without_gaps(completions: Sequence[Completion]) -> list[Completion]:
+    """Those before the first that could not be read: an import takes them from place 0 on."""
+    return [one for place, one in enumerate(completions) if one.position == place]
+
+
+def _tokens(data: bytes | None, completions: int) -> tuple[list[Tokens], str]:
+    """The tokens of a group and "", or none and why they cannot be read."""
+    if data is None or not completions:
+        return [], ""
+    try:
+        found = unpack_tokens(data)
+    except PackedDamaged as error:
+        return [], str(error)
+    if len(found) < completions:
+        return [], f"it holds tokens of {len(found)} completions, expected {completions}"
+    return found, ""
+
+
+def _texts(group: RolloutGroup) -> tuple[dict[str, str], dict[str, str]]:
+    """The prompt and the answer of a group, and why they are empty where they cannot be read."""
+    read = {name: text_or_damage(getattr(group, name)) for name in ("prompt", "answer")}
+    return {name: text for name, (text, _) in read.items()}, {name: why for name, (_, why) in read.items()}
+
+
+def _sentences(group: RolloutGroup, damage: Mapping[str, str]) -> Iterator[str]:
+    place = f"step {group.step}, {group.kind}, prompt {group.prompt_index}"
+    for name, reason in damage.items():
+        if reason:
+            yield f"{place}, {name}: damaged, and left out ({reason})"
 
 
 def _schemas(arrays: Sequence[str]) -> tuple[Any, Any]:
@@ -151,16 +197,11 @@ def _array_names(sessions: Sessions, run_id: str) -> list[str]:
     found: set[str] = set()
     for _, _, packed, _ in _pages(sessions, run_id):
         for data in packed.values():
-            found.update(name for tokens in unpack_tokens(data) for name in tokens.arrays)
+            found.update(name for arrays in arrays_or_damage(data)[0] for name in arrays)
     return sorted(found)
 
 
-def _row(group: RolloutGroup, completion: Completion) -> dict[str, Any]:
-    texts = {
-        "prompt": unpack_text(group.prompt),
-        "answer": unpack_text(group.answer),
-        "text": completion.text,
-    }
+def _row(group: RolloutGroup, completion: Completion, texts: Mapping[str, str]) -> dict[str, Any]:
     values = {name: _number(completion, name) for name in ("reward", "advantage")}
     return {
         **{name: getattr(group, name) for name in ("step", "attempt", "kind", "prompt_index", "prompt_id")},
@@ -170,7 +211,7 @@ def _row(group: RolloutGroup, completion: Completion) -> dict[str, Any]:
         "flags": orjson.dumps(completion.flags).decode(),
         "turns": orjson.dumps(completion.turns).decode(),
         **values,
-        **with_exact(texts),
+        **with_exact({**texts, "text": completion.text}),
     }
 
 

@@ -27,6 +27,8 @@ VERSION = 1
 LEVEL = 9
 LIMIT_BYTES = 1 << 30
 """No group is longer; a damaged length is not believed."""
+LIMIT_TEXT_BYTES = 1 << 26
+"""The same of a single text: a prompt, an answer, or a completion in a row."""
 
 COLUMNS = 12
 

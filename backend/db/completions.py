@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.db.completion import DIGITS, ID, Completion
-from backend.db.completion_codec import LIMIT_BYTES, WHOLE, CompletionsDamaged, Want, decode
+from backend.db.completion_codec import LIMIT_TEXT_BYTES, WHOLE, CompletionsDamaged, Want, decode
 from backend.db.models import Rollout, RolloutAlias, RolloutGroup
 
 GROUPS_AT_ONCE = 500
@@ -98,7 +98,12 @@ def of_rows(session: Session, group_ids: Sequence[str]) -> dict[str, list[Comple
 
 
 def _of_row(row: Any) -> Completion:
-    raw = zstandard.ZstdDecompressor().decompress(row.text, max_output_size=LIMIT_BYTES)
+    size = zstandard.frame_content_size(row.text)  # the library believes it, whatever most it is given
+    if not 0 <= size <= LIMIT_TEXT_BYTES:
+        raise CompletionsDamaged(
+            f"its text says that it holds {size} bytes, expected at most {LIMIT_TEXT_BYTES}"
+        )
+    raw = zstandard.ZstdDecompressor().decompress(row.text)
     made = Completion(
         row.group_id,
         row.position,

@@ -69,7 +69,9 @@ def _origin(row: Row[Any]) -> Stretch | None:
 
 
 def _stretches(run: str, origins: dict[str, Stretch]) -> list[Stretch]:
-    stretches = [Stretch(run)]
-    while (origin := origins.get(stretches[0].run)) is not None:
+    """The run and what it comes from, oldest first; a run that comes from itself has no older one."""
+    stretches, seen = [Stretch(run)], {run}
+    while (origin := origins.get(stretches[0].run)) is not None and origin.run not in seen:
+        seen.add(origin.run)
         stretches.insert(0, Stretch(origin.run, min(origin.last_step, stretches[0].last_step)))
     return stretches

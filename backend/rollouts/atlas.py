@@ -15,7 +15,7 @@ from backend.db.engine import is_postgres
 from backend.db.models import GroupTally, RunPrompt
 from backend.rollouts.counting import marked, total, valid_tallies
 from backend.rollouts.marks import BIT
-from backend.rollouts.packing import unpack_text
+from backend.rollouts.packing import text_or_damage
 
 WINDOWS = 8
 """Parts of equal length into which the steps of a run are divided."""
@@ -178,25 +178,23 @@ def prompt_texts(session: Session, run_id: str, ids: Sequence[str]) -> dict[str,
 
 
 def prompt_lines(session: Session, run_id: str, prompts: Sequence[PromptHistory]) -> str:
-    """Prompts whose texts are stored as JSONL, each with the run and the id that it had there."""
+    """Prompts whose texts are stored, and not damaged, as JSONL, each with its run and its id there."""
     texts = prompt_texts(session, run_id, [prompt.id for prompt in prompts])
-    rows = (
-        {
-            "prompt": unpack_text(found.prompt),
-            "answer": unpack_text(found.answer),
-            "source_run": run_id,
-            "source_prompt": found.id,
-        }
-        for prompt in prompts
-        if (found := texts.get(prompt.id)) is not None
-    )
-    return "".join(json.dumps(row) + "\n" for row in rows)
+    lines = []
+    for prompt in prompts:
+        if (found := texts.get(prompt.id)) is None:
+            continue
+        (text, of_text), (answer, of_answer) = map(text_or_damage, (found.prompt, found.answer))
+        if not of_text and not of_answer:
+            row = {"prompt": text, "answer": answer, "source_run": run_id, "source_prompt": found.id}
+            lines.append(json.dumps(row) + "\n")
+    return "".join(lines)
 
 
 def _excerpt(prompt: RunPrompt | None) -> dict[str, str]:
     if prompt is None:
         return {"prompt": "", "answer": "", "problem": "", "domain": ""}
-    texts = {"prompt": unpack_text(prompt.prompt), "answer": unpack_text(prompt.answer)}
+    texts = {"prompt": text_or_damage(prompt.prompt)[0], "answer": text_or_damage(prompt.answer)[0]}
     return {
         **{name: text[:EXCERPT_CHARS] for name, text in texts.items()},
         "problem": prompt.problem,

@@ -21,7 +21,7 @@ from backend.metrics.reading import read_points
 from backend.rollouts.atlas import prompt_texts
 from backend.rollouts.breakdown_categories import Categories, Key, categories_of, term_weights
 from backend.rollouts.breakdown_cells import By, Cell, Cells, Mean, Place, cells_of, mean_of
-from backend.rollouts.packing import unpack_text
+from backend.rollouts.packing import text_or_damage
 
 MOST_ROWS = 50
 EXCERPT_CHARS = 200
@@ -192,7 +192,7 @@ def _ranked(
     shown, others = order[:MOST_ROWS], order[MOST_ROWS:]
     prompts = {prompt for key in shown if (prompt := categories.prompt(key))}
     texts = {
-        each: unpack_text(row.prompt)[:EXCERPT_CHARS]
+        each: text_or_damage(row.prompt)[0][:EXCERPT_CHARS]
         for each, row in prompt_texts(session, run_id, sorted(prompts)).items()
     }
     found = [

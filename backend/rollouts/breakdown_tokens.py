@@ -10,7 +10,7 @@ from backend.db.models import GroupTally, RolloutGroup, RolloutTokens
 from backend.errors import Conflict
 from backend.rollouts.counting import marked, valid_tallies
 from backend.rollouts.marks import BIT
-from backend.rollouts.packing import unpack_arrays
+from backend.rollouts.packing import arrays_or_damage
 from backend.rollouts.reading import valid_groups
 
 MOST_TOKENS = 4_000_000
@@ -48,7 +48,7 @@ def values_of_tokens(
     found = {}
     for step, index, data in session.execute(query.where(*own)):
         if step in inside:
-            for position, arrays in enumerate(unpack_arrays(data)):
+            for position, arrays in enumerate(arrays_or_damage(data)[0]):
                 value = _value(arrays, name)
                 if value is not None:
                     found[step, index, position] = value

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from backend.db.models import RolloutGroup, RolloutTokens
 from backend.db.numbers import spell
 from backend.metrics.reading import read_points
-from backend.rollouts.packing import unpack_arrays
+from backend.rollouts.packing import arrays_or_damage
 from backend.rollouts.reading import valid_groups
 
 TERMS = ("policy", "kl", "entropy", "nll")
@@ -33,11 +33,16 @@ def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
         .order_by(RolloutGroup.prompt_index)
     )
     for group_id, data in session.execute(query.execution_options(yield_per=16)):
-        arrays = [] if data is None else unpack_arrays(data)
+        arrays, damage = arrays_or_damage(data)
         sums = [_sum(each, "loss") for each in arrays]
         totals.append(_total(sums))
         groups.append(
-            {"id": group_id, "loss": _spelled(totals[-1]), "completions": list(map(_spelled, sums))}
+            {
+                "id": group_id,
+                "loss": _spelled(totals[-1]),
+                "completions": list(map(_spelled, sums)),
+                "damage": damage,
+            }
         )
         for name in TERMS:
             values = [value for each in arrays if (value := _sum(each, f"loss_{name}")) is not None]

@@ -70,10 +70,11 @@ def _next_groups(session: Session, last: str) -> Sequence[str]:
 def _convert(session: Session, groups: Sequence[str]) -> None:
     own = select(RolloutGroup.id).where(RolloutGroup.id.in_(groups), RolloutGroup.completions.is_(None))
     locked = session.scalars(own.with_for_update()).all()  # nobody deletes or packs them meanwhile
+    counts = _rows_of(session, locked)
     packed = {}
     for group, completions in of_rows(session, locked).items():
         try:
-            packed[group] = _packed(group, completions)
+            packed[group] = _packed(group, completions, counts[group])
         except ValueError as error:
             logger.warning("the completions of group %s stay in rows: %s", group, error)
     if not packed:
@@ -90,8 +91,16 @@ def _convert(session: Session, groups: Sequence[str]) -> None:
     session.execute(rows, execution_options={"synchronize_session": False})
 
 
-def _packed(group: str, completions: Sequence[Completion]) -> tuple[bytes, list[dict[str, str]]]:
+def _rows_of(session: Session, groups: Sequence[str]) -> dict[str, int]:
+    """The number of rows that each group has, those that cannot be read among them."""
+    query = select(Rollout.group_id, func.count()).where(Rollout.group_id.in_(groups))
+    return {row[0]: row[1] for row in session.execute(query.group_by(Rollout.group_id))}
+
+
+def _packed(group: str, completions: Sequence[Completion], rows: int) -> tuple[bytes, list[dict[str, str]]]:
     """The block of a group, and the ids that do not follow from it; raises ValueError."""
+    if len(completions) != rows:
+        raise CompletionsDamaged(f"{rows - len(completions)} of its {rows} rows cannot be read")
     block = encode(completions)
     if decode(group, block) != list(completions):
         raise CompletionsDamaged("what was packed is not what was read")

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from backend.db.completions import in_pieces
 from backend.db.models import RolloutGroup
 from backend.metrics.reading import read_curves
-from backend.rollouts.packing import unpack_text
+from backend.rollouts.packing import text_or_damage
 from backend.rollouts.text_metrics import METRICS, Measured, Written, measured, over_all
 
 SCRIPT_CHARS = 1024
@@ -142,7 +142,7 @@ def _remembered_measures(prompt: bytes, text: str, is_truncated: bool) -> Measur
         if (found := _remembered.get(key)) is not None:
             _remembered.move_to_end(key)
             return found
-    found = _measured(Written(unpack_text(prompt), text, is_truncated))
+    found = _measured(Written(text_or_damage(prompt)[0], text, is_truncated))
     with _lock:
         _remembered[key] = found
         while len(_remembered) > REMEMBERED:

@@ -20,7 +20,7 @@ from backend.db.models import RolloutGroup, RolloutTokens, Run
 from backend.errors import Conflict, NotFound
 from backend.metrics.reading import read_points
 from backend.rollouts.breakdown_cells import carried_groups
-from backend.rollouts.packing import unpack_arrays
+from backend.rollouts.packing import arrays_or_damage
 from backend.rollouts.reading import valid_groups
 from backend.runs.origin import is_ours
 
@@ -146,7 +146,7 @@ def _tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, int]:
     groups = total = size = 0
     for index, data in session.execute(query.execution_options(yield_per=16)):
         total += 1
-        arrays = [] if data is None else unpack_arrays(data)
+        arrays, _ = arrays_or_damage(data)
         if not arrays or not all("policy_logprob" in each and "logprob" in each for each in arrays):
             continue
         groups += 1

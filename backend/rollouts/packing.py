@@ -19,7 +19,8 @@ whole numbers below 2**24, in frames of version 3 alone. A frame without a versi
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
@@ -29,14 +30,19 @@ import orjson
 import zstandard
 from numpy.typing import NDArray
 
+from backend.db.completion_codec import LIMIT_TEXT_BYTES
 from backend.rollouts.token_values import decode, encode, kind_of, width_of
 
 VERSION = 3
 LEVEL = 3
 LIMIT_BYTES = 1 << 30
-"""No stored text or group is longer; a damaged length is not believed."""
+"""No group's tokens are longer; a damaged length is not believed."""
 
 _local = threading.local()  # compressors must not be shared between threads
+
+
+class PackedDamaged(ValueError):
+    """The bytes are not what was packed, or a newer version packed them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +63,26 @@ def pack_text(text: str) -> bytes:
 
 
 def unpack_text(data: bytes) -> str:
-    """The text that `pack_text` was given."""
-    return _decompress(data).decode("utf-8", "surrogatepass")
+    """The text that `pack_text` was given; raises PackedDamaged."""
+    with _as_damage():
+        return _decompress(data, LIMIT_TEXT_BYTES).decode("utf-8", "surrogatepass")
+
+
+def text_or_damage(data: bytes) -> tuple[str, str]:
+    """The text and "", or "" and why it cannot be unpacked."""
+    try:
+        return unpack_text(data), ""
+    except PackedDamaged as error:
+        return "", str(error)
+
+
+def text_bytes(data: bytes) -> int:
+    """The bytes that a packed text says it unpacks to; 0 where it cannot be unpacked."""
+    try:
+        size: int = _size(data, LIMIT_TEXT_BYTES)
+    except (PackedDamaged, zstandard.ZstdError):
+        return 0
+    return size
 
 
 def pack_tokens(completions: Sequence[Tokens]) -> bytes:
@@ -98,23 +122,33 @@ def _encoded(text: str) -> bytes:
 
 
 def unpack_tokens(data: bytes) -> list[Tokens]:
-    """The tokens that `pack_tokens` packed, of any version; raises ValueError for one that is newer."""
-    raw = _decompress(data)
-    header, start = _header(raw)
-    ends = list(accumulate(header["strings"], initial=start))
-    strings = [raw[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends)]
-    offsets = list(accumulate(header["lengths"], initial=0))
-    ids = np.frombuffer(raw, "<i4", offsets[-1], ends[-1])
-    arrays = _arrays(raw, header, ends[-1] + 4 * offsets[-1])
-    bounds = list(pairwise(offsets))
-    return [Tokens(strings[a:b], ids[a:b], arrays[n]) for n, (a, b) in enumerate(bounds)]
+    """The tokens that `pack_tokens` packed, of any version; raises PackedDamaged, as for a newer one."""
+    with _as_damage():
+        raw = _decompress(data, LIMIT_BYTES)
+        header, start = _header(raw)
+        ends = list(accumulate(header["strings"], initial=start))
+        strings = [raw[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends)]
+        offsets = list(accumulate(header["lengths"], initial=0))
+        ids = np.frombuffer(raw, "<i4", offsets[-1], ends[-1])
+        arrays = _arrays(raw, header, ends[-1] + 4 * offsets[-1])
+        bounds = list(pairwise(offsets))
+        return [Tokens(strings[a:b], ids[a:b], arrays[n]) for n, (a, b) in enumerate(bounds)]
 
 
 def unpack_arrays(data: bytes) -> list[dict[str, NDArray[np.float32]]]:
-    """The values alone, without making strings of the tokens; raises ValueError as `unpack_tokens` does."""
-    raw = _decompress(data)
-    header, start = _header(raw)
-    return _arrays(raw, header, start + sum(header["strings"]) + 4 * sum(header["lengths"]))
+    """The values alone, without making strings of the tokens; raises as `unpack_tokens` does."""
+    with _as_damage():
+        raw = _decompress(data, LIMIT_BYTES)
+        header, start = _header(raw)
+        return _arrays(raw, header, start + sum(header["strings"]) + 4 * sum(header["lengths"]))
+
+
+def arrays_or_damage(data: bytes | None) -> tuple[list[dict[str, NDArray[np.float32]]], str]:
+    """The values and "", or no values and why they cannot be unpacked; None has no values."""
+    try:
+        return [] if data is None else unpack_arrays(data), ""
+    except PackedDamaged as error:
+        return [], str(error)
 
 
 def _header(raw: bytes) -> tuple[dict[str, Any], int]:
@@ -122,7 +156,7 @@ def _header(raw: bytes) -> tuple[dict[str, Any], int]:
     start = 4 + int.from_bytes(raw[:4], "little")
     header: dict[str, Any] = json.loads(raw[4:start])
     if header.get("version", 1) > VERSION:
-        raise ValueError(f"tokens are packed in version {header['version']}; this program reads {VERSION}")
+        raise PackedDamaged(f"tokens are packed in version {header['version']}; this program reads {VERSION}")
     return header, start
 
 
@@ -146,8 +180,35 @@ def _compress(raw: bytes) -> bytes:
     return packed
 
 
-def _decompress(data: bytes) -> bytes:
+def _decompress(data: bytes, most: int) -> bytes:
+    _size(data, most)  # the library believes what a frame says, whatever most it is given
     if not hasattr(_local, "decompressor"):
         _local.decompressor = zstandard.ZstdDecompressor()
-    raw: bytes = _local.decompressor.decompress(data, max_output_size=LIMIT_BYTES)
+    raw: bytes = _local.decompressor.decompress(data)
     return raw
+
+
+def _size(data: bytes, most: int) -> int:
+    """The bytes that a frame says it unpacks to."""
+    size = zstandard.frame_content_size(data)
+    if not 0 <= size <= most:
+        raise PackedDamaged(f"it says that it holds {size} bytes, expected at most {most}")
+    return int(size)
+
+
+@contextmanager
+def _as_damage() -> Iterator[None]:
+    """Whatever reading of foreign bytes raises, as PackedDamaged."""
+    try:
+        yield
+    except PackedDamaged:
+        raise
+    except (
+        zstandard.ZstdError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise PackedDamaged(f"it cannot be unpacked: {error}") from None

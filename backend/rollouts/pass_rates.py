@@ -16,7 +16,7 @@ from backend.db.text import clean_text
 from backend.durable_files import make_directory, publish
 from backend.errors import Conflict
 from backend.rollouts.atlas import atlas_of, prompt_texts
-from backend.rollouts.packing import unpack_text
+from backend.rollouts.packing import text_or_damage
 
 
 class RatesOrder(BaseModel):
@@ -48,7 +48,8 @@ def rates_of(session: Session, run_id: str) -> PassRates:
     if not by_id:
         raise Conflict(f"{name!r} has no training prompts with graded completions")
     texts = prompt_texts(session, run_id, list(by_id))
-    by_text = {text_key(unpack_text(text.prompt)): by_id[each] for each, text in texts.items()}
+    readable = {each: text_or_damage(text.prompt) for each, text in texts.items()}
+    by_text = {text_key(text): by_id[each] for each, (text, damage) in readable.items() if not damage}
     return PassRates(
         run=run_id,
         run_name=clean_text(name),

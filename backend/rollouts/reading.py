@@ -19,13 +19,13 @@ from backend.http.paging import read_cursor
 from backend.metrics.attempts import counts, limits_of
 from backend.rollouts.alternatives import alternatives_of
 from backend.rollouts.marks import BIT, FLAGS
-from backend.rollouts.packing import unpack_text, unpack_tokens
+from backend.rollouts.packing import PackedDamaged, text_bytes, text_or_damage, unpack_tokens
 from backend.rollouts.token_budget import why_removed
 from backend.rollouts.token_values import ALTERNATIVE
 from backend.rollouts.turns import blocks, observed
 
 PAGE_TOKENS = 2_000_000
-"""Of all completions of a page together: some ten megabytes of text."""
+"""Of all prompts and completions of a page together: some ten megabytes of text."""
 
 STEPS_AT_ONCE = 5_000
 
@@ -167,6 +167,12 @@ def valid_groups(session: Session, run_id: str) -> list[ColumnElement[bool]]:
 
 def shown_group(group: RolloutGroup, completions: Sequence[Completion]) -> dict[str, Any]:
     """A group as the HTTP interface shows it: schemas.GroupItem."""
+    (prompt, of_prompt), (answer, of_answer) = map(text_or_damage, (group.prompt, group.answer))
+    damage = [
+        damage_of(group.id),
+        f"its prompt: {of_prompt}" if of_prompt else "",
+        f"its answer: {of_answer}" if of_answer else "",
+    ]
     return {
         "id": group.id,
         "run": group.run_id,
@@ -177,12 +183,12 @@ def shown_group(group: RolloutGroup, completions: Sequence[Completion]) -> dict[
         "prompt_id": group.prompt_id,
         "problem": group.problem,
         "domain": group.domain,
-        "prompt": unpack_text(group.prompt),
-        "answer": unpack_text(group.answer),
+        "prompt": prompt,
+        "answer": answer,
         "reward_mean": group.reward_mean,
         "reward_std": group.reward_std,
         "left_out": group.left_out,
-        "damage": damage_of(group.id),
+        "damage": "; ".join(filter(None, damage)),
         "completions": [_shown_completion(rollout) for rollout in completions],
     }
 
@@ -206,8 +212,9 @@ def completions_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> di
     """The completions of the groups that fit into one response, at least one: long texts make short pages."""
     found: dict[str, list[Completion]] = {}
     total = 0
+    prompts = {group.id: (text_bytes(group.prompt) + text_bytes(group.answer)) // 4 for group in groups}
     for group, completions in in_pieces(session, [group.id for group in groups]):
-        total += sum(map(_length, completions))
+        total += sum(map(_length, completions)) + prompts[group]
         if found and total > PAGE_TOKENS:
             break
         found[group] = completions
@@ -215,8 +222,8 @@ def completions_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> di
 
 
 def _length(one: Completion) -> int:
-    """Tokens of a completion, or an estimate where the trainer that pushed it has not counted them."""
-    return one.tokens or len(one.text) // 4
+    """Tokens of a completion, or an estimate where the trainer that pushed it counted none, or too few."""
+    return max(one.tokens, len(one.text) // 4)
 
 
 def step_counts(sessions: Sessions, run_id: str) -> Iterator[dict[str, Any]]:
@@ -245,19 +252,15 @@ def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
     shared = {"id": rollout.id, "advantage": rollout.spelled("advantage")}
     if packed is None:
         if note := why_removed(session, group.run_id, group.step):
-            return {
-                **shared,
-                "tokens": [],
-                "token_ids": [],
-                "arrays": {},
-                "alternatives": None,
-                "mask": [],
-                "observed": [],
-                "note": note,
-            }
+            return shared | _no_tokens(note=note)
         raise NotFound(f"the tokens of completion {rollout_id!r} were not recorded (recording.tokens)")
-    of_group = unpack_tokens(packed.data)
-    tokens = of_group[rollout.position]
+    try:
+        of_group = unpack_tokens(packed.data)
+        tokens = of_group[rollout.position]
+    except PackedDamaged as error:
+        return shared | _no_tokens(damage=str(error))
+    except IndexError:
+        return shared | _no_tokens(damage=f"it holds tokens of {len(of_group)} completions alone")
     arrays = {
         name: [spell(value) for value in values.tolist()]
         for name, values in tokens.arrays.items()
@@ -275,7 +278,14 @@ def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
         "token_ids": tokens.ids.tolist(),
         "arrays": arrays,
         "note": next(filter(None, gone), ""),
+        "damage": "",
         "alternatives": others,
         "observed": observed(rollout.turns, len(tokens.strings)) if rollout.turns else [],
         "mask": [1] * len(tokens.strings) if mask is None else mask.astype(int).tolist(),
     }
+
+
+def _no_tokens(*, note: str = "", damage: str = "") -> dict[str, Any]:
+    """What an answer says of a completion whose tokens cannot be shown."""
+    nothing: dict[str, Any] = {name: [] for name in ("tokens", "token_ids", "mask", "observed")}
+    return nothing | {"arrays": {}, "alternatives": None, "note": note, "damage": damage}

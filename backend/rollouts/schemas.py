@@ -69,7 +69,7 @@ class GroupItem(BaseModel):
     left_out: str
     """Why it did not train: `equal`, `accuracy`, `surplus` or `waiting`; empty where it did."""
     damage: str
-    """Why its completions cannot be read; empty where they can."""
+    """Why completions, prompt or answer cannot be read; empty where they can."""
     completions: list[CompletionItem]
 
 
@@ -104,6 +104,8 @@ class GroupLoss(BaseModel):
     """null where the group did not train, or its tokens were not recorded."""
     completions: list[Spelled]
     """The same of each completion, by position."""
+    damage: str
+    """Why its tokens cannot be read; empty where they can."""
 
 
 class LossSums(BaseModel):
@@ -217,6 +219,8 @@ class TokensAnswer(BaseModel):
     """None where `recording.alternatives` was 0, or they were removed since."""
     note: str
     """Why tokens, or values of them, were removed since; "" where none were."""
+    damage: str
+    """Why the tokens cannot be read; empty where they can."""
 
 
 class CountItem(BaseModel):

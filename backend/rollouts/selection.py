@@ -12,7 +12,7 @@ from backend.db.text import clean_text
 from backend.errors import FieldError, InvalidRequest
 from backend.http.paging import write_cursor
 from backend.rollouts.labels import labels_of
-from backend.rollouts.packing import unpack_text
+from backend.rollouts.packing import text_or_damage
 from backend.rollouts.search import found_at
 from backend.rollouts.search_pages import find, is_more_than
 from backend.rollouts.search_query import Term
@@ -61,18 +61,20 @@ def _row(rollout: Completion, group: RolloutGroup, labels: list[dict[str, Any]])
         name: getattr(group, name) for name in ("step", "kind", "prompt_index", "prompt_id", "problem")
     }
     own = {name: getattr(rollout, name) for name in ("position", "tokens", "finish_reason", "correct")}
+    (prompt, of_prompt), (answer, of_answer) = map(text_or_damage, (group.prompt, group.answer))
     return {
         "rollout": rollout.id,
         "run": group.run_id,
         **of_group,
         **own,
-        "prompt": clean_text(unpack_text(group.prompt)),
-        "answer": clean_text(unpack_text(group.answer)),
+        "prompt": clean_text(prompt),
+        "answer": clean_text(answer),
         "text": rollout.clean_text,
         "reward": rollout.spelled("reward"),
         "advantage": rollout.spelled("advantage"),
         "rewards": rollout.rewards,
         "flags": rollout.flags,
+        "damage": "; ".join(filter(None, (of_prompt, of_answer))),
         "labels": [{"label": each["label"], "note": each["note"], "by": each["role"]} for each in labels],
     }
 
@@ -117,7 +119,7 @@ def _parquet(pages: Iterator[list[Row]]) -> Iterator[bytes]:
     import pyarrow.parquet as pq
 
     texts = ("rollout", "run", "kind", "prompt_id", "problem", "finish_reason", "prompt", "answer", "text")
-    columns = [(name, pa.string()) for name in (*texts, "rewards", "flags", "labels")]
+    columns = [(name, pa.string()) for name in (*texts, "rewards", "flags", "damage", "labels")]
     columns += [(name, pa.int32()) for name in ("step", "prompt_index", "position", "tokens")]
     columns += [("reward", pa.float64()), ("advantage", pa.float64()), ("correct", pa.bool_())]
     schema, sink = pa.schema(columns), _Sink()

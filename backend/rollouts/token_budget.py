@@ -3,8 +3,9 @@
 First go the alternatives of tokens, from the oldest step on, then the values that only colour tokens
 (`token_values.COMPUTED_FROM` stay), again from the oldest step on; where that is not enough, the tokens.
 The newest step of a run stays as it is. Completions, rewards and tallies are not touched. Over the
-installation's budget, the run with most bytes gives way. Each step is a transaction of its own, and
-repeating one does no harm.
+installation's budget, the run with most bytes gives way, and the next one where that has only its newest
+step. A damaged frame stays until the tokens of its step go, and is told once. Each step is a transaction
+of its own, and repeating one does no harm.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, reading
 from backend.db.models import Event, RolloutGroup, RolloutTokens, Run
-from backend.rollouts.packing import Tokens, pack_tokens, unpack_tokens
+from backend.rollouts.packing import PackedDamaged, Tokens, pack_tokens, unpack_tokens
 from backend.rollouts.token_values import ALTERNATIVE, COMPUTED_FROM
 from backend.runs.events import add_event
 from backend.settings import Settings
@@ -54,12 +55,16 @@ class TokenBudget:
                 yield
             if self._of_run and self._known[run][1] > self._of_run:
                 yield from self._shrink(run, self._of_run, "the run")
-        while self._of_all and (over := sum(size for _, size in self._known.values()) - self._of_all) > 0:
-            largest = max(self._known, key=lambda run: self._known[run][1])
+        can_shrink = {run for run, (_, size) in self._known.items() if size}
+        while self._of_all and can_shrink:
+            if (over := sum(size for _, size in self._known.values()) - self._of_all) <= 0:
+                return
+            largest = max(can_shrink, key=lambda run: self._known[run][1])
             before = self._known[largest][1]
             yield from self._shrink(largest, max(0, before - over), "the installation")
-            if self._known[largest][1] >= before:  # the newest steps alone are too much
-                return
+            if self._known[largest][1] >= before:  # its newest step alone is what there is
+                can_shrink.discard(largest)
+                yield
 
     def _shrink(self, run: str, most: int, whose: str) -> Iterator[None]:
         stamp, size = self._known[run]
@@ -147,12 +152,17 @@ def has_alternatives(session: Session, run_id: str) -> bool:
 def _repacked(session: Session, run_id: str, step: int, stays: Callable[[str], bool]) -> int:
     """Leave only the values of a step whose names stay; how many bytes that freed."""
     freed = 0
+    damage: dict[str, str] = {}
     ids = session.scalars(_of_step(run_id, step)).all()
     for start in range(0, len(ids), GROUPS_AT_ONCE):
         part = RolloutTokens.group_id.in_(ids[start : start + GROUPS_AT_ONCE])
         changed = []
         for group, data in session.execute(select(RolloutTokens.group_id, RolloutTokens.data).where(part)):
-            packed = pack_tokens([_stripped(tokens, stays) for tokens in unpack_tokens(data)])
+            try:
+                packed = pack_tokens([_stripped(tokens, stays) for tokens in unpack_tokens(data)])
+            except PackedDamaged as error:
+                damage[group] = str(error)
+                continue
             if len(packed) < len(data):
                 changed.append({"group": group, "packed": packed})
                 freed += len(data) - len(packed)
@@ -160,7 +170,24 @@ def _repacked(session: Session, run_id: str, step: int, stays: Callable[[str], b
             table: Any = RolloutTokens.__table__
             statement = update(table).where(table.c.group_id == bindparam("group"))
             session.connection().execute(statement.values(data=bindparam("packed")), changed)
+    if damage:
+        _tell(session, run_id, step, damage)
     return freed
+
+
+def _tell(session: Session, run_id: str, step: int, damage: Mapping[str, str]) -> None:
+    """Say once which tokens of a step cannot be made smaller."""
+    own = (Event.run_id == run_id, Event.kind == KIND, Event.step == step)
+    told = [data.get("damaged") for data in session.scalars(select(Event.data).where(*own))]
+    known = [group for groups in told if isinstance(groups, list) for group in groups]  # may be imported
+    if not (new := sorted(group for group in damage if group not in known)):
+        return
+    groups = f"{len(new)} group" + ("" if len(new) == 1 else "s")
+    message = (
+        f"the tokens of {groups} at step {step} are damaged and stay until all tokens of the step give way: "
+        f"{damage[new[0]]}"
+    )
+    add_event(session, KIND, message, run_id=run_id, level="warning", step=step, data={"damaged": new})
 
 
 def _stripped(tokens: Tokens, stays: Callable[[str], bool]) -> Tokens:

@@ -24,7 +24,7 @@ from backend.formula.loss import formula
 from backend.rollouts.contributions import UNSTORED, logged_loss
 from backend.rollouts.counting import marked, valid_tallies
 from backend.rollouts.marks import BIT
-from backend.rollouts.packing import unpack_arrays
+from backend.rollouts.packing import arrays_or_damage
 from backend.rollouts.reading import valid_groups
 from backend.rollouts.schemas import WhatIfChange, WhatIfOrder
 from backend.rollouts.token_budget import why_removed
@@ -130,7 +130,9 @@ def _groups(
     rows = completions_of(session, [row.id for row in stored])
     found = []
     for row in stored:
-        arrays = [] if row.data is None else unpack_arrays(row.data)
+        arrays, _ = arrays_or_damage(row.data)
+        if len(rows.get(row.id, [])) != len(arrays):  # some are damaged
+            continue
         if arrays and all("loss" in each and "policy_logprob" in each for each in arrays):
             found.append((row.id, rows[row.id], arrays))
     return found, len(stored)

@@ -382,6 +382,7 @@ declare namespace Api {
     id: string;
     loss: number | string | null;
     completions: (number | string | null)[];
+    damage: string;
   }
   interface GroupPage {
     items: GroupItem[];
@@ -984,6 +985,7 @@ declare namespace Api {
     observed: number[];
     alternatives: Alternatives | null;
     note: string;
+    damage: string;
   }
   interface TrialArm {
     name: string;

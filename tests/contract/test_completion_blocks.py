@@ -9,7 +9,7 @@ from sqlalchemy import delete, event, func, insert, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from backend.db.completion import Completion, id_at
-from backend.db.completion_codec import CompletionsDamaged, decode, encode
+from backend.db.completion_codec import LIMIT_TEXT_BYTES, CompletionsDamaged, decode, encode
 from backend.db.completions import completion_named, completions_of, damage_of
 from backend.db.engine import new_id
 from backend.db.models import Rollout, RolloutAlias, RolloutGroup, RolloutLabel
@@ -248,6 +248,32 @@ def test_a_group_that_cannot_be_packed_stays_as_it_is_and_the_others_do_not(data
         session.execute(delete(Rollout).where(*first))  # the others have no place to be packed at
     list(convert(database.sessions))
     assert rows_left(database) == 1
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_group_with_a_damaged_row_stays_in_rows_wherever_the_row_is(database, run, position):
+    into_rows(database)
+    with database.sessions.begin() as session:
+        damaged = session.scalars(select(Rollout.group_id).order_by(Rollout.group_id)).first()
+        one = Rollout.group_id == damaged, Rollout.position == position
+        content = session.scalar(select(Rollout.text).where(*one))
+        session.execute(update(Rollout).where(*one).values(text=content[:-3]))
+    list(convert(database.sessions))
+    with database.sessions() as session:
+        left = session.execute(select(Rollout.group_id, Rollout.position).order_by(Rollout.position)).all()
+        assert left == [(damaged, 0), (damaged, 1)]
+        assert session.scalar(select(RolloutGroup.completions).where(RolloutGroup.id == damaged)) is None
+
+
+def test_a_row_whose_text_unpacks_to_more_than_any_text_is_damaged(database, run):
+    into_rows(database)
+    with database.sessions.begin() as session:
+        one = session.scalars(select(Rollout).order_by(Rollout.group_id, Rollout.position)).first()
+        one.text = pack_text("x" * (LIMIT_TEXT_BYTES + 1))
+        group = one.group_id
+    with database.sessions() as session:
+        assert [one.position for one in completions_of(session, [group])[group]] == [1]
+    assert "its text says that it holds 67108865 bytes" in damage_of(group)
 
 
 def test_a_damaged_group_is_named_and_the_rest_is_read(client, database, run):

@@ -1,13 +1,18 @@
 """Rollouts in SQL and out again, on both databases."""
 
+import io
 import math
 from typing import Any
 
+import orjson
+import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
-from backend.db.models import RolloutGroup
-from backend.rollouts.packing import unpack_text
+from backend.db.completion_codec import decode, encode
+from backend.db.models import RolloutGroup, RolloutTokens, RunPrompt
+from backend.rollouts import reading
+from backend.rollouts.packing import pack_tokens, unpack_text
 from backend.rollouts.reading import tokens_of
 from backend.rollouts.store import pack_groups, write_groups
 from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_group, make_run, stored_completions
@@ -141,3 +146,75 @@ def test_tokens_that_were_not_recorded_are_said_to_be_missing(client, database, 
     answer = client.get(f"/api/v1/rollouts/{rollout_id}/tokens")
     assert answer.status_code == 404
     assert "recording.tokens" in answer.json()["detail"]
+
+
+def test_a_page_is_limited_by_what_it_holds_and_not_by_the_tokens_that_a_client_claims(
+    client, database, run, monkeypatch
+):
+    monkeypatch.setattr(reading, "PAGE_TOKENS", 2_500)
+    long = MadeCompletion(text="x" * 4_000)
+    groups = [MadeGroup(prompt_index=n, completions=(long,)) for n in range(3)]
+    packed = pack_groups(run.id, 1, 1, groups, with_tokens=False)
+    for group in packed.groups:
+        claimed = [one._replace(tokens=1) for one in decode(group["id"], group["completions"])]
+        group["completions"] = encode(claimed)
+    with database.sessions.begin() as session:
+        write_groups(session, packed)
+    assert len(rollouts(client, run, step=1)["items"]) == 2
+    store(database, run, *(MadeGroup(prompt="p" * 8_000, prompt_index=n) for n in range(3)), step=2)
+    assert len(rollouts(client, run, step=2)["items"]) == 1
+
+
+DAMAGED = b"\x28\xb5\x2f\xfdbroken"
+
+
+@pytest.fixture
+def groups(database, run):
+    """Two groups of a step."""
+    with database.sessions.begin() as session:
+        return [make_group(session, run, step=1, prompt_index=n, prompt=f"{n}+1=?") for n in range(2)]
+
+
+@pytest.mark.parametrize("name", ["prompt", "answer"])
+def test_a_group_with_a_damaged_text_says_so_and_the_rest_is_read(client, database, run, groups, name):
+    with database.sessions.begin() as session:
+        session.execute(update(RolloutGroup).where(RolloutGroup.id == groups[0]).values({name: DAMAGED}))
+        session.execute(update(RunPrompt).where(RunPrompt.id == "sums/0+1=?").values({name: DAMAGED}))
+    items = rollouts(client, run)["items"]
+    assert [len(each["completions"]) for each in items] == [2, 2]
+    assert [each[name] for each in items] == ["", {"prompt": "1+1=?", "answer": "2"}[name]]
+    assert items[0]["damage"].startswith(f"its {name}: it cannot be unpacked")
+    assert items[1]["damage"] == ""
+    params = {"runs": run.id}
+    lines = client.get("/api/v1/rollouts/search/export", params=params).content.splitlines()
+    table = client.get("/api/v1/rollouts/search/export", params={**params, "file": "parquet"}).content
+    for rows in (list(map(orjson.loads, lines)), pq.read_table(io.BytesIO(table)).to_pylist()):
+        said = sorted((row["prompt_index"], bool(row["damage"])) for row in rows)
+        assert said == [(0, True), (0, True), (1, False), (1, False)]
+    found = client.get("/api/v1/rollouts/prompts", params={"run": run.id}).json()["items"]
+    assert sorted(each[name] for each in found) == sorted(["", {"prompt": "1+1=?", "answer": "2"}[name]])
+    rows = client.get("/api/v1/rollouts/prompts.jsonl", params={"run": run.id}).text.splitlines()
+    assert [orjson.loads(row)["prompt"] for row in rows] == ["1+1=?"]
+
+
+SHORT = pack_tokens([])
+
+
+@pytest.mark.parametrize("data", [DAMAGED, SHORT], ids=["broken", "of no completion"])
+def test_damaged_tokens_say_so_and_those_beside_them_are_read(client, database, run, groups, data):
+    with database.sessions.begin() as session:
+        damaged = RolloutTokens.group_id == groups[0]
+        session.execute(update(RolloutTokens).where(damaged).values(data=data))
+    first, second = (
+        client.get(f"/api/v1/rollouts/{group['completions'][0]['id']}/tokens").json()
+        for group in rollouts(client, run)["items"]
+    )
+    assert (first["tokens"], bool(first["damage"])) == ([], True)
+    assert (len(second["tokens"]) > 0, second["damage"]) == (True, "")
+    for path in ("loss", "mismatch"):
+        answer = client.get(f"/api/v1/rollouts/{path}", params={"run": run.id, "step": 1})
+        assert answer.status_code in (200, 404)  # no log-probabilities of the trainer are recorded
+    sums = client.get("/api/v1/rollouts/loss", params={"run": run.id, "step": 1}).json()
+    assert [bool(each["damage"]) for each in sums["groups"]] == [data == DAMAGED, False]
+    order = {"run": run.id, "step": 1, "variants": []}
+    assert client.post("/api/v1/rollouts/what-if", json=order).status_code < 500

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import zstandard
 from sqlalchemy import select, update
 
 from backend.db.models import Event, GroupTally, RolloutGroup, RolloutTokens, Run
@@ -14,6 +15,7 @@ from backend.settings import Settings
 from tests.factories import MadeCompletion, make_group, make_run, stored_completions
 
 STEPS = 6
+LONG = "".join(chr(32 + (n * n * 7919 + n // 3) % 90) for n in range(4_000))
 
 
 class WithAlternatives(MadeCompletion):
@@ -185,3 +187,39 @@ def test_a_config_of_another_trainer_does_not_end_the_sweep(database, monkeypatc
     assert messages(database, run)[0].startswith(
         "removed values that colour tokens up to step 1 and all tokens"
     )
+
+
+DAMAGED = b"\x28\xb5\x2f\xfdbroken"
+NEWER = zstandard.compress((13).to_bytes(4, "little") + b'{"version":9}')
+
+
+@pytest.mark.parametrize("data", [DAMAGED, NEWER], ids=["damaged", "newer"])
+def test_a_damaged_frame_gives_way_with_the_tokens_and_holds_up_no_budget(database, run, monkeypatch, data):
+    with database.sessions.begin() as session:
+        other = make_run(session, last_step=STEPS, name="other")
+        for step in range(1, STEPS + 1):
+            make_group(session, other, step=step)
+        first = RolloutGroup.run_id == run.id, RolloutGroup.step == 1
+        ids = select(RolloutGroup.id).where(*first)
+        session.execute(update(RolloutTokens).where(RolloutTokens.group_id.in_(ids)).values(data=data))
+    size = sum(sizes(database, run).values())
+    for _ in range(2):
+        sweep(database, monkeypatch, of_run=size - 1)
+    assert 1 in sizes(database, run)  # the values of a later step were enough
+    [damage, removed] = messages(database, run)
+    assert damage.startswith("the tokens of 1 group at step 1 are damaged and stay until")
+    assert "values that colour tokens up to step 2" in removed
+    sweep(database, monkeypatch, of_run=1, of_all=1)
+    assert list(sizes(database, run)) == list(sizes(database, other)) == [STEPS]
+    assert sum("are damaged" in each for each in messages(database, run)) == 1
+
+
+def test_where_the_largest_run_has_one_step_the_next_one_gives_way(database, run, monkeypatch):
+    with database.sessions.begin() as session:
+        large = make_run(session, name="one step", last_step=1)
+        make_group(session, large, step=1, completions=(MadeCompletion(text=LONG),) * 8)
+    most = sum(sizes(database, large).values()) + sum(sizes(database, run).values()) // 2
+    assert sum(sizes(database, large).values()) > sum(sizes(database, run).values())
+    sweep(database, monkeypatch, of_all=most)
+    assert sum(sizes(database, large).values()) + sum(sizes(database, run).values()) <= most
+    assert messages(database, large) == []

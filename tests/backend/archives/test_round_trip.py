@@ -17,11 +17,23 @@ from sqlalchemy import func, select, update
 from backend.archives.contents import LABELS, MANIFEST, PROMPTS, SINCE_2, TABLES, TALLIES
 from backend.cli import main
 from backend.config.run import RunConfig
+from backend.db.completion import Completion
 from backend.db.engine import reading
-from backend.db.models import Checkpoint, Event, Metric, MetricBlock, Run
+from backend.db.models import (
+    Checkpoint,
+    Event,
+    Metric,
+    MetricBlock,
+    Rollout,
+    RolloutGroup,
+    RolloutTokens,
+    Run,
+    RunPrompt,
+)
 from backend.imports import run_archive_rollouts
 from backend.metrics.packing import pack, packable
 from backend.rollouts.labels import LabelRequest, put_label
+from backend.rollouts.packing import pack_text
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs.events import add_event
 from tests.factories import (
@@ -38,6 +50,7 @@ from tests.factories import (
 
 pytestmark = pytest.mark.processes
 
+BROKEN = b"\x28\xb5\x2f\xfdbroken"
 ODD = "a\0b\ud83d, 答え <script>"
 TURN = {
     "tool": "python",
@@ -583,6 +596,68 @@ def test_what_is_damaged_or_gone_is_named_in_the_archive_and_where_it_is_importe
     assert notes == [f"Missing in the archive: {each}" for each in (points, checkpoint)]
     events = client.get(f"/api/v1/runs/{made['run']}/events").json()["items"]
     assert sum("missing in the archive" in event["message"] for event in events) == 2
+
+
+def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(client, settings):
+    run = make_full_run(client, settings)
+    sessions = client.app.state.lab.sessions
+    with sessions.begin() as session:
+        for place in range(1, 5):
+            row = session.get_one(Run, run)
+            make_group(session, row, step=7, attempt=2, prompt_index=place, prompt=f"{place}+1=?")
+        at = {
+            group.prompt_index: group
+            for group in session.scalars(select(RolloutGroup).where(RolloutGroup.step == 7))
+        }
+        at[1].completions = b"\1broken"
+        at[2].prompt, at[3].answer = BROKEN, BROKEN
+        own = RolloutTokens.group_id == at[4].id
+        session.execute(update(RolloutTokens).where(own).values(data=BROKEN))
+        session.execute(update(RunPrompt).where(RunPrompt.id == "sums/4+1=?").values(prompt=BROKEN))
+    answer = client.get(f"/api/v1/runs/{run}/archive")
+    assert answer.headers["Archive-Missing"] == "5"
+    missing = json.loads(files_of(answer.content)["grpolab.json"])["missing"]
+    assert [each.split(": ")[0] for each in missing] == [
+        "step 7, train, prompt 1, completions",
+        "step 7, train, prompt 2, prompt",
+        "step 7, train, prompt 3, answer",
+        "step 7, train, prompt 4, tokens",
+        "prompt sums/4+1=?, prompt",
+    ]
+    copy = imported(client, answer.content)
+    groups = client.get("/api/v1/rollouts", params={"run": copy, "step": 7}).json()["items"]
+    found = {group["prompt_index"]: group for group in groups}
+    assert sorted(found) == [2, 3, 4]
+    assert [len(group["completions"]) for group in found.values()] == [2, 2, 2]
+    assert [(group["prompt"], group["answer"]) for group in found.values()] == [
+        ("", "2"),
+        ("3+1=?", ""),
+        ("4+1=?", "2"),
+    ]
+    codes = [
+        client.get(f"/api/v1/rollouts/{found[place]['completions'][0]['id']}/tokens").status_code
+        for place in (2, 3, 4)
+    ]
+    assert codes == [200, 200, 404]
+
+
+@pytest.mark.parametrize(("position", "left"), [(0, []), (1, [0])])
+def test_a_group_with_a_damaged_row_of_before_is_archived_up_to_it(client, settings, position, left):
+    run = make_full_run(client, settings)
+    with client.app.state.lab.sessions.begin() as session:
+        group = make_group(session, session.get_one(Run, run), step=7, attempt=2)
+        for one in stored_completions(session, RolloutGroup.id == group):
+            names = [name for name in Completion._fields if name not in ("text", "own_id")]
+            content = BROKEN if one.position == position else pack_text(one.text)
+            same = {name: getattr(one, name) for name in names}
+            session.add(Rollout(id=one.id, text=content, clean_text=one.clean_text, **same))
+        session.execute(update(RolloutGroup).where(RolloutGroup.id == group).values(completions=None))
+    answer = client.get(f"/api/v1/runs/{run}/archive")
+    [missing] = json.loads(files_of(answer.content)["grpolab.json"])["missing"]
+    assert missing.startswith("step 7, train, prompt 0, completions: damaged, and left out (completion ")
+    copy = imported(client, answer.content)
+    groups = client.get("/api/v1/rollouts", params={"run": copy, "step": 7}).json()["items"]
+    assert [place for group in groups for place, _ in enumerate(group["completions"])] == left
 
 
 def test_both_commands_do_the_same(client, settings, sqlite_url, tmp_path, capsys, monkeypatch):

@@ -1,6 +1,7 @@
 """Backups that somebody made to do harm: each is refused in one sentence, and nothing has changed."""
 
 import json
+import math
 import os
 import shutil
 import sqlite3
@@ -9,7 +10,7 @@ from hashlib import sha256
 
 import pytest
 import zstandard
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from backend.backup import tables
 from backend.backup.contents import DATABASE, MANIFEST, read_manifest
@@ -18,6 +19,7 @@ from backend.backup.restore import restore_backup
 from backend.backup.save import save_backup
 from backend.db.engine import open_engine, open_sessions
 from backend.db.models import BrowserSession, Checkpoint, Run
+from backend.metrics.lineage import lineages
 from backend.process.preflight import check_database, restore_mark
 from tests.factories import make_checkpoint, make_run, write_metric
 
@@ -320,7 +322,10 @@ REWRITE = "UPDATE sqlite_master SET sql = {} WHERE name = 'worker'"
             "refers to a missing row",
         ),
         (["UPDATE run SET steps = 'evil'"], "a row of run .* of another type"),
-        (["UPDATE run SET config = '{'"], "a row of run .* of another type"),
+        (["UPDATE run SET config = '{'"], "a row of run .* has a config that is no JSON"),
+        (["UPDATE run SET tags = '{NaN'"], "a row of run .* has a tags that is no JSON"),
+        (["UPDATE run SET summary = '" + "[" * 100_000 + "NaN'"], "a row of run .* has a summary that is no"),
+        (["UPDATE run SET parent_run = id, fork_step = 1"], "a run that comes from itself"),
         (["UPDATE metric SET value = x'00'"], "a row of metric .* of another type"),
         (["UPDATE checkpoint SET path = '../../../outside'"], "outside of its run's directory"),
         (["UPDATE checkpoint SET path = '/etc'"], "outside of its run's directory"),
@@ -348,6 +353,28 @@ def test_a_sqlite_database_that_holds_more_than_rows_is_refused(lab, backup, sta
 def test_a_file_that_is_no_sqlite_database_is_refused(lab, backup, content):
     plant(backup, DATABASE, content)
     assert_refused(lab, backup, "cannot be read|a different schema")
+
+
+def test_runs_that_come_from_one_another_are_refused(lab, database, tmp_path):
+    with database.sessions.begin() as session:
+        runs = [make_run(session, status="finished", name=name).id for name in "abc"]
+        for run, parent in zip(runs, [*runs[1:], runs[0]], strict=True):
+            session.execute(update(Run).where(Run.id == run).values(parent_run=parent, fork_step=1))
+        assert [part.run for part in lineages(session, runs)[runs[0]]] == [runs[2], runs[1], runs[0]]
+    database.engine.dispose()
+    save_backup(lab, tmp_path / "cycle")
+    with database.sessions.begin() as session:
+        session.execute(update(Run).values(parent_run=None, fork_step=None))
+    database.engine.dispose()
+    assert_refused(lab, tmp_path / "cycle", "a run that comes from itself")
+
+
+@pytest.mark.usefixtures("sqlite_only")
+def test_documents_with_numbers_that_are_no_json_are_restored(lab, backup, database):
+    spoil(backup, """UPDATE run SET summary = '{"loss": NaN, "reward": -Infinity}'""")
+    restore_backup(lab, backup, overwrite=True)
+    with database.sessions() as session:
+        assert session.scalars(select(Run.summary)).one()["reward"] == -math.inf
 
 
 def repack(backup, table, change):

@@ -1,6 +1,7 @@
 """Texts and tokens come back exactly as they went in."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,17 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.db.completion_codec import LIMIT_TEXT_BYTES
 from backend.db.text import clean_text, unstorable
-from backend.rollouts.packing import Tokens, pack_text, pack_tokens, unpack_arrays, unpack_text, unpack_tokens
+from backend.rollouts.packing import (
+    PackedDamaged,
+    Tokens,
+    pack_text,
+    pack_tokens,
+    unpack_arrays,
+    unpack_text,
+    unpack_tokens,
+)
 from backend.rollouts.token_values import kind_of, width_of
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None) | st.sampled_from("\0\ud800\udfff"))
@@ -134,3 +144,20 @@ def test_alternatives_keep_their_ids_exactly_and_cost_six_bytes_each():
     assert np.allclose(found.arrays["alternative_0_logprob"][:3], logprobs[:3], rtol=8e-6)
     assert found.arrays["alternative_0_logprob"][3] == -np.inf
     assert b'"version":2' in zstandard.ZstdDecompressor().decompress(pack_tokens(plain))
+
+
+def test_a_text_that_unpacks_to_more_than_any_text_is_refused_before_it_is_unpacked():
+    bomb = zstandard.compress(bytes(LIMIT_TEXT_BYTES + 1))
+    tracemalloc.start()
+    with pytest.raises(PackedDamaged, match=r"says that it holds 67108865 bytes, expected at most 67108864"):
+        unpack_text(bomb)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+@pytest.mark.parametrize("data", [b"", b"\x28\xb5\x2f\xfdbroken", zstandard.compress(b"\xff\0\0\0[")])
+def test_whatever_is_wrong_with_packed_tokens_is_damage(data):
+    for unpack in (unpack_tokens, unpack_arrays):
+        with pytest.raises(PackedDamaged):
+            unpack(data)

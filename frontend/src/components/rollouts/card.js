@@ -83,6 +83,7 @@ export function RolloutCard({ completion, index, by, pinned, onPin }) {
 /** @param {import('./text.js').LoadedTokens} tokens @param {import('../../lib/text/tokens.js').ColourName} by */
 function tokenNote({ data, error }, by) {
   if (error && !(error instanceof ApiError && error.status === 404)) return `Tokens: ${error.message}`;
+  if (data?.damage) return `Damaged: ${data.damage}`;
   if (data?.note && !valuesOf(data, by)) return `Not stored: ${data.note}`;
   return data || error ? `Not recorded: ${COLOURINGS[by].label}` : 'Loading tokens…';
 }

@@ -143,7 +143,7 @@ export function GroupView({ group, filter, order, by, place, onPlace }) {
     </header>
     ${
       group.damage &&
-      html`<p class="is-warning">Its completions cannot be read: ${group.damage}. A backup may have them.</p>`
+      html`<p class="is-warning">Not all of it can be read: ${group.damage}. A backup may have the rest.</p>`
     }
     ${
       isFiltering(filter) &&
