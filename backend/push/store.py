@@ -21,6 +21,7 @@ from backend.imports.store import Names, experiment_of, storable_config, variant
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
 from backend.push.schemas import (
+    PROCESS_DIGITS,
     Batch,
     Completion,
     CompletionsRecord,
@@ -198,6 +199,13 @@ def _is_newest(session: Session, run: Run, push_session: str) -> bool:
     return session.scalar(own) == session.scalar(newest)
 
 
+def _is_of_newest_process(session: Session, run: Run, push_session: str) -> bool:
+    """Whether the newest session is of this process, or of a fork of it that must not keep its run alive."""
+    of_run = select(PushSession.id).where(PushSession.run_id == run.id)
+    newest = session.scalar(of_run.order_by(PushSession.number.desc()).limit(1))
+    return newest is not None and newest[:PROCESS_DIGITS] == push_session[:PROCESS_DIGITS]
+
+
 def _store(
     session: Session,
     run: Run,
@@ -232,7 +240,7 @@ def _store(
     session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changes))
     session.refresh(run)
     for _, record in records:
-        if isinstance(record, FinishRecord):
+        if isinstance(record, FinishRecord) and _is_of_newest_process(session, run, push_session):
             end_pushed(session, run, record.status, record.reason)
 
 

@@ -525,6 +525,24 @@ def test_what_an_older_process_still_sends_is_not_the_newest(client, send):
     assert summary["best"]["reward/mean"] == {"value": 900.0, "step": 6}
 
 
+def test_the_late_end_of_an_older_process_does_not_end_a_run_that_a_newer_one_pushes(client, send):
+    send([metrics(1, reward=1)])
+    send([metrics(2, reward=2)], session=OTHER)
+    late = send([metrics(1, reward=1), {"kind": "finish", "status": "failed", "reason": "OOM"}], first=2)
+    assert (late.json()["status"], late.json()["stored"]) == ("running", 3)
+    assert send([metrics(3, reward=3)], session=OTHER, first=2).json()["status"] == "running"
+    end = [{"kind": "finish", "status": "finished"}]
+    assert send(end, session=OTHER, first=3).json()["status"] == "finished"
+    assert send([{"kind": "finish", "status": "failed"}], first=4).json()["status"] == "finished"
+
+
+def test_a_process_ends_its_run_although_a_fork_of_it_has_pushed_since(client, send):
+    """Its sessions begin with the same digits."""
+    send([metrics(1, reward=1)])
+    send([metrics(2, reward=2)], session="a" * 16 + "b" * 16)
+    assert send([{"kind": "finish", "status": "finished"}], first=2).json()["status"] == "finished"
+
+
 def test_a_newer_process_may_go_back(client, send):
     send([metrics(step, reward=step) for step in range(1, 6)])
     send([metrics(3, reward=30)], session=OTHER)

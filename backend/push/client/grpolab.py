@@ -102,6 +102,8 @@ class Run:
         self.url, self.id = url, key
         self._service = _Service(url, token)
         self._head, self._directory = head, directory / key
+        self._process = uuid.uuid4().hex[:16]
+        """Beginning of the names of its sessions, which its forks share: the run ends with this process."""
         self._step = 0
         self._prompts: tuple[int, int] = (-1, 0)
         self._begin()
@@ -112,11 +114,11 @@ class Run:
         self._pid = os.getpid()
         about = {"url": self.url, "id": self.id, "run": self._head}
         try:
-            self._spools = [_Spool.create(self._directory, about)]
+            self._spools = [_Spool.create(self._directory, about, self._process)]
         except OSError as error:
             _say(f"cannot write to {self._directory} ({error.strerror}): using a temporary directory")
             self._directory = Path(tempfile.mkdtemp(prefix="grpolab-"), self.id)
-            self._spools = [_Spool.create(self._directory, about)]
+            self._spools = [_Spool.create(self._directory, about, self._process)]
         self._lock = threading.RLock()
         self._wake, self._closing = threading.Event(), threading.Event()
         self._is_finished = False
@@ -206,7 +208,7 @@ class Run:
             newest = self._spools[-1]
             if newest.end > FILE_BYTES and not newest.held:
                 with contextlib.suppress(OSError):
-                    self._spools.append(_Spool.create(self._directory, newest.head))
+                    self._spools.append(_Spool.create(self._directory, newest.head, self._process))
         self._wake.set()
 
     # ------------------------------------------------------------ the sending thread
@@ -353,10 +355,10 @@ class _Spool:
         _open_spools.add(self)
 
     @classmethod
-    def create(cls, directory: Path, head: dict[str, Any]) -> _Spool:
+    def create(cls, directory: Path, head: dict[str, Any], process: str) -> _Spool:
         """A new one."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = directory / f"{uuid.uuid4().hex}.jsonl"
+        path = directory / f"{process}{uuid.uuid4().hex[:16]}.jsonl"
         writing = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         _take(writing)
         line = json.dumps(head).encode() + b"\n"
