@@ -89,6 +89,12 @@ def test_a_pushed_run_is_live_and_has_curves_completions_and_a_config(client, se
     assert second["rewards"] == {"f": "-Infinity"}
 
 
+def test_a_reward_term_whose_name_is_too_long_arrives_under_a_name_that_is_cut(client, send):
+    name = f"rewards/{'a' * 150}/mean"
+    assert send([metrics(1, **{name: 0.5})]).status_code == 200
+    assert only_run(client)["summary"]["last"] == {name[:128]: 0.5}
+
+
 def test_a_batch_that_comes_again_changes_nothing_and_an_overlap_adds_its_new_part(client, send):
     first = [metrics(1, reward=1), completions(1, "a", "b")]
     for _ in range(3):
