@@ -1,5 +1,6 @@
 """Parquet, Trackio's database and archives: what their writers wrote, and what nobody honest would write."""
 
+import gzip
 import io
 import json
 import math
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.imports.archive import _inflate
+from backend.imports.archive import _gunzip, _inflate
 from backend.imports.formats import FORMATS, detect, read_logs
 from backend.imports.log_file import ImportSandbox
 from backend.imports.plan import plan_import
@@ -408,6 +409,29 @@ def test_a_file_whose_last_bytes_zlib_holds_back_is_whole(more):
     for cut in (1, len(packed) // 2):
         with pytest.raises(BadLog, match="is cut off"):
             _inflate(io.BytesIO(packed[:-cut]), io.BytesIO(), zlib.decompressobj(-15), 1 << 30, None)
+
+
+@pytest.mark.parametrize("size", [1, 70_000])
+def test_all_members_of_a_gzip_file_are_read_and_zeros_behind_them_passed_over(size):
+    """As a trainer makes them that appends to its log."""
+    first, second = b"step,loss\n1,1\n" + b"\n" * size, b"2,2\n"
+    [log] = logs_of(gzip.compress(first) + gzip.compress(b"") + gzip.compress(second) + b"\0" * size)
+    assert len(log.table) == 2
+    assert log.table.points == 4
+
+
+def test_members_of_a_gzip_file_have_the_limits_of_one_file(monkeypatch):
+    one = gzip.compress(CSV)
+    for content, reason in (
+        (one + one[:-9], "is cut off"),
+        (one + b"more text", "is damaged"),
+        (one * 3, "unpacks to more than"),
+    ):
+        with pytest.raises(BadLog, match=reason):
+            _gunzip(io.BytesIO(content), io.BytesIO(), 2 * len(CSV))
+    monkeypatch.setattr("backend.imports.archive.MOST_MEMBERS", 2)
+    with pytest.raises(BadLog, match="has more than 2 gzip members"):
+        _gunzip(io.BytesIO(gzip.compress(b"") * 3), io.BytesIO(), 10)
 
 
 @pytest.mark.parametrize(
