@@ -79,7 +79,7 @@ class _Contents:
         """One more; raises TooMany. Of the states of one run of TRL only the longest keeps its values."""
         number, kind, directory = len(self.found), found.kind, found.member.directory
         self.found.append(found)
-        self.left -= found.log.table.points
+        self.left -= found.log.table.size
         if kind == "trl":
             self._keep_longest(found)
         if self.left < 0:
@@ -94,7 +94,7 @@ class _Contents:
         if other is not found:
             shorter, longer = sorted((other, found), key=lambda each: len(each.log.table))
             self._longest[found.member.directory] = longer
-            self.left += shorter.log.table.points
+            self.left += shorter.log.table.size
             shorter.log.table = Table()
 
 

@@ -364,6 +364,19 @@ def test_the_limit_of_values_is_that_of_the_whole_archive(monkeypatch):
             logs_of(zipped({"a/x.csv": CSV, "b/x.csv": CSV, "c/1": content}))
 
 
+@pytest.mark.parametrize(("head", "row"), [(b"a,b\n", b",\n"), (b"", b'{"a": null}\n'), (b"a,b\n", b"x,y\n")])
+def test_rows_without_values_are_limited_as_values_are(monkeypatch, head, row):
+    monkeypatch.setattr("backend.imports.archive.MOST_POINTS", 10)
+    for files in (
+        {"a/x.csv": head + 11 * row},
+        {"a/x.csv": CSV, "b/1": head + 7 * row},
+        {"a/1": head + 7 * row, "b/x.csv": CSV},
+    ):
+        with pytest.raises(BadLog, match=r"holds more than 2,000,000 (rows|values); at most that many are"):
+            logs_of(zipped(files))
+    assert len(logs_of(zipped({"a/x.csv": CSV, "b/1": head + 6 * row}))) == 2
+
+
 def test_only_the_longest_state_of_a_run_of_trl_counts_for_the_limit(monkeypatch):
     rows = [{"step": step, "loss": 1.0} for step in range(5)]
     states = {f"checkpoint-{n}/trainer_state.json": {"log_history": rows[:n]} for n in (1, 5, 3, 4)}
