@@ -4,6 +4,7 @@ The archive is listed in the sandbox. Its files are unpacked one after another, 
 and read like any other log. Event files of one directory are one run; completions belong to the run there.
 """
 
+import os
 import struct
 import zlib
 from collections import defaultdict
@@ -171,11 +172,14 @@ def _read_all(
 
 
 def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
+    nowhere = BadLog(f"is damaged: {shown(member.name)} does not begin where the archive says")
+    if member.offset > file.seek(0, os.SEEK_END):  # it may be more than a file can have
+        raise nowhere
     file.seek(member.offset)
     if kind == "zip":
         header = file.read(ZIP_HEADER.size)
         if len(header) < ZIP_HEADER.size or not header.startswith(b"PK\x03\x04"):
-            raise BadLog(f"is damaged: {shown(member.name)} does not begin where the archive says")
+            raise nowhere
         _, name, extra = ZIP_HEADER.unpack(header)
         file.seek(name + extra, 1)
     if not member.is_deflated:

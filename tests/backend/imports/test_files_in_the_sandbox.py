@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sqlite3
+import struct
 import tarfile
 import tempfile
 import zipfile
@@ -408,6 +409,21 @@ def test_an_archive_of_too_many_runs_is_not_read_to_its_end(monkeypatch):
     with pytest.raises(BadLog, match="holds more than 100 runs"):
         logs_of(zipped({f"{number}.csv": CSV for number in range(150)}))
     assert len(read) == 101
+
+
+@pytest.mark.parametrize("offset", [2**62, 2**63 - 1, 2**63, 2**64 - 2])
+def test_a_file_that_lies_beyond_every_end_is_damaged(offset):
+    """Where zip64 has the place of its header in eight bytes."""
+    forged = bytearray(zipped({"a.csv": CSV}))
+    entry, more = forged.rfind(b"PK\x01\x02"), struct.pack("<HHQ", 1, 8, offset)
+    struct.pack_into("<H", forged, entry + 30, len(more))
+    struct.pack_into("<I", forged, entry + 42, 0xFFFFFFFF)
+    forged[entry + 46 + len("a.csv") : entry + 46 + len("a.csv")] = more
+    end = forged.rfind(b"PK\x05\x06")
+    size = struct.unpack_from("<I", forged, end + 12)[0]
+    struct.pack_into("<I", forged, end + 12, size + len(more))
+    with pytest.raises(BadLog, match=r"'a\.csv' is damaged: 'a\.csv' does not begin where the archive says"):
+        logs_of(bytes(forged))
 
 
 @pytest.mark.parametrize("more", [0, 1, 100, 150, 299])
