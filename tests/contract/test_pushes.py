@@ -5,8 +5,9 @@ import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
-from sqlalchemy import event, func, select, update
+from sqlalchemy import delete, event, func, select, update
 
 import backend.imports.store
 from backend.auth.tokens import writer_token
@@ -14,6 +15,8 @@ from backend.db.models import Event, Experiment, Metric, PushSession, RolloutGro
 from backend.diagnosis.store import judge_runs, unjudged
 from backend.http.limits import PUSH_BYTES
 from backend.maintenance.reconciler import Reconciler
+from backend.metrics.blocks import Stored
+from backend.metrics.packing import seal_curves
 from backend.redaction import redact_document
 from backend.rollouts.foreign_metrics import text_points
 from backend.rollouts.text_metrics import measured
@@ -518,6 +521,35 @@ def test_steps_that_are_pushed_again_are_judged_again(client, send):
     again = [metrics(step, reward=0.9 if step < 50 else 0.0) for step in range(100)]
     assert send(again, first=101).status_code == 200
     assert judge() == "collapsed"
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_ends_of_intervals_count_as_metrics_of_a_run(client, send, is_sealed):
+    """They are no part of its summary, so it cannot count them."""
+
+    def ends(number, count):
+        return metrics(1, **{f"eval/x/m{number}_{n}_low": 1.0 for n in range(count)})
+
+    assert send([metrics(1, reward=1), ends(1, 900)]).status_code == 200
+    if is_sealed:
+        with client.app.state.lab.sessions.begin() as session:
+            keys = dict(session.execute(select(Metric.key_id, Metric.value)).all())
+            (run,) = session.scalars(select(Run.id))
+            session.execute(delete(Metric))
+            one = {"step": np.array([1]), "attempt": np.array([1])}
+            seal_curves(
+                session,
+                run,
+                1,
+                {key: Stored(one["step"], one["attempt"], np.array([v])) for key, v in keys.items()},
+            )
+    answer = send([ends(2, 900)], first=3)
+    assert answer.status_code == 422
+    message = answer.json()["errors"][0]["message"]
+    assert message == "the run would have 1,801 metrics; at most 1,000 are stored"
+    assert send([ends(2, 99)], first=3).status_code == 200
+    assert send([metrics(2, loss=1.0)], first=4).status_code == 422
+    assert send([ends(1, 900), metrics(2, reward=1.0)], first=4).status_code == 200
 
 
 def test_what_an_older_process_still_sends_is_not_the_newest(client, send):
