@@ -4,6 +4,7 @@ The archive is listed in the sandbox. Its files are unpacked one after another, 
 and read like any other log. Event files of one directory are one run; completions belong to the run there.
 """
 
+import os
 import struct
 import zlib
 from collections import defaultdict
@@ -20,7 +21,11 @@ from backend.imports.tensorboard import merged_events
 MOST_FILES = 2_000
 MOST_UNPACKED = 1_000_000_000
 """Bytes of all files together."""
+MOST_MEMBERS = 100_000
+"""Of a gzip file: it has one more for each time that somebody has appended to it."""
 CHUNK = 1 << 20
+GZIP_CHUNK = 1 << 16
+"""What follows a member is copied once for each: not too much at once."""
 ZIP_HEADER = struct.Struct("<4s22xHH")
 """Local header of a file: signature, length of the name, length of the extra field."""
 STEPS = ("checkpoint-", "global_step_", "step_")
@@ -75,7 +80,7 @@ class _Contents:
         """One more; raises TooMany. Of the states of one run of TRL only the longest keeps its values."""
         number, kind, directory = len(self.found), found.kind, found.member.directory
         self.found.append(found)
-        self.left -= found.log.table.points
+        self.left -= found.log.table.size
         if kind == "trl":
             self._keep_longest(found)
         if self.left < 0:
@@ -90,7 +95,7 @@ class _Contents:
         if other is not found:
             shorter, longer = sorted((other, found), key=lambda each: len(each.log.table))
             self._longest[found.member.directory] = longer
-            self.left += shorter.log.table.points
+            self.left += shorter.log.table.size
             shorter.log.table = Table()
 
 
@@ -103,7 +108,7 @@ def read_gzip(file: LogFile, read: ReadFile) -> tuple[str, list[Log]]:
     path = file.sandbox.new_path()
     with path.open("w+b") as unpacked:
         file.content.seek(0)
-        _inflate(file.content, unpacked, zlib.decompressobj(31), MOST_UNPACKED, None)
+        _gunzip(file.content, unpacked, MOST_UNPACKED)
         unpacked.flush()
         return read(LogFile(unpacked, file.sandbox, file.name.removesuffix(".gz"), path))
 
@@ -167,11 +172,14 @@ def _read_all(
 
 
 def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
+    nowhere = BadLog(f"is damaged: {shown(member.name)} does not begin where the archive says")
+    if member.offset > file.seek(0, os.SEEK_END):  # it may be more than a file can have
+        raise nowhere
     file.seek(member.offset)
     if kind == "zip":
         header = file.read(ZIP_HEADER.size)
         if len(header) < ZIP_HEADER.size or not header.startswith(b"PK\x03\x04"):
-            raise BadLog(f"is damaged: {shown(member.name)} does not begin where the archive says")
+            raise nowhere
         _, name, extra = ZIP_HEADER.unpack(header)
         file.seek(name + extra, 1)
     if not member.is_deflated:
@@ -183,8 +191,8 @@ def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
     to.seek(0)
 
 
-def _blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
-    while size and (block := file.read(min(CHUNK, size))):
+def _blocks(file: IO[bytes], size: int, chunk: int = CHUNK) -> Iterator[bytes]:
+    while size and (block := file.read(min(chunk, size))):
         size -= len(block)
         yield block
 
@@ -196,22 +204,56 @@ def _inflate(
     written = 0
     try:
         for block in _blocks(file, packed if packed is not None else 1 << 62):
-            data = block
-            while not inflater.eof:  # zlib may hold output back when it has taken all input
-                out = inflater.decompress(data, CHUNK)
-                data = inflater.unconsumed_tail
-                written += len(out)
-                if written > most:
-                    raise BadLog(f"unpacks to more than {most:,} bytes")
-                to.write(out)
-                if not data and not out:
-                    break
+            written = _take(block, inflater, to, written, most)
             if inflater.eof:
                 break
     except zlib.error as error:
         raise BadLog(f"is damaged: {error}") from None
     if not inflater.eof:
-        raise BadLog("is cut off: its packed content does not end")
+        raise _cut_off()
+
+
+def _gunzip(file: IO[bytes], to: IO[bytes], most: int) -> None:
+    """Unpack all members of a gzip file, with zeros behind them; raises BadLog as `_inflate` does."""
+    inflater, members, written = zlib.decompressobj(31), 1, 0
+    try:
+        for block in _blocks(file, 1 << 62, GZIP_CHUNK):
+            data = block
+            while data:
+                if inflater.eof:
+                    data = data.lstrip(b"\0")
+                    if not data:
+                        break
+                    inflater, members = zlib.decompressobj(31), members + 1
+                    if members > MOST_MEMBERS:
+                        raise BadLog(
+                            f"has more than {MOST_MEMBERS:,} gzip members; at most that many are read"
+                        )
+                written = _take(data, inflater, to, written, most)
+                data = inflater.unused_data
+    except zlib.error as error:
+        raise BadLog(f"is damaged: {error}") from None
+    if not inflater.eof:
+        raise _cut_off()
+
+
+def _take(block: bytes, inflater: "zlib._Decompress", to: IO[bytes], written: int, most: int) -> int:
+    """Unpack a block until the stream ends; how much of it is written now."""
+    data = block
+    while not inflater.eof:  # zlib may hold output back when it has taken all input
+        out = inflater.decompress(data, CHUNK)
+        data = inflater.unconsumed_tail
+        written += len(out)
+        if written > most:
+            raise BadLog(f"unpacks to more than {most:,} bytes")
+        to.write(out)
+        if not data and not out:
+            break
+    return written
+
+
+def _cut_off() -> BadLog:
+    return BadLog("is cut off: its packed content does not end")
 
 
 def _runs(found: list[Found]) -> list[Log]:

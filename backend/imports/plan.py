@@ -16,6 +16,8 @@ from backend.imports.table import MOST_SHOWN, BadLog, Floats, Ints, Log, Table, 
 from backend.metrics.store import NAME
 
 MOST_METRICS = 1_000
+MOST_CHARACTERS = 128
+"""Of a metric's name."""
 LATEST = 1e11
 """Seconds since 1970, in the year 5138: what is larger is no such time."""
 ROW_NUMBER = ""
@@ -267,12 +269,18 @@ def _series(table: Table, column: str, steps: Ints) -> tuple[Series, int]:
 
 
 def metric_name(column: str, taken: Container[str]) -> tuple[str, str]:
-    """(our name, why it differs). A name that another column has here already is not given twice."""
+    """(our name, why it differs). A name that another column has here already is not given twice.
+
+    A name of ours that would be too long to store is not given: the column keeps its own, cut.
+    """
     ours = canonical_name(column)
     if ours is not None and ours not in taken:
         ours = re.sub(r"[^\w./@-]+", "_", ours)
-        return ours, "the same quantity"
-    clean = re.sub(r"[^\w./@-]+", "_", column)[:128]
+        if NAME.fullmatch(ours):
+            return ours, "the same quantity"
+    clean = re.sub(r"[^\w./@-]+", "_", column)
+    if len(clean) > MOST_CHARACTERS:
+        return clean[:MOST_CHARACTERS], f"a name has at most {MOST_CHARACTERS} characters"
     return clean, "only letters, digits and _ . / @ - stand in a name"
 
 

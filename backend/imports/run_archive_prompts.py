@@ -25,6 +25,7 @@ from backend.imports.log_file import LogFile
 from backend.imports.run_archive_rollouts import KIND, MOST_TEXT_BYTES, exact_text, utf8
 from backend.imports.table import BadLog, Floats
 from backend.redaction import redact
+from backend.rollouts.atlas import FULL
 from backend.rollouts.labels import MOST_LABELS
 from backend.rollouts.marks import BIT, MARKS
 from backend.rollouts.packing import pack_text
@@ -33,6 +34,7 @@ MOST_TALLIES = 3_000_000
 MOST_PROMPTS = 1_000_000
 MOST_LINES = 500_000
 """Labels of all completions."""
+MOST_OF_CELL = {"tokens": 2**53, "completions": FULL}
 ROWS_AT_ONCE = 5_000
 
 
@@ -92,10 +94,10 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
 
 def _check_whole(cells: Cells, name: str) -> None:
     values = cells.numbers[name]
-    most = 2**53 if name == "tokens" else 2**31 - 1
+    most = MOST_OF_CELL.get(name, 2**31 - 1)
     is_right = (values >= 0) & (values <= most) & (values == np.floor(values))
     if not (cells.is_there[name].all() and is_right.all()):
-        raise BadLog(f"is damaged: {TALLIES} has a row without a whole number as {name}")
+        raise BadLog(f"is damaged: {TALLIES} has a row without a whole number up to {most:,} as {name}")
 
 
 def _interned(content: bytes | None) -> str:

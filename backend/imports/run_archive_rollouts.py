@@ -80,6 +80,7 @@ class _Packer:
         self._run_id = run_id
         self._attempts = attempts
         self._place = (-1, -1)
+        self._groups: set[tuple[int, int, str, int]] = set()
         self._group: ArchivedGroup | None = None
         self._group_bytes = 0
         self._text_bytes = 0
@@ -92,6 +93,10 @@ class _Packer:
         if attempt not in self._attempts:
             raise ValueError(f"is of attempt {attempt}, which the run does not have")
         if position == 0:
+            own = (step, attempt, group.kind, group.prompt_index)
+            if own in self._groups:  # one of the two would be stored
+                raise ValueError(f"repeats prompt {group.prompt_index} of step {step} ({group.kind})")
+            self._groups.add(own)
             self.finish()
             if self._place != (step, attempt):
                 self.packed.append(PackedGroups())

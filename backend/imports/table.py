@@ -39,6 +39,10 @@ def too_many_values() -> TooMany:
     return TooMany(f"holds more than {MOST_POINTS:,} values; at most that many are imported at once")
 
 
+def _too_many_rows() -> TooMany:
+    return TooMany(f"holds more than {MOST_POINTS:,} rows; at most that many are imported at once")
+
+
 class BadLine(NamedTuple):
     """A line, or a value in it, that is left out."""
 
@@ -78,7 +82,7 @@ class Column:
 
 
 class Table:
-    """Rows of named values, at most `most` of them."""
+    """Rows of named values, at most `most` of the rows, which may be empty, and of the values."""
 
     def __init__(self, most: int = MOST_POINTS) -> None:
         self.columns: dict[str, Column] = {}
@@ -93,6 +97,11 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    @property
+    def size(self) -> int:
+        """What counts towards the limit of an import: the values, or the rows where these are more."""
+        return max(self.points, len(self.lines))
 
     def add(self, line: int, cells: Iterable[tuple[str, Any]]) -> None:
         """Enter one row. Missing values are passed over; a cell that is no number is counted."""
@@ -109,11 +118,13 @@ class Table:
                 self.points += 1
             elif not _is_missing(value):
                 self._add_text(column, name, line, value)
-        self._check_points()
+        self._check_size()
 
-    def _check_points(self) -> None:
+    def _check_size(self) -> None:
         if self.points > self._most:
             raise too_many_values()
+        if len(self.lines) > self._most:
+            raise _too_many_rows()
 
     def _add_text(self, column: Column, name: str, line: int, value: Any) -> None:
         column.texts += 1
@@ -137,12 +148,12 @@ class Table:
         column.rows.frombytes(rows.astype(np.int64).tobytes())
         column.values.frombytes(values.astype(np.float64).tobytes())
         self.points += len(rows)
-        self._check_points()
+        self._check_size()
 
     def append(self, other: "Table") -> None:
         """Enter all rows of another table behind the own ones."""
         first = len(self.lines)
-        self._most += other.points  # which were counted where they were read
+        self._most += other.size  # which were counted where they were read
         self.lines.extend(other.lines)
         for name, column in other.columns.items():
             rows, values = column.numbers()

@@ -11,6 +11,8 @@ LAST_STEP = 2**31 - 2
 MOST_RECORDS = 20_000
 MOST_VALUES = 1_000
 MOST_VALUES_OF_BATCH = 100_000
+PROCESS_DIGITS = 16
+"""Sessions of a process, and of its forks, begin with the same digits."""
 
 
 HUGE = 10**308
@@ -124,7 +126,11 @@ class Batch(Part):
     """Some records of one session, in order. Those that are stored already are passed over."""
 
     session: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-    """Random; one for each process, or each file, that numbers records from 1."""
+    """Random; one for each process, or each file, that numbers records from 1.
+
+    Sessions that share their first 16 digits are of one process and its forks: its end is theirs. The end
+    that an older process tells is passed over, since a newer one feeds the run.
+    """
     run: RunHead | None = None
     first: Annotated[int, Field(strict=True, ge=1, lt=2**62)]
     """Number of the first of these records."""

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, select, update
+from sqlalchemy import exists, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, db_now, insert_into, new_id, reading
-from backend.db.models import Attempt, PushSession, Run
+from backend.db.models import Attempt, Metric, MetricBlock, MetricKey, PushSession, Run
 from backend.db.sort_values import sort_values
 from backend.db.text import clean_text
 from backend.errors import Conflict, FieldError, Gone, InvalidRequest, NotFound
@@ -21,6 +21,7 @@ from backend.imports.store import Names, experiment_of, storable_config, variant
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
 from backend.push.schemas import (
+    PROCESS_DIGITS,
     Batch,
     Completion,
     CompletionsRecord,
@@ -198,6 +199,13 @@ def _is_newest(session: Session, run: Run, push_session: str) -> bool:
     return session.scalar(own) == session.scalar(newest)
 
 
+def _is_of_newest_process(session: Session, run: Run, push_session: str) -> bool:
+    """Whether the newest session is of this process, or of a fork of it that must not keep its run alive."""
+    of_run = select(PushSession.id).where(PushSession.run_id == run.id)
+    newest = session.scalar(of_run.order_by(PushSession.number.desc()).limit(1))
+    return newest is not None and newest[:PROCESS_DIGITS] == push_session[:PROCESS_DIGITS]
+
+
 def _store(
     session: Session,
     run: Run,
@@ -219,7 +227,9 @@ def _store(
         elif isinstance(record, CompletionsRecord):
             replace_groups(session, packed[number])
         last = max(last, getattr(record, "step", 0))
-    _check_number(summary.document()["last"])
+    _check_stored(
+        session, run, summary.document()["last"].keys(), {name for _, each in points for name in each}
+    )
     write_points(session, run.id, ATTEMPT, points)
     changes: dict[str, Any] = {
         "summary": (document := summary.document()),
@@ -232,7 +242,7 @@ def _store(
     session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changes))
     session.refresh(run)
     for _, record in records:
-        if isinstance(record, FinishRecord):
+        if isinstance(record, FinishRecord) and _is_of_newest_process(session, run, push_session):
             end_pushed(session, run, record.status, record.reason)
 
 
@@ -240,6 +250,19 @@ def _check_number(names: Collection[str]) -> None:
     if (count := len(names)) > MOST_METRICS:
         reason = f"the run would have {count:,} metrics; at most {MOST_METRICS:,} are stored"
         raise InvalidRequest([FieldError("records", reason)])
+
+
+def _check_stored(session: Session, run: Run, last: Collection[str], names: Collection[str]) -> None:
+    """Count what the run has and what comes; ends of intervals are stored, and no part of its summary."""
+    if all(name in run.summary["last"] for name in names):
+        return
+    ends = [MetricKey.name.like(f"eval/%{end}", escape="\\") for end in ("\\_low", "\\_high")]
+    is_stored = [
+        exists().where(table.run_id == run.id, table.key_id == MetricKey.id)
+        for table in (Metric, MetricBlock)
+    ]
+    stored = session.scalars(select(MetricKey.name).where(or_(*ends), or_(*is_stored)))
+    _check_number({*stored, *last, *names})
 
 
 def named(values: Mapping[str, float]) -> dict[str, float]:

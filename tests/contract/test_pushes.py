@@ -5,8 +5,9 @@ import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
-from sqlalchemy import event, func, select, update
+from sqlalchemy import delete, event, func, select, update
 
 import backend.imports.store
 from backend.auth.tokens import writer_token
@@ -14,6 +15,8 @@ from backend.db.models import Event, Experiment, Metric, PushSession, RolloutGro
 from backend.diagnosis.store import judge_runs, unjudged
 from backend.http.limits import PUSH_BYTES
 from backend.maintenance.reconciler import Reconciler
+from backend.metrics.blocks import Stored
+from backend.metrics.packing import seal_curves
 from backend.redaction import redact_document
 from backend.rollouts.foreign_metrics import text_points
 from backend.rollouts.text_metrics import measured
@@ -87,6 +90,12 @@ def test_a_pushed_run_is_live_and_has_curves_completions_and_a_config(client, se
     assert (group["prompt"], first["text"], second["text"]) == ("1+1=", "two", "2\ud83d\0")
     assert (second["reward"], second["advantage"], second["tokens"]) == (1.0, -0.5, 3)
     assert second["rewards"] == {"f": "-Infinity"}
+
+
+def test_a_reward_term_whose_name_is_too_long_arrives_under_a_name_that_is_cut(client, send):
+    name = f"rewards/{'a' * 150}/mean"
+    assert send([metrics(1, **{name: 0.5})]).status_code == 200
+    assert only_run(client)["summary"]["last"] == {name[:128]: 0.5}
 
 
 def test_a_batch_that_comes_again_changes_nothing_and_an_overlap_adds_its_new_part(client, send):
@@ -514,6 +523,35 @@ def test_steps_that_are_pushed_again_are_judged_again(client, send):
     assert judge() == "collapsed"
 
 
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_ends_of_intervals_count_as_metrics_of_a_run(client, send, is_sealed):
+    """They are no part of its summary, so it cannot count them."""
+
+    def ends(number, count):
+        return metrics(1, **{f"eval/x/m{number}_{n}_low": 1.0 for n in range(count)})
+
+    assert send([metrics(1, reward=1), ends(1, 900)]).status_code == 200
+    if is_sealed:
+        with client.app.state.lab.sessions.begin() as session:
+            keys = dict(session.execute(select(Metric.key_id, Metric.value)).all())
+            (run,) = session.scalars(select(Run.id))
+            session.execute(delete(Metric))
+            one = {"step": np.array([1]), "attempt": np.array([1])}
+            seal_curves(
+                session,
+                run,
+                1,
+                {key: Stored(one["step"], one["attempt"], np.array([v])) for key, v in keys.items()},
+            )
+    answer = send([ends(2, 900)], first=3)
+    assert answer.status_code == 422
+    message = answer.json()["errors"][0]["message"]
+    assert message == "the run would have 1,801 metrics; at most 1,000 are stored"
+    assert send([ends(2, 99)], first=3).status_code == 200
+    assert send([metrics(2, loss=1.0)], first=4).status_code == 422
+    assert send([ends(1, 900), metrics(2, reward=1.0)], first=4).status_code == 200
+
+
 def test_what_an_older_process_still_sends_is_not_the_newest(client, send):
     send([metrics(step, reward=step) for step in range(1, 6)])
     send([metrics(step, reward=10 * step) for step in range(6, 21)], session=OTHER)
@@ -523,6 +561,24 @@ def test_what_an_older_process_still_sends_is_not_the_newest(client, send):
     assert summary["last"]["eval/accuracy"] == 0.5
     assert summary["older"] == {"eval/accuracy": 5}
     assert summary["best"]["reward/mean"] == {"value": 900.0, "step": 6}
+
+
+def test_the_late_end_of_an_older_process_does_not_end_a_run_that_a_newer_one_pushes(client, send):
+    send([metrics(1, reward=1)])
+    send([metrics(2, reward=2)], session=OTHER)
+    late = send([metrics(1, reward=1), {"kind": "finish", "status": "failed", "reason": "OOM"}], first=2)
+    assert (late.json()["status"], late.json()["stored"]) == ("running", 3)
+    assert send([metrics(3, reward=3)], session=OTHER, first=2).json()["status"] == "running"
+    end = [{"kind": "finish", "status": "finished"}]
+    assert send(end, session=OTHER, first=3).json()["status"] == "finished"
+    assert send([{"kind": "finish", "status": "failed"}], first=4).json()["status"] == "finished"
+
+
+def test_a_process_ends_its_run_although_a_fork_of_it_has_pushed_since(client, send):
+    """Its sessions begin with the same digits."""
+    send([metrics(1, reward=1)])
+    send([metrics(2, reward=2)], session="a" * 16 + "b" * 16)
+    assert send([{"kind": "finish", "status": "finished"}], first=2).json()["status"] == "finished"
 
 
 def test_a_newer_process_may_go_back(client, send):

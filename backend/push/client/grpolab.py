@@ -21,6 +21,7 @@ import encodings.idna  # noqa: F401 - a fork in the middle of its import could n
 import gzip
 import json
 import math
+import operator
 import os
 import re
 import sys
@@ -59,7 +60,10 @@ SIGN_SECONDS = 10.0
 LONGEST_PAUSE = 30.0
 ANSWER_SECONDS = 30.0
 LAST_STEP = 2**31 - 2
+NAME_CHARACTERS = 200
 
+_NAMES = ("name", "experiment", "variant")
+_WHOLE = {"seed": (0, 2**31 - 1), "steps": (-1, LAST_STEP)}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SECRET = re.compile(r"(token|secret|password|passwd|api_?key|access_?key|credentials?)$", re.IGNORECASE)
 
@@ -78,14 +82,16 @@ def init(
 
     `url` and `token` (a writer's) default to GRPOLAB_URL and GRPOLAB_TOKEN. A script that starts again with
     the same `id` continues its run. `about` may hold experiment, variant, seed, steps and origin ("trl",
-    "verl"). Raises ValueError for an address or an id that cannot be one.
+    "verl"); names are cut to 200 characters, and a seed or steps that the service cannot store are left out.
+    Raises ValueError for an address or an id that cannot be one.
     """
     address = url or _own_address()
     key = id or uuid.uuid4().hex
     if not _ID.fullmatch(key):
         raise ValueError("id: expected at most 128 letters, digits and . _ -")
     head = {"name": name or key, **about}
-    head = {field: _plain(value) for field, value in head.items() if value is not None}
+    head = _storable({field: value for field, value in head.items() if value is not None})
+    head = {field: _plain(value) for field, value in head.items()}
     try:
         head["config"] = _plain(_without_secrets(dict(config or {})))
     except RecursionError:
@@ -102,6 +108,8 @@ class Run:
         self.url, self.id = url, key
         self._service = _Service(url, token)
         self._head, self._directory = head, directory / key
+        self._process = uuid.uuid4().hex[:16]
+        """Beginning of the names of its sessions, which its forks share: the run ends with this process."""
         self._step = 0
         self._prompts: tuple[int, int] = (-1, 0)
         self._begin()
@@ -112,11 +120,11 @@ class Run:
         self._pid = os.getpid()
         about = {"url": self.url, "id": self.id, "run": self._head}
         try:
-            self._spools = [_Spool.create(self._directory, about)]
+            self._spools = [_Spool.create(self._directory, about, self._process)]
         except OSError as error:
             _say(f"cannot write to {self._directory} ({error.strerror}): using a temporary directory")
             self._directory = Path(tempfile.mkdtemp(prefix="grpolab-"), self.id)
-            self._spools = [_Spool.create(self._directory, about)]
+            self._spools = [_Spool.create(self._directory, about, self._process)]
         self._lock = threading.RLock()
         self._wake, self._closing = threading.Event(), threading.Event()
         self._is_finished = False
@@ -206,7 +214,7 @@ class Run:
             newest = self._spools[-1]
             if newest.end > FILE_BYTES and not newest.held:
                 with contextlib.suppress(OSError):
-                    self._spools.append(_Spool.create(self._directory, newest.head))
+                    self._spools.append(_Spool.create(self._directory, newest.head, self._process))
         self._wake.set()
 
     # ------------------------------------------------------------ the sending thread
@@ -313,16 +321,17 @@ class _Service:
         return answer
 
     def _refused(self, spool: _Spool, lines: list[bytes], error: urllib.error.HTTPError) -> None:
-        detail = _detail_of(error)
+        place, detail = _problem_of(error)
         if error.code == 410 and "problem+json" in error.headers.get("Content-Type", ""):
             self.should_stop = self.is_refused = True
             self._tell(f"{detail}; nothing more is sent, and what is logged stays in its file")
             raise _Unwanted
         if error.code in (404, 409) and (spool.sent or spool.is_known):
             return spool.rewind()  # the service lost what it had confirmed: a restored backup, a deleted run
-        if error.code in (400, 413, 422) and len(lines) > 1:
+        is_of_run = place.split(".")[0] == "run" or lines == [b"null"]  # no record is to blame
+        if error.code in (400, 413, 422) and len(lines) > 1 and not is_of_run:
             return spool.send_singly(len(lines))
-        if error.code in (400, 413, 422) and lines:
+        if error.code in (400, 413, 422) and lines and not is_of_run:
             self._tell(f"a record is refused and left out: {detail}")
             return spool.leave_out_next()
         self._tell(f"{self._url} refuses the run ({error.code}): {detail}; everything is kept and sent later")
@@ -353,10 +362,10 @@ class _Spool:
         _open_spools.add(self)
 
     @classmethod
-    def create(cls, directory: Path, head: dict[str, Any]) -> _Spool:
+    def create(cls, directory: Path, head: dict[str, Any], process: str) -> _Spool:
         """A new one."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = directory / f"{uuid.uuid4().hex}.jsonl"
+        path = directory / f"{process}{uuid.uuid4().hex[:16]}.jsonl"
         writing = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         _take(writing)
         line = json.dumps(head).encode() + b"\n"
@@ -378,6 +387,7 @@ class _Spool:
                     and head["run"]
                     and _checked(head["url"])
                 ):
+                    head["run"] = _storable(head["run"])  # an older client did not cut it
                     return cls(path, os.dup(writing), head, len(line))
             finally:
                 os.close(writing)
@@ -682,6 +692,32 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def _storable(head: dict[str, Any]) -> dict[str, Any]:
+    """What describes a run, as the service takes it: one that it refuses would never arrive."""
+    found = dict(head)
+    for field in _NAMES:
+        if len(text := _clean(str(head.get(field, "")))) > NAME_CHARACTERS:
+            _say(f"{field}: expected at most {NAME_CHARACTERS} characters, got {len(text)}: it is cut")
+        if field in head:
+            found[field] = text[:NAME_CHARACTERS]
+    for field, (least, most) in _WHOLE.items():
+        if field in head and (number := _whole(head[field], least, most)) is None:
+            expected = f"expected a whole number from {least} to {most}, got {head[field]!r:.40}"
+            _say(f"{field}: {expected}: it is left out")
+            del found[field]
+        elif field in head:
+            found[field] = number
+    return found
+
+
+def _whole(value: Any, least: int, most: int) -> int | None:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        return None
+    return number if least <= number <= most else None
+
+
 def _plain(value: Any, depth: int = 0) -> Any:
     """The same as JSON, whatever it is."""
     if value is None or isinstance(value, bool | int | str):
@@ -732,15 +768,15 @@ def _ending(error: BaseException | None) -> tuple[str, str]:
     return "failed", f"{type(error).__name__}: {error}"
 
 
-def _detail_of(error: urllib.error.HTTPError) -> str:
-    """The service's sentence, or the status in words."""
+def _problem_of(error: urllib.error.HTTPError) -> tuple[str, str]:
+    """(place in the request, the service's sentence), or nothing and the status in words."""
     try:
         found = json.loads(error.read(100_000))
         first = (found.get("errors") or [{}])[0]
         at = f"{first['path']}: {first['message']}" if first.get("message") else found["detail"]
-        return _clean(str(at))[:500]
+        return str(first.get("path", "")), _clean(str(at))[:500]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return str(error.reason)
+        return "", str(error.reason)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

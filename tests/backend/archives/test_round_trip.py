@@ -276,6 +276,7 @@ def test_labels_that_no_archive_writes_are_refused_and_nothing_is_stored(client,
         (TALLIES, "marks", 1 << 16, "has marks that"),
         (TALLIES, "marks", 1 << 40, "marks"),
         (TALLIES, "completions", -1, "completions"),
+        (TALLIES, "completions", 2**20, "a whole number up to 1,048,575 as completions"),
         (TALLIES, "attempt", 7, "has attempt 7"),
         (TALLIES, "kind", "evil", "unknown kind"),
         (TALLIES, "prompt_id", None, "without a text"),
@@ -385,6 +386,14 @@ def cells(*, row=0, **values):
     return change
 
 
+def first_group_twice(content):
+    """Parquet with the group of the first two rows once more at the end, with other texts."""
+    table = pq.read_table(io.BytesIO(content))
+    rows = table.to_pylist()
+    again = [row | {"text": "other", "tokens": 0} for row in rows[:2]]
+    return parquet(pa.Table.from_pylist(rows + again, schema=table.schema))
+
+
 def more_of_a_checkpoint(files):
     """The archive with a pickle that the checkpoint's own manifest names too."""
     directory, pickle = "checkpoints/s000009-a2", b"\x80\x04."
@@ -426,6 +435,10 @@ HOSTILE = {
     ),
     "deep rewards": (changed("rollouts.parquet", cells(rewards="[" * 100_000)), "nested too deeply"),
     "a reason with NUL": (changed("rollouts.parquet", cells(finish_reason="\0")), "reason to finish"),
+    "a group that comes twice": (
+        changed("rollouts.parquet", first_group_twice),
+        "row 6 of rollouts.parquet repeats prompt 0 of step 2 (train)",
+    ),
     "a token that is no text": (
         changed("tokens.parquet", cells(token_exact=b"\xff")),
         "has a token that is no text",

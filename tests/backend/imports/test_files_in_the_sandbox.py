@@ -1,10 +1,12 @@
 """Parquet, Trackio's database and archives: what their writers wrote, and what nobody honest would write."""
 
+import gzip
 import io
 import json
 import math
 import os
 import sqlite3
+import struct
 import tarfile
 import tempfile
 import zipfile
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.imports.archive import _inflate
+from backend.imports.archive import _gunzip, _inflate
 from backend.imports.formats import FORMATS, detect, read_logs
 from backend.imports.log_file import ImportSandbox
 from backend.imports.plan import plan_import
@@ -221,8 +223,7 @@ def test_a_table_of_trackio_with_long_completions_is_read_in_pieces(texts, chara
             for n in range(texts)
         ]
         table = {"_type": "trackio.table", "_value": rows}
-        content = json.dumps({"reward": step / 2, "completions": table}).replace("'", "''")
-        statements.append(f"INSERT INTO metrics VALUES ({step}, '2026-01-01', 'r', {step}, '{content}')")
+        statements.append(row("r", step, {"reward": step / 2, "completions": table}))
     [log] = logs_of(database(*statements))
     plan = plan_import(log)
     assert points(plan, "reward/mean") == {1: 0.5, 2: 1.0}
@@ -383,6 +384,19 @@ def test_the_limit_of_values_is_that_of_the_whole_archive(monkeypatch):
             logs_of(zipped({"a/x.csv": CSV, "b/x.csv": CSV, "c/1": content}))
 
 
+@pytest.mark.parametrize(("head", "row"), [(b"a,b\n", b",\n"), (b"", b'{"a": null}\n'), (b"a,b\n", b"x,y\n")])
+def test_rows_without_values_are_limited_as_values_are(monkeypatch, head, row):
+    monkeypatch.setattr("backend.imports.archive.MOST_POINTS", 10)
+    for files in (
+        {"a/x.csv": head + 11 * row},
+        {"a/x.csv": CSV, "b/1": head + 7 * row},
+        {"a/1": head + 7 * row, "b/x.csv": CSV},
+    ):
+        with pytest.raises(BadLog, match=r"holds more than 2,000,000 (rows|values); at most that many are"):
+            logs_of(zipped(files))
+    assert len(logs_of(zipped({"a/x.csv": CSV, "b/1": head + 6 * row}))) == 2
+
+
 def test_only_the_longest_state_of_a_run_of_trl_counts_for_the_limit(monkeypatch):
     rows = [{"step": step, "loss": 1.0} for step in range(5)]
     states = {f"checkpoint-{n}/trainer_state.json": {"log_history": rows[:n]} for n in (1, 5, 3, 4)}
@@ -416,6 +430,21 @@ def test_an_archive_of_too_many_runs_is_not_read_to_its_end(monkeypatch):
     assert len(read) == 101
 
 
+@pytest.mark.parametrize("offset", [2**62, 2**63 - 1, 2**63, 2**64 - 2])
+def test_a_file_that_lies_beyond_every_end_is_damaged(offset):
+    """Where zip64 has the place of its header in eight bytes."""
+    forged = bytearray(zipped({"a.csv": CSV}))
+    entry, more = forged.rfind(b"PK\x01\x02"), struct.pack("<HHQ", 1, 8, offset)
+    struct.pack_into("<H", forged, entry + 30, len(more))
+    struct.pack_into("<I", forged, entry + 42, 0xFFFFFFFF)
+    forged[entry + 46 + len("a.csv") : entry + 46 + len("a.csv")] = more
+    end = forged.rfind(b"PK\x05\x06")
+    size = struct.unpack_from("<I", forged, end + 12)[0]
+    struct.pack_into("<I", forged, end + 12, size + len(more))
+    with pytest.raises(BadLog, match=r"'a\.csv' is damaged: 'a\.csv' does not begin where the archive says"):
+        logs_of(bytes(forged))
+
+
 @pytest.mark.parametrize("more", [0, 1, 100, 150, 299])
 def test_a_file_whose_last_bytes_zlib_holds_back_is_whole(more):
     """1 MiB and a little: all input is taken while output is pending."""
@@ -428,6 +457,29 @@ def test_a_file_whose_last_bytes_zlib_holds_back_is_whole(more):
     for cut in (1, len(packed) // 2):
         with pytest.raises(BadLog, match="is cut off"):
             _inflate(io.BytesIO(packed[:-cut]), io.BytesIO(), zlib.decompressobj(-15), 1 << 30, None)
+
+
+@pytest.mark.parametrize("size", [1, 70_000])
+def test_all_members_of_a_gzip_file_are_read_and_zeros_behind_them_passed_over(size):
+    """As a trainer makes them that appends to its log."""
+    first, second = b"step,loss\n1,1\n" + b"\n" * size, b"2,2\n"
+    [log] = logs_of(gzip.compress(first) + gzip.compress(b"") + gzip.compress(second) + b"\0" * size)
+    assert len(log.table) == 2
+    assert log.table.points == 4
+
+
+def test_members_of_a_gzip_file_have_the_limits_of_one_file(monkeypatch):
+    one = gzip.compress(CSV)
+    for content, reason in (
+        (one + one[:-9], "is cut off"),
+        (one + b"more text", "is damaged"),
+        (one * 3, "unpacks to more than"),
+    ):
+        with pytest.raises(BadLog, match=reason):
+            _gunzip(io.BytesIO(content), io.BytesIO(), 2 * len(CSV))
+    monkeypatch.setattr("backend.imports.archive.MOST_MEMBERS", 2)
+    with pytest.raises(BadLog, match="has more than 2 gzip members"):
+        _gunzip(io.BytesIO(gzip.compress(b"") * 3), io.BytesIO(), 10)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 import types
+import urllib.error
+from email.message import Message
 from typing import Any
 
 import httpx
@@ -107,6 +109,71 @@ def test_a_record_that_the_service_refuses_is_left_out_alone(run, lab, capsys):
     assert run.finish()
     assert steps_of(lab, run_of(lab, run.id)) == {1: 1.0, 2: 2.0}
     assert capsys.readouterr().err.count("a record is refused and left out") == 1
+
+
+def test_names_that_are_too_long_are_cut_and_a_seed_that_cannot_be_is_left_out(grpolab, lab, token, capsys):
+    long = {"name": "too-long-" + "x" * 250, "experiment": "e" * 201, "variant": "v" * 201}
+    run = grpolab.init(lab.base, token, **long, seed=2**31, steps=10)
+    run.log({"reward": 1}, step=1)
+    assert run.finish()
+    found = run_of(lab, long["name"][:200])
+    assert (found["experiment_name"], found["variant"]) == ("e" * 200, "v" * 200)
+    assert (found["seed"], found["steps"], steps_of(lab, found)) == (0, 10, {1: 1.0})
+    told = capsys.readouterr().err
+    assert told.count("name: expected at most 200 characters, got 259: it is cut") == 1
+    assert (
+        told.count("seed: expected a whole number from 0 to 2147483647, got 2147483648: it is left out") == 1
+    )
+
+
+def test_a_file_of_an_older_client_whose_name_was_not_cut_is_sent(grpolab, lab, token, tmp_path):
+    head = {"url": lab.base, "id": "old-file", "run": {"name": "old-file-" + "x" * 250}}
+    record = {"kind": "metrics", "values": {"reward": 1.0}, "step": 1}
+    (tmp_path / f"{'c' * 32}.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(record)}\n")
+    assert [reason for _, reason in grpolab.send_left(tmp_path, token, lab.base)] == [""]
+    assert steps_of(lab, run_of(lab, head["run"]["name"][:200])) == {1: 1.0}
+
+
+@pytest.mark.parametrize("records", [1, 3])
+def test_a_run_that_the_service_refuses_is_sent_again_after_a_pause_with_all_records(
+    grpolab, lab, token, monkeypatch, capsys, records
+):
+    post, posts = grpolab._Service._post, []
+
+    def counting(self, spool, lines):
+        posts.append(len(lines))
+        return post(self, spool, lines)
+
+    monkeypatch.setattr(grpolab._Service, "_post", counting)
+    monkeypatch.setattr(grpolab, "LONGEST_PAUSE", 0.5)
+    name = f"refused-{records}"
+    run = grpolab.init(lab.base, token, id=name, name=name, origin="nobody")
+    for step in range(1, records + 1):
+        run.log({"reward": step}, step=step)
+    time.sleep(1.5)
+    assert 1 <= len(posts) <= 5
+    told = capsys.readouterr().err
+    assert told.count("refuses the run (422): run.origin: ") == 1
+    assert "left out" not in told
+    run._spools[0].head["run"]["origin"] = "script"
+    assert run.finish()
+    assert steps_of(lab, run_of(lab, name)) == {step: float(step) for step in range(1, records + 1)}
+
+
+def test_a_refusal_that_goes_on_without_the_record_is_not_the_records(grpolab, run, monkeypatch):
+    posts = []
+
+    def refuse(_service, spool, lines):
+        posts.append(list(lines))
+        raise urllib.error.HTTPError("http://h", 422, "Unprocessable", Message(), None)
+
+    monkeypatch.setattr(grpolab._Service, "_post", refuse)
+    monkeypatch.setattr(grpolab, "LONGEST_PAUSE", 0.5)
+    run.log({"reward": 1}, step=1)
+    time.sleep(1.5)
+    assert posts[-1] == [b"null"]
+    assert len(posts) <= 7
+    run.finish(seconds=0)
 
 
 @pytest.mark.parametrize(
