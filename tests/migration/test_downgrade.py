@@ -56,7 +56,8 @@ def test_every_point_is_there_after_the_way_down_and_up(settings, empty_url, cap
     engine = open_engine(empty_url, pool_size=1)
     with open_sessions(engine)() as session:
         assert set(session.scalars(select(Attempt.packed_step))) == {-1}
-        assert dict(map(tuple, session.execute(select(Metric.step, Metric.value)))) == values
+        found = session.execute(select(Metric.step, Metric.value)).all()
+        assert {row.step: row.value for row in found} == values
     engine.dispose()
 
 
