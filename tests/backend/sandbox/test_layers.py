@@ -144,7 +144,7 @@ def test_its_memory_time_and_files_are_limited(probes):
     assert probes("memory", bytes=5 * 2**30) == "MemoryError"
     with pytest.raises(TimedOut):
         probes("spin", seconds=0.3)
-    with pytest.raises(Died, match="more than 1,000,000 bytes"):
+    with pytest.raises(Died, match="more than 4,000,000 bytes"):
         probes("flood")
     assert probes("memory", bytes=10) == 10
 
