@@ -100,7 +100,7 @@ class Table:
 
     @property
     def size(self) -> int:
-        """What counts towards the limit of an import: the values, or the rows where these are more."""
+        """The values, or the rows where these are more: the limit of an import counts either."""
         return max(self.points, len(self.lines))
 
     def add(self, line: int, cells: Iterable[tuple[str, Any]]) -> None:
