@@ -23,6 +23,15 @@ def report(**changes):
     }  # fmt: skip
 
 
+def saved(page, path):
+    """The report of the page that is open, with what its dialog proposes."""
+    page.get_by_role("button", name="Report").click()
+    with page.expect_download(timeout=300_000) as download:
+        page.get_by_role("dialog").get_by_role("button", name="Save report").click()
+    download.value.save_as(path)
+    return path
+
+
 @pytest.mark.parametrize("place", ["title", "note", "link", "cell", "section", "rollout", "chart"])
 def test_no_text_is_markup_anywhere(in_browser, browser, tmp_path, place):
     texts = [*PAYLOADS[:120], HOSTILE, "javascript:alert(1)", "]]>--><svg onload=alert(1)>"]
@@ -120,12 +129,7 @@ def test_a_report_without_a_matrix_says_why_there_is_none(page, service, browser
     columns = ",".join(f"eval/accuracy:steps_to:{number}" for number in range(17))
     page.goto(f"/compare?runs={service.trained}&columns={columns}&metrics=reward")
     expect(page.locator(".panel .trace").first).to_be_attached()
-    page.get_by_role("button", name="Report").click()
-    with page.expect_download(timeout=60_000) as download:
-        page.get_by_role("dialog").get_by_role("button", name="Save report").click()
-    path = tmp_path / "refused.html"
-    download.value.save_as(path)
-    text = opened(browser, path)["text"]
+    text = opened(browser, saved(page, tmp_path / "refused.html"))["text"]
     assert "The service refused it: metrics: has 17 columns" in text
     assert "Config differences" in text
 
@@ -164,11 +168,7 @@ def test_fifty_runs_and_thirty_charts_stay_below_three_megabytes(page, service, 
     runs = ",".join(run["id"] for run in launched)
     page.goto(f"/compare?runs={runs}&metrics={','.join(names)}")
     expect(page.locator(".panel .trace, .panel canvas").first).to_be_attached()
-    page.get_by_role("button", name="Report").click()
-    with page.expect_download(timeout=300_000) as download:
-        page.get_by_role("dialog").get_by_role("button", name="Save report").click()
-    path = tmp_path / "wide.html"
-    download.value.save_as(path)
+    path = saved(page, tmp_path / "wide.html")
     assert path.stat().st_size <= 3_000_000
     found = opened(browser, path)
     assert len(found["pictures"]) == 30
