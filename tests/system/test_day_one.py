@@ -78,7 +78,8 @@ def test_a_database_of_a_newer_version_is_named_with_what_to_do(state_dir):
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     said = complaint(command("up", STATE_DIR=state_dir, PORT=free_port()))
     assert said.startswith("the database has schema 9999, which is newer than this version knows")
-    assert said.endswith("start the newer version again, or use another STATE_DIR or DATABASE_URL")
+    assert "start the newer version again, run its `python -m backend.cli downgrade " in said
+    assert said.endswith("or use another STATE_DIR or DATABASE_URL")
 
 
 def test_a_setting_that_makes_no_sense_is_named_with_its_value(state_dir):
