@@ -48,8 +48,11 @@ def python_of(peer: str) -> Path:
     return python
 
 
-def run(python: Path | str, script: Path, job: dict[str, Any]) -> Any:
-    """What a script answers to a job, both JSON, in a process of its own; job["threads"] of them."""
+def run(python: Path | str, script: Path, job: dict[str, Any], root: Path = ROOT) -> Any:
+    """What a script answers to a job, both JSON, in a process of its own; job["threads"] of them.
+
+    The script imports the modules of the checkout at `root`.
+    """
     variables = {
         "OMP_NUM_THREADS": str(job["threads"]),
         "HF_HUB_OFFLINE": "1",
@@ -59,8 +62,8 @@ def run(python: Path | str, script: Path, job: dict[str, Any]) -> Any:
     output = subprocess.run(
         [python, script],
         input=json.dumps(job),
-        env=os.environ | variables | {"PYTHONPATH": str(ROOT)},
-        cwd=ROOT,
+        env=os.environ | variables | {"PYTHONPATH": str(root)},
+        cwd=root,
         text=True,
         stdout=subprocess.PIPE,
         check=True,

@@ -187,6 +187,9 @@ def _rates(found: dict[str, Found]) -> list[str]:
             f"{each.at_work.steps / each.at_work.lasted:.1f}, {each.at_work.catching_up:.2f} s"
             for each in found.values()
         ),
+        "memory of the service before and after the time at work": (
+            " / ".join(f"{size / 1e6:.0f}" for size in each.at_work.memory) + " MB" for each in found.values()
+        ),
     }.items():
         lines.append(f"| {what} | {' | '.join(cells)} |")
     return lines

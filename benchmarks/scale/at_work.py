@@ -37,6 +37,8 @@ class AtWork:
     """Seconds."""
     catching_up: float = 0.0
     """The longest that a trainer then waited until all its steps were stored, seconds."""
+    memory: tuple[int, int] = (0, 0)
+    """Bytes of the process that answers, before and after."""
 
 
 def measure_at_work(
@@ -51,8 +53,10 @@ def measure_at_work(
         for each in ready:
             if not each.wait(120):
                 raise SystemExit("a trainer did not begin")
-        started = time.perf_counter()
+        server = service.server()
+        before, started = server.memory_info().rss, time.perf_counter()
         _read(service, kinds, found, until=started + seconds)
+        found.memory = before, server.memory_info().rss
         done.set()
         found.lasted = time.perf_counter() - started
         for trainer in trainers:

@@ -15,15 +15,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import psutil
-
-from benchmarks.service import ENDED, Service, machine
+from benchmarks.service import ENDED, Service, machine, processor_seconds
 
 HERE = Path(__file__).parent
 LOOK_SECONDS = 0.01
 REPORT_SECONDS = 6.0
 """Workers report every five seconds: after this long, what they said is no older than the run before."""
 WAIT_SECONDS = 120.0
+STARTS = 5
+SETTLE_SECONDS, IDLE_SECONDS = 20.0, 60.0
+"""After a start, until nothing of it works any more; and how long the idle processes are watched."""
 QUICK = {
     "steps": 1,
     "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 16},
@@ -38,7 +39,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with_broker = measure(arguments.runs)
     without = measure(arguments.runs // 2, BROKER_URL=f"redis://127.0.0.1:{_closed_port()}/0")
-    text = "\n".join([table(with_broker, without), "", *memory_table()])
+    text = "\n".join([table(with_broker, without), "", *memory_table(), "", *cost_table()])
     print(text)
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
 
@@ -67,6 +68,32 @@ def memory_table() -> list[str]:
     return lines
 
 
+def cost_table() -> list[str]:
+    """Processor time of a start, and of what waits for work, in Markdown."""
+    answers, ready, waits = [], [], []
+    for _ in range(STARTS):
+        with tempfile.TemporaryDirectory(prefix="grpolab-start-") as state:
+            service = Service(state, WORKER_SLOTS="1")
+            try:
+                service.wait_until_it_answers()
+                answers.append(processor_seconds([service.server()]))
+                until(service.is_idle)
+                ready.append(processor_seconds(service.tree()))
+                time.sleep(SETTLE_SECONDS)
+                before = processor_seconds(service.tree())
+                time.sleep(IDLE_SECONDS)
+                waits.append((processor_seconds(service.tree()) - before) / IDLE_SECONDS)
+            finally:
+                service.stop()
+    return [
+        f"| processor time, medians of {STARTS} starts | |",
+        "|---|---|",
+        f"| the service, until it answers | {median(answers):.2f} s |",
+        f"| all processes, until a trainer is ready | {median(ready):.2f} s |",
+        f"| all processes while nothing runs, of a core | {median(waits):.1%} |",
+    ]
+
+
 def _idle(service: Service) -> int:
     if not service.is_idle():
         return 0
@@ -75,8 +102,7 @@ def _idle(service: Service) -> int:
 
 def _waiting(service: Service) -> int:
     """Bytes, of memory that several share the share of each."""
-    below = psutil.Process(service.process.pid).children(recursive=True)
-    trainers = [each for each in below if "worker.train" in each.cmdline()]
+    trainers = [each for each in service.tree() if "worker.train" in each.cmdline()]
     return sum(int(each.memory_full_info().pss) for each in trainers)
 
 

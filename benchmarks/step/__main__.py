@@ -3,7 +3,9 @@
     python -m benchmarks.step              the tiny policy, and a policy of 80 M parameters
     python -m benchmarks.step --only large
     python -m benchmarks.step --only gpu   the sizes of Qwen2.5 0.5B in bfloat16, on a CUDA device
+    python -m benchmarks.step --before DIRECTORY    beside the checkout of another version, too
 
+On a CPU a second table says what bounds a step, see limits.py.
 TRL lives in an environment of its own, `.venv-trl`, which is made on the first run, or is imported by the
 interpreter that `--trl` names. Writes results.md beside this file; `make docs` brings it into docs/.
 """
@@ -11,18 +13,18 @@ interpreter that `--trl` names. Writes results.md beside this file; `make docs` 
 import argparse
 import json
 import os
-import platform
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen3Config
 
 from benchmarks.peers import python_of_trl, run
-from benchmarks.step.workload import TINY, Workload
+from benchmarks.step.tables import gpu_table, limits_table, operations_table, table
+from benchmarks.step.workload import PROFILED, TINY, Workload
 from worker.problems.sums import Sums
 
 HERE = Path(__file__).parent
@@ -50,17 +52,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", choices=("tiny", "large", "gpu"))
     parser.add_argument("--trl", help="an interpreter that can import TRL")
+    parser.add_argument("--before", type=Path, help="the checkout of another version")
     arguments = parser.parse_args()
     tables = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     with tempfile.TemporaryDirectory() as directory:
         if arguments.only in {None, "tiny"}:
-            tables["tiny"] = table(
-                measured(TINY, arguments), TINY, "tiny policy of 0.8 M parameters", arguments
-            )
+            tables["tiny"] = cpu_table(TINY, "tiny policy of 0.8 M parameters", arguments)
         if arguments.only in {None, "large"}:
             work = Workload(large_policy(Path(directory) / "large"), 4, 4, 64, 1e-5, 1, 4)
             title = f"random Qwen3 of 80 M parameters, vocabulary {VOCABULARY:,}"
-            tables["large"] = table(measured(work, arguments), work, title, arguments)
+            tables["large"] = cpu_table(work, title, arguments)
         if arguments.only == "gpu":
             work = Workload(gpu_policy(Path(directory) / "gpu"), 8, 8, 256, 1e-6, 2, 6, "cuda")
             title = f"random Qwen2.5 of 494 M parameters, vocabulary {GPU_SIZES['vocab_size']:,}, bfloat16"
@@ -71,16 +72,25 @@ def main() -> None:
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
 
 
-def measured(work: Workload, arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    """The figures of each round of both sides."""
+def job_of(work: Workload, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What each side is told."""
     problem = Sums(seed=0)
     asked = [problem.sample(index, "train") for index in range(work.prompts_per_step * work.steps)]
     prompts = [{"prompt": prompt.text, "answer": prompt.answer} for prompt in asked]
-    job = {"workload": work._asdict(), "threads": arguments.threads, "seed": 0, "prompts": prompts}
+    return {"workload": work._asdict(), "threads": arguments.threads, "seed": 0, "prompts": prompts}
+
+
+def measured(work: Workload, arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    """The figures of each round of all sides."""
+    job = job_of(work, arguments)
     sides: dict[str, list[dict[str, Any]]] = {"TRL": [], "GRPO Lab": []}
+    before = f"GRPO Lab, {version_of(arguments.before)}" if arguments.before else ""
     for number in range(arguments.rounds):
         sides["TRL"].append(run(arguments.trl or python_of_trl(), HERE / "trl_side.py", job))
         sides["GRPO Lab"].append(run(sys.executable, HERE / "our_side.py", job))
+        if before:
+            found = run(sys.executable, HERE / "our_side.py", job, arguments.before)
+            sides.setdefault(before, []).append(found)
         times = ", ".join(f"{name} {rounds[-1]['median_seconds']:.3f} s" for name, rounds in sides.items())
         print(f"round {number + 1}: {times}", flush=True)
     return sides
@@ -120,49 +130,21 @@ def gpu_policy(directory: Path) -> str:
     return str(directory)
 
 
-def gpu_table(
-    sides: dict[str, list[dict[str, Any]]], work: Workload, policy: str, arguments: argparse.Namespace
-) -> str:
-    """The figures of a GPU in Markdown, with the parts of a step and its share of the GPU's peak."""
-    own = {
-        name: median(figures[name] for figures in sides["GRPO Lab"])
-        for name in sides["GRPO Lab"][0]
-        if name.startswith(("time/", "throughput/"))
-    }
-    memory = ", ".join(
-        f"{name} {max(one['peak_bytes'] for one in rounds) / 1e9:.1f} GB" for name, rounds in sides.items()
-    )
-    about = (
-        f"Of a step of GRPO Lab, sampling took {own['time/sample_seconds']:.3f} s and learning "
-        f"{own['time/update_seconds']:.3f} s; it used {own.get('throughput/mfu', 0):.1%} of the GPU's peak. "
-        f"Peak memory: {memory}. TRL keeps weights and moments in bfloat16, GRPO Lab master weights and "
-        "moments in float32."
-    )
-    threads, gpu = f"{arguments.threads} threads, ", f"{torch.cuda.get_device_name()}, "
-    return f"{table(sides, work, policy, arguments).replace(threads, gpu, 1)}\n\n{about}"
+def version_of(checkout: Path) -> str:
+    """Its commit, short."""
+    command = ["git", "-C", checkout, "describe", "--always", "--abbrev=8"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def table(
-    sides: dict[str, list[dict[str, Any]]], work: Workload, policy: str, arguments: argparse.Namespace
-) -> str:
-    """The figures in Markdown."""
-    setting = (
-        f"{work.prompts_per_step} prompts x {work.group_size} completions of at most {work.max_new_tokens} "
-        f"tokens, {policy}, learning rate {work.learning_rate:g}; {arguments.threads} threads, "
-        f"{platform.machine()}, Python {platform.python_version()}; {arguments.rounds} alternating rounds of "
-        f"{work.steps - work.warm_up_steps} counted steps."
-    )
-    head = ["| trainer | versions | median step | fastest step | of TRL's |", "|---|---|---|---|---|"]
-    lines = [setting, "", *head]
-    baseline = median(figures["median_seconds"] for figures in sides["TRL"])
-    for name, rounds in sides.items():
-        typical = median(figures["median_seconds"] for figures in rounds)
-        fastest = min(figures["fastest_seconds"] for figures in rounds)
-        versions = ", ".join(f"{package} {version}" for package, version in rounds[0]["versions"].items())
-        lines.append(
-            f"| {name} | {versions} | {typical:.3f} s | {fastest:.3f} s | {typical / baseline:.2f} |"
-        )
-    return "\n".join(lines)
+def cpu_table(work: Workload, policy: str, arguments: argparse.Namespace) -> str:
+    """The figures in Markdown, and what bounds them."""
+    sides = table(measured(work, arguments), work, policy, arguments)
+    steps = max(work.steps, work.warm_up_steps + 2 * PROFILED)
+    job = job_of(work._replace(steps=steps), arguments)
+    found = {"now": run(sys.executable, HERE / "limits.py", job)}
+    if arguments.before:
+        found["before"] = run(sys.executable, HERE / "limits.py", job, arguments.before)
+    return f"{sides}\n\n{limits_table(found)}\n\n{operations_table(found)}"
 
 
 if __name__ == "__main__":

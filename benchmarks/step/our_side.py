@@ -8,7 +8,7 @@ from statistics import median
 
 import torch
 import transformers
-from workload import Workload, report
+from workload import PARTS, Workload, report
 
 from backend.config.merge import resolve
 from backend.settings import Settings
@@ -16,7 +16,7 @@ from benchmarks.nothing import Nothing
 from worker.recording.records import StepRecord
 from worker.training.trainer import Trainer
 
-PARTS = ("time/sample_seconds", "time/score_seconds", "time/update_seconds", "throughput/mfu")
+FIGURES = (*PARTS.values(), "time/score_seconds", "throughput/mfu")
 
 
 class Listener(Nothing):
@@ -33,18 +33,16 @@ class Listener(Nothing):
     def record_step(self, record: StepRecord) -> None:
         self.ends.append(time.perf_counter())
         self.accuracy.append(record.metrics["reward/accuracy"])
-        for name in PARTS:
+        for name in FIGURES:
             if name in record.metrics:
                 self.parts.setdefault(name, []).append(record.metrics[name])
 
 
-def main() -> None:
-    job = json.load(sys.stdin)
-    work = Workload(**job["workload"])
-    torch.set_num_threads(job["threads"])
-    listener = Listener()
+def trainer_of(work: Workload, listener: Listener, seed: int, kind: type[Trainer] = Trainer) -> Trainer:
+    """The trainer of a workload, which records to the listener and saves nothing."""
+    policy = {"name": work.path.name}
     base = {
-        "policy": {"name": work.path.name, "dtype": "bfloat16" if work.device == "cuda" else "float32"},
+        "policy": policy if work.device == "cpu" else policy | {"dtype": "bfloat16"},
         "steps": work.steps,
         "sampling": {
             "prompts_per_step": work.prompts_per_step,
@@ -55,14 +53,22 @@ def main() -> None:
         "evaluation": {"every": 0},
         "checkpointing": {"every": 0},
     }
-    trainer = Trainer(
-        resolve(base, {}, job["seed"]),
+    return kind(
+        resolve(base, {}, seed),
         listener,  # type: ignore[arg-type]
         settings=Settings(models_dir=work.path.parent),
         checkpoints=Nothing(),  # type: ignore[arg-type]
         device=work.device,
         stopping=threading.Event(),
     )
+
+
+def main() -> None:
+    job = json.load(sys.stdin)
+    work = Workload(**job["workload"])
+    torch.set_num_threads(job["threads"])
+    listener = Listener()
+    trainer = trainer_of(work, listener, job["seed"])
     trainer.train()
     seconds = [after - before for before, after in zip(listener.ends, listener.ends[1:], strict=False)]
     versions = {"transformers": transformers.__version__, "torch": torch.__version__}

@@ -1,0 +1,107 @@
+"""What was measured of a step, in Markdown."""
+
+import argparse
+import platform
+from collections import Counter
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks.step.workload import PARTS, Workload
+
+MOST_OPERATIONS = 8
+
+
+def gpu_table(
+    sides: dict[str, list[dict[str, Any]]], work: Workload, policy: str, arguments: argparse.Namespace
+) -> str:
+    """The figures of a GPU in Markdown, with the parts of a step and its share of the GPU's peak."""
+    own = {
+        name: median(figures[name] for figures in sides["GRPO Lab"])
+        for name in sides["GRPO Lab"][0]
+        if name.startswith(("time/", "throughput/"))
+    }
+    memory = ", ".join(
+        f"{name} {max(one['peak_bytes'] for one in rounds) / 1e9:.1f} GB" for name, rounds in sides.items()
+    )
+    about = (
+        f"Of a step of GRPO Lab, sampling took {own['time/sample_seconds']:.3f} s and learning "
+        f"{own['time/update_seconds']:.3f} s; it used {own.get('throughput/mfu', 0):.1%} of the GPU's peak. "
+        f"Peak memory: {memory}. TRL keeps weights and moments in bfloat16, GRPO Lab master weights and "
+        "moments in float32."
+    )
+    threads, gpu = f"{arguments.threads} threads, ", f"{torch.cuda.get_device_name()}, "
+    return f"{table(sides, work, policy, arguments).replace(threads, gpu, 1)}\n\n{about}"
+
+
+def table(
+    sides: dict[str, list[dict[str, Any]]], work: Workload, policy: str, arguments: argparse.Namespace
+) -> str:
+    """The figures in Markdown."""
+    setting = (
+        f"{work.prompts_per_step} prompts x {work.group_size} completions of at most {work.max_new_tokens} "
+        f"tokens, {policy}, learning rate {work.learning_rate:g}; {arguments.threads} threads, "
+        f"{platform.machine()}, Python {platform.python_version()}; {arguments.rounds} alternating rounds of "
+        f"{work.steps - work.warm_up_steps} counted steps."
+    )
+    head = ["| trainer | versions | median step | fastest step | of TRL's |", "|---|---|---|---|---|"]
+    lines = [setting, "", *head]
+    baseline = median(figures["median_seconds"] for figures in sides["TRL"])
+    for name, rounds in sides.items():
+        typical = median(figures["median_seconds"] for figures in rounds)
+        fastest = min(figures["fastest_seconds"] for figures in rounds)
+        versions = ", ".join(f"{package} {version}" for package, version in rounds[0]["versions"].items())
+        lines.append(
+            f"| {name} | {versions} | {typical:.3f} s | {fastest:.3f} s | {typical / baseline:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def limits_table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Seconds of the parts of a step beside what bounds them."""
+    now = found["now"]
+    rate = now["bytes_a_second"]
+    head = ["part of a step", *(["before"] if "before" in found else []), "now"]
+    head += ["its matrix products alone", "share", "weights read once a token"]
+    lines = []
+    for part in PARTS:
+        figures = now[part]
+        before = [f"{found['before'][part]['seconds']:.3f} s"] if "before" in found else []
+        reading = figures["passes"] * now["weights"] / rate
+        of_weights = f"{reading:.3f} s" if part == "sampling" else ""
+        share = f"{figures['products'] / figures['seconds']:.0%}"
+        cells = [
+            part,
+            *before,
+            f"{figures['seconds']:.3f} s",
+            f"{figures['products']:.3f} s",
+            share,
+            of_weights,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    about = (
+        f"The threads read memory at {rate / 1e9:.1f} GB/s; {now['weights'] / 1e6:.1f} MB of weights are "
+        "read from there where no cache holds them."
+    )
+    return "\n".join([f"| {' | '.join(head)} |", "|" + "---|" * len(head), *lines, "", about])
+
+
+def operations_table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """The operations that take most of a step under the profiler, which makes short ones slower."""
+    columns = [(when, part) for when in ("before", "now") if when in found for part in PARTS]
+    heads = [f"{part}, {when}" if "before" in found else part for when, part in columns]
+    milliseconds = {
+        column: {name: 1e3 * each for name, each in found[column[0]][column[1]]["operations"].items()}
+        for column in columns
+    }
+    most = Counter[str]()
+    for each in milliseconds.values():
+        most.update(each)
+    lines = [
+        f"| {name} | " + " | ".join(f"{milliseconds[column].get(name, 0):.1f}" for column in columns) + " |"
+        for name, _ in most.most_common(MOST_OPERATIONS)
+    ]
+    head = f"| milliseconds of a step, profiled | {' | '.join(heads)} |"
+    return "\n".join([head, "|---|" + "---|" * len(columns), *lines])
