@@ -15,6 +15,16 @@ from backend.backup.tables import ordered_tables
 from backend.db.engine import open_engine
 from backend.db.migrate import locked, schema_of, upgrade_within
 from backend.db.models import Checkpoint, Run
+from backend.db.text import is_too_deep
+
+DEEPEST = 200
+"""Levels of a document; those that come from outside have at most a quarter of it."""
+
+DOCUMENTS = 500
+"""So many are in memory at a time."""
+
+MOST_GENERATIONS = 1_000
+"""Runs that come from each other, one after the other."""
 
 _ID = re.compile(r"[0-9A-Za-z_-]{1,26}")
 
@@ -100,7 +110,8 @@ def check_rows(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
         for table in ordered_tables():
             _check_types(connection, table)
-            _check_documents(connection, table)
+    for table in ordered_tables():
+        _check_documents(connection, table)
 
 
 def _check_origins(connection: Connection) -> None:
@@ -117,6 +128,23 @@ def _check_origins(connection: Connection) -> None:
             line.add(run)
             run = parents[run]
         ended |= line
+    if longest := _longest(parents, MOST_GENERATIONS):
+        raise BadBackup(f"it has a run with more than {MOST_GENERATIONS:,} ancestors: {longest!r:.60}")
+
+
+def _longest(parents: Mapping[str, str], most: int) -> str | None:
+    """A run with more ancestors than that."""
+    depth: dict[str, int] = {}
+    for first in parents:
+        line, run = [], first
+        while run in parents and run not in depth:
+            line.append(run)
+            run = parents[run]
+        for place, each in enumerate(reversed(line), depth.get(run, 0) + 1):
+            depth[each] = place
+            if place > most:
+                return each
+    return None
 
 
 def _check_types(connection: Connection, table: Table) -> None:
@@ -128,17 +156,19 @@ def _check_types(connection: Connection, table: Table) -> None:
 
 
 def _check_documents(connection: Connection, table: Table) -> None:
-    """SQLite calls no JSON what has NaN or infinities, which were written: Python reads them."""
+    """Parse every document as it will be: a database takes some that Python refuses, and the other way."""
     for column in (column for column in table.columns if isinstance(column.type, JSON)):
-        name = f'"{column.name}"'
-        odd = f"{name} IS NOT NULL AND NOT json_valid({name})"
-        query = f'SELECT {name} FROM "{table.name}" WHERE {odd}'  # noqa: S608 - our own names
-        for document in connection.scalars(text(query)):
+        name, place = f'"{column.name}"', f"a row of {table.name} in its database"
+        query = f'SELECT CAST({name} AS TEXT) FROM "{table.name}" WHERE {name} IS NOT NULL'  # noqa: S608 - our own names
+        for document in connection.execution_options(yield_per=DOCUMENTS).scalars(text(query)):
             try:
-                json.loads(document)
+                is_deep = is_too_deep(json.loads(document), DEEPEST)
             except (ValueError, RecursionError):
-                place = f"a row of {table.name} in its database"
-                raise BadBackup(f"{place} has a {column.name} that is no JSON: {document!r:.60}") from None
+                reason = f"has a {column.name} that is not JSON"
+                raise BadBackup(f"{place} {reason}: {document!r:.60}") from None
+            if is_deep:
+                reason = f"has a {column.name} that is nested deeper than {DEEPEST} levels"
+                raise BadBackup(f"{place} {reason}: {document!r:.60}")
 
 
 def _conditions(table: Table) -> Iterator[str]:

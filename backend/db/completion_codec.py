@@ -134,7 +134,7 @@ def decode(group_id: str, data: bytes, want: Want = WHOLE) -> list[Completion]:
         return list(_completions(group_id, content[head + 1 :], _columns(content[:head]), want))
     except CompletionsDamaged:
         raise
-    except (ValueError, TypeError, LookupError) as error:
+    except (ValueError, TypeError, LookupError, MemoryError, RecursionError) as error:
         raise CompletionsDamaged(f"its columns cannot be read: {error}") from None
 
 

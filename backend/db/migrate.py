@@ -7,13 +7,14 @@ advisory lock).
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, Engine, text
+from sqlalchemy import URL, Connection, Engine, inspect, text
 
 from backend.db.engine import copy_sqlite, open_engine
 from backend.durable_files import publish, sync
@@ -68,7 +69,13 @@ def downgrade(url: str, revision: str) -> None:
     engine = open_engine(url, pool_size=1, answer_seconds=PATIENCE_SECONDS)
     try:
         with locked(engine) as connection:
+            if engine.dialect.name == "postgresql":
+                # SQLite has one writer; here a service that was overlooked could write what is about to go.
+                names = ", ".join(f'"{table}"' for table in inspect(connection).get_table_names())
+                connection.execute(text(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"))
             _keep_copy(engine, schema_of(connection), target=revision)
+            if (stale := copy_beside(engine.url, revision)) is not None and stale.exists():
+                _rename_aside(stale)  # the next upgrade makes a copy of its own
             command.downgrade(_config(connection), revision)
     finally:
         engine.dispose()
@@ -130,6 +137,13 @@ def _keep_copy(engine: Engine, current: str, *, target: str) -> None:
     draft.unlink(missing_ok=True)  # of a process that was killed
     copy_sqlite(engine, draft)
     publish(draft, copy)
+
+
+def _rename_aside(file: Path) -> None:
+    """Give a file the first name of the kind `file.1` that is free."""
+    names = (file.with_name(f"{file.name}.{number}") for number in count(1))
+    file.rename(next(name for name in names if not name.exists()))
+    sync(file.parent)
 
 
 def _config(connection: Connection) -> Config:

@@ -508,6 +508,8 @@ class Search(Base):
     revision: Mapped[int] = mapped_column(default=0)
     """Raised by each decision: one that was made from older rows is dropped."""
     ended_at: Mapped[float | None]
+    deleted_cost: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
+    """Slot hours and money, by currency, of its runs that were deleted permanently."""
 
 
 class SearchTrial(Base):
@@ -658,6 +660,8 @@ class PushSession(Base):
     """Number of its last record that is stored."""
     number: Mapped[int] = mapped_column(default=0, server_default="0")
     """Counts the sessions of a run in the order in which the service heard of them."""
+    heard_at: Mapped[float] = mapped_column(default=0.0, server_default="0")
+    """Time of its newest batch."""
 
 
 class SavedView(Base):

@@ -35,10 +35,10 @@ def size_text(count: float) -> str:
     return f"{size:.{0 if size >= 10 else 1}f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
 
 
-def is_too_deep(document: Any) -> bool:
-    """Whether a JSON document is nested deeper than DEEPEST; needs no recursion."""
+def is_too_deep(document: Any, deepest: int = DEEPEST) -> bool:
+    """Whether a JSON document is nested deeper than that; needs no recursion."""
     level = [document]
-    for _ in range(DEEPEST + 1):
+    for _ in range(deepest + 1):
         level = [part for each in level if isinstance(each, dict | list | tuple)
                  for part in (each.values() if isinstance(each, dict) else each)]  # fmt: skip
     return bool(level)

@@ -19,6 +19,9 @@ READS = re.compile(
     r"/api/v1/(series|matrix|signal-budget)|/api/v1/runs/[^/]+/(diagnosis|breakdown)|/api/v1/rollouts(/.+)?"
 )
 
+WHAT_IF = "/api/v1/rollouts/what-if"
+"""A POST that changes nothing, and reads a whole step."""
+
 WAIT_SECONDS = 10.0
 """How long a request waits for a place."""
 
@@ -51,7 +54,7 @@ class ReadBudget:
 
 def _kind_of(scope: Scope) -> str:
     """What is counted, in words; empty for all that is cheap."""
-    if scope["type"] != "http" or scope["method"] != "GET":
+    if scope["type"] != "http" or (scope["method"] != "GET" and scope["path"] != WHAT_IF):
         return ""
     if EXPORTS.fullmatch(scope["path"]):
         return "exports"

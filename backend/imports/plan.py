@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -280,7 +281,9 @@ def metric_name(column: str, taken: Container[str]) -> tuple[str, str]:
             return ours, "the same quantity"
     clean = re.sub(r"[^\w./@-]+", "_", column)
     if len(clean) > MOST_CHARACTERS:
-        return clean[:MOST_CHARACTERS], f"a name has at most {MOST_CHARACTERS} characters"
+        mark = blake2b(column.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+        cut = f"{clean[: MOST_CHARACTERS - len(mark) - 1]}-{mark}"  # two that begin alike stay two
+        return cut, f"a name has at most {MOST_CHARACTERS} characters"
     return clean, "only letters, digits and _ . / @ - stand in a name"
 
 

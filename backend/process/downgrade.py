@@ -1,5 +1,6 @@
 """The way back to an older version: its schema, with every run as this version knows it."""
 
+import sqlite3
 from pathlib import Path
 
 from sqlalchemy import make_url
@@ -8,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from backend.db.engine import open_engine, open_sessions, reading
 from backend.db.migrate import copy_beside, downgrade, known_schemas, newest_schema, schema_of
 from backend.errors import Conflict, Unavailable
-from backend.process.instance_lock import AlreadyRunning, hold_instance
+from backend.process.instance_lock import AlreadyRunning, hold_instance, is_alive
 from backend.process.preflight import check_database, check_state_dir
 from backend.settings import Settings, service_url
 from backend.workers.store import live_slots
@@ -31,13 +32,15 @@ def downgrade_database(settings: Settings, schema: str) -> str:
         raise Conflict(f"{copy} exists: move it away, because the database is copied there before it changes")
     check_state_dir(settings)
     check_database(settings)
+    if is_alive(service_url(settings)):
+        raise Conflict(f"a service answers at {service_url(settings)}: stop it first")
     try:
         with hold_instance(settings, service_url(settings)):
             before = _check_idle(settings, schema)
             downgrade(settings.effective_database_url, schema)
     except AlreadyRunning as running:
         raise Conflict(f"{running}: stop it first") from None
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, sqlite3.Error, OSError, ValueError) as error:  # ValueError: damaged values
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise Unavailable(f"nothing was changed: {reason}") from None
     return before

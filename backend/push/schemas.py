@@ -128,8 +128,8 @@ class Batch(Part):
     session: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     """Random; one for each process, or each file, that numbers records from 1.
 
-    Sessions that share their first 16 digits are of one process and its forks: its end is theirs. The end
-    that an older process tells is passed over, since a newer one feeds the run.
+    Sessions that share their first 16 digits are of one process and its forks: its end is theirs. The end of
+    a process is ignored if a newer one was heard of after it, or in the two minutes before.
     """
     run: RunHead | None = None
     first: Annotated[int, Field(strict=True, ge=1, lt=2**62)]

@@ -37,7 +37,7 @@ from backend.rollouts.store import PackedGroups
 from backend.rollouts.text_metrics import Written
 from backend.runs.events import add_event
 from backend.runs.origin import ORIGINS
-from backend.runs.pushed import continue_pushed, end_pushed
+from backend.runs.pushed import SILENT_SECONDS, continue_pushed, end_pushed
 
 
 class Owner(NamedTuple):
@@ -70,12 +70,11 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
             raise Conflict("the run was deleted at this moment: send it again")
         stored = _stored(session, found, batch)  # another request may have brought the same
         left = [(number, each) for number, each in new if number > stored]
-        _store(
-            session, found, batch.session, left, packed, values, caught_up(session, run_id, written, texts)
-        )
+        place = _place(session, found, batch.session)
+        _store(session, found, place, left, packed, values, caught_up(session, run_id, written, texts))
         last = max(stored, batch.first + len(batch.records) - 1)
         own = update(PushSession).where(PushSession.run_id == run_id, PushSession.id == batch.session)
-        session.execute(own.values(stored=last))
+        session.execute(own.values(stored=last, heard_at=db_now()))
         session.refresh(found)
         return _answer(found, last)
 
@@ -191,32 +190,43 @@ def _stored(session: Session, run: Run, batch: Batch) -> int:
     return stored
 
 
-def _is_newest(session: Session, run: Run, push_session: str) -> bool:
-    """Whether no process has begun to push since: a newer one may have gone back, and its values count."""
-    of_run = PushSession.run_id == run.id
-    own = select(PushSession.number).where(of_run, PushSession.id == push_session)
-    newest = select(func.max(PushSession.number)).where(of_run)
-    return session.scalar(own) == session.scalar(newest)
+class Place(NamedTuple):
+    """A process among those that have pushed to a run; its forks are part of it."""
+
+    is_newest: bool
+    """Whether none began to push after it: a newer one may have gone back, and its values count."""
+    is_replaced: bool
+    """Whether a newer one was still heard of when this one fell silent: the run ends with that one."""
 
 
-def _is_of_newest_process(session: Session, run: Run, push_session: str) -> bool:
-    """Whether the newest session is of this process, or of a fork of it that must not keep its run alive."""
-    of_run = select(PushSession.id).where(PushSession.run_id == run.id)
-    newest = session.scalar(of_run.order_by(PushSession.number.desc()).limit(1))
-    return newest is not None and newest[:PROCESS_DIGITS] == push_session[:PROCESS_DIGITS]
+def _place(session: Session, run: Run, push_session: str) -> Place:
+    """The place of the process that pushes, before this batch counts.
+
+    A process began where the service first heard of one of its sessions.
+    """
+    columns = (PushSession.id, PushSession.number, PushSession.heard_at)
+    began: dict[str, int] = {}
+    heard: dict[str, float] = {}
+    for name, number, heard_at in session.execute(select(*columns).where(PushSession.run_id == run.id)):
+        process = name[:PROCESS_DIGITS]
+        began[process] = min(number, began.get(process, number))
+        heard[process] = max(heard_at, heard.get(process, heard_at))
+    own = push_session[:PROCESS_DIGITS]
+    newer = [process for process, number in began.items() if number > began[own]]
+    return Place(not newer, any(heard[each] >= heard[own] - SILENT_SECONDS for each in newer))
 
 
 def _store(
     session: Session,
     run: Run,
-    push_session: str,
+    place: Place,
     records: Sequence[tuple[int, Any]],
     packed: Mapping[int, PackedGroups],
     values: Mapping[int, Mapping[str, float]],
     texts: Points,
 ) -> None:
     summary, last = Summary.read(run.summary), run.last_step
-    take = summary.take if _is_newest(session, run, push_session) else summary.add
+    take = summary.take if place.is_newest else summary.add
     points: list[tuple[int, Mapping[str, float]]] = [*texts] if records else []
     for step, metrics in points:
         summary.add(step, metrics)
@@ -242,7 +252,7 @@ def _store(
     session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changes))
     session.refresh(run)
     for _, record in records:
-        if isinstance(record, FinishRecord) and _is_of_newest_process(session, run, push_session):
+        if isinstance(record, FinishRecord) and not place.is_replaced:
             end_pushed(session, run, record.status, record.reason)
 
 

@@ -208,6 +208,8 @@ def _as_damage() -> Iterator[None]:
         ArithmeticError,
         AttributeError,
         LookupError,
+        MemoryError,
+        RecursionError,
         TypeError,
         ValueError,
     ) as error:

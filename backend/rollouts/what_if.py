@@ -56,7 +56,7 @@ def what_if(session: Session, order: WhatIfOrder) -> dict[str, Any]:
     config, step = RunConfig.model_validate(run.config), order.step
     changed = [_changed(run, change) for change in order.variants]
     _check_size(session, run.id, step)
-    groups, total = _groups(session, run.id, step)
+    groups, total, damaged = _groups(session, run.id, step)
     if not groups:
         reason = why_removed(session, run.id, step) or "they were not recorded, or its groups did not train"
         raise NotFound(
@@ -81,7 +81,7 @@ def what_if(session: Session, order: WhatIfOrder) -> dict[str, Any]:
         "advantages": [row.advantage or 0.0 for row in rows],
         "correct": [bool(row.correct) for row in rows],
         "max_new_tokens": config.sampling.max_new_tokens,
-        "loss_share": _loss_share(config, trained=len(groups), total=total),
+        "loss_share": _loss_share(config, trained=len(groups), total=total - damaged),
     }
     return {
         "run": run.id,
@@ -89,9 +89,15 @@ def what_if(session: Session, order: WhatIfOrder) -> dict[str, Any]:
         "groups": [group for group, _, _ in whole],
         "group_size": size,
         "of_groups": total,
-        "notes": _notes(
-            config, stored=len(whole), total=total, is_part=UNSTORED in logged_loss(session, run.id, step)
-        ),
+        "notes": [
+            *([f"Groups left out because they are damaged: {damaged}."] if damaged else []),
+            *_notes(
+                config,
+                stored=len(whole),
+                total=total - damaged,
+                is_part=UNSTORED in logged_loss(session, run.id, step),
+            ),
+        ],
         "variants": [
             {"name": name, **_written(each), **found}
             for name, each, found in zip(
@@ -118,8 +124,10 @@ def _changed(run: Run, change: WhatIfChange) -> RunConfig:
 
 def _groups(
     session: Session, run_id: str, step: int
-) -> tuple[list[tuple[str, list[Completion], list[Arrays]]], int]:
-    """The groups that trained, with all of their values, and how many groups of the step are stored."""
+) -> tuple[list[tuple[str, list[Completion], list[Arrays]]], int, int]:
+    """The groups that trained, with all of their values; how many groups of the step are stored, and how many
+    of them are damaged.
+    """
     query = (
         select(RolloutGroup.id, RolloutTokens.data)
         .outerjoin(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
@@ -128,14 +136,14 @@ def _groups(
     )
     stored = session.execute(query).all()
     rows = completions_of(session, [row.id for row in stored])
-    found = []
+    found, damaged = [], 0
     for row in stored:
-        arrays, _ = arrays_or_damage(row.data)
-        if len(rows.get(row.id, [])) != len(arrays):  # some are damaged
-            continue
-        if arrays and all("loss" in each and "policy_logprob" in each for each in arrays):
+        arrays, damage = arrays_or_damage(row.data)
+        if damage or (arrays and len(rows.get(row.id, [])) != len(arrays)):
+            damaged += 1
+        elif arrays and all("loss" in each and "policy_logprob" in each for each in arrays):
             found.append((row.id, rows[row.id], arrays))
-    return found, len(stored)
+    return found, len(stored), damaged
 
 
 def _check_size(session: Session, run_id: str, step: int) -> None:

@@ -1,7 +1,7 @@
 """The cost of a run: the time that its attempts held a worker slot, in hours and money, and its judges."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -11,7 +11,7 @@ from backend.db.models import Attempt
 HOUR = 3600.0
 
 
-def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, object]:
+def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, Any]:
     """Hours of worker slots and GPUs, and money by currency: schemas.Cost.
 
     An attempt counts from its claim to its end, loading and checkpoints included; one that goes on counts up
@@ -39,6 +39,15 @@ def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, object]:
     for currency, paid in judges.items():
         money[currency] = money.get(currency, 0.0) + paid
     return {"slot_hours": slot_hours, "gpu_hours": gpu_hours, "money": money, "judges": judges}
+
+
+def sum_of(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Slot hours and money, by currency, of two costs; an empty one is nothing."""
+    money: dict[str, float] = {}
+    for cost in (one, other):
+        for currency, paid in cost.get("money", {}).items():
+            money[currency] = money.get(currency, 0.0) + paid
+    return {"slot_hours": one.get("slot_hours", 0.0) + other.get("slot_hours", 0.0), "money": money}
 
 
 class Price(NamedTuple):

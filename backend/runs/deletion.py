@@ -36,6 +36,7 @@ from backend.db.models import (
 from backend.db.rollout_words import forget
 from backend.durable_files import sync
 from backend.errors import Conflict
+from backend.runs.cost import cost_of, sum_of
 from backend.runs.events import add_event
 from backend.runs.lifecycle import locked_run
 from backend.settings import Settings
@@ -112,7 +113,21 @@ def _dependents(session: Session, runs: Collection[str]) -> Sequence[Any]:
 
 
 def _mark(session: Session, runs: Collection[str]) -> None:
+    _keep_costs(session, runs)
     session.execute(update(Run).where(Run.id.in_(runs)).values(deleting_at=db_now()))
+
+
+def _keep_costs(session: Session, runs: Collection[str]) -> None:
+    """Add what these runs have cost to their searches, whose budgets would come back with the rows."""
+    own = (Run.id.in_(runs), Run.deleting_at.is_(None))
+    query = select(Search).join(Run, Run.experiment_id == Search.experiment_id).where(*own).distinct()
+    now = session.scalar(select(db_now())) or 0.0
+    for found in session.scalars(query.order_by(Search.experiment_id)).all():
+        search = session.get_one(Search, found.experiment_id, with_for_update=True, populate_existing=True)
+        its = select(Attempt).join(Run, Run.id == Attempt.run_id)
+        attempts = session.scalars(its.where(*own, Run.experiment_id == search.experiment_id)).all()
+        search.deleted_cost = sum_of(search.deleted_cost, cost_of(attempts, now))
+    session.flush()
 
 
 def carry_on(sessions: Sessions, settings: Settings, *, seconds: float) -> int:

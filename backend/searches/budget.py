@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from backend.config.run import RunConfig
 from backend.db.engine import db_now
-from backend.db.models import Attempt, Run
+from backend.db.models import Attempt, Run, Search
 from backend.experiments.duration_estimate import duration, slots_of
 from backend.experiments.search_settings import SearchSettings
-from backend.runs.cost import HOUR, cost_of, newest_price
+from backend.runs.cost import HOUR, cost_of, newest_price, sum_of
 from backend.searches.trial import LIVE, RunRow
 from backend.settings import Settings
 
@@ -28,21 +28,18 @@ class Spent(NamedTuple):
 
 
 def spent(session: Session, experiment_id: str) -> Spent:
-    """The time and money of a search's runs, those that train and those in the trash included."""
+    """The time and money of a search's runs: also of those that train, are in the trash or were deleted."""
     now = session.scalar(select(db_now())) or 0.0
-    of_it = Attempt.run_id.in_(select(Run.id).where(Run.experiment_id == experiment_id))
+    own = (Run.experiment_id == experiment_id, Run.deleting_at.is_(None))
+    of_it = Attempt.run_id.in_(select(Run.id).where(*own))
     rows = session.scalars(select(Attempt).where(of_it)).all()
     by_run: dict[str, list[Attempt]] = {}
     for row in rows:
         by_run.setdefault(row.run_id, []).append(row)
-    total = cost_of(rows, now)
-    hours = {run_id: _hours(cost_of(own, now)) for run_id, own in by_run.items()}
-    money = total["money"]
-    return Spent(_hours(total), dict(money) if isinstance(money, dict) else {}, hours)
-
-
-def _hours(cost: dict[str, object]) -> float:
-    return float(str(cost["slot_hours"]))
+    hours = {run_id: cost_of(its, now)["slot_hours"] for run_id, its in by_run.items()}
+    search = session.get(Search, experiment_id)
+    total = sum_of(cost_of(rows, now), search.deleted_cost if search is not None else {})
+    return Spent(total["slot_hours"], total["money"], hours)
 
 
 def estimated_hours(

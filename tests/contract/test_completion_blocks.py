@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+import zstandard
 from sqlalchemy import delete, event, func, insert, select, text, update
 from sqlalchemy.exc import OperationalError
 
@@ -68,6 +69,13 @@ def test_any_changed_byte_is_found():
     for end in range(len(block)):
         with pytest.raises(CompletionsDamaged):
             decode(GROUP, block[:end])
+
+
+def test_columns_that_are_nested_without_end_are_damage():
+    content = b"[" * 5_000 + b"\n"
+    frame = zstandard.ZstdCompressor(write_checksum=True).compress(content)
+    with pytest.raises(CompletionsDamaged, match="its columns cannot be read"):
+        decode(GROUP, b"\1" + frame)
 
 
 def test_a_block_of_a_newer_version_says_so():

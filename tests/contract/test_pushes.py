@@ -95,7 +95,14 @@ def test_a_pushed_run_is_live_and_has_curves_completions_and_a_config(client, se
 def test_a_reward_term_whose_name_is_too_long_arrives_under_a_name_that_is_cut(client, send):
     name = f"rewards/{'a' * 150}/mean"
     assert send([metrics(1, **{name: 0.5})]).status_code == 200
-    assert only_run(client)["summary"]["last"] == {name[:128]: 0.5}
+    [(cut, value)] = only_run(client)["summary"]["last"].items()
+    assert (len(cut), cut[:119], value) == (128, name[:119], 0.5)
+
+
+def test_two_long_names_that_begin_alike_stay_two_metrics(client, send):
+    names = [f"rewards/{'a' * 125}/{kind}" for kind in ("mean", "std")]
+    assert send([metrics(1, **dict(zip(names, (0.5, 0.1), strict=True)))]).status_code == 200
+    assert sorted(only_run(client)["summary"]["last"].values()) == [0.1, 0.5]
 
 
 def test_a_batch_that_comes_again_changes_nothing_and_an_overlap_adds_its_new_part(client, send):
@@ -579,6 +586,36 @@ def test_a_process_ends_its_run_although_a_fork_of_it_has_pushed_since(client, s
     send([metrics(1, reward=1)])
     send([metrics(2, reward=2)], session="a" * 16 + "b" * 16)
     assert send([{"kind": "finish", "status": "finished"}], first=2).json()["status"] == "finished"
+
+
+def test_an_older_process_that_begins_another_file_stays_the_older_one(client, send):
+    send([metrics(1, reward=1)])
+    send([metrics(2, reward=2)], session=OTHER)
+    second_file = "a" * 16 + "c" * 16
+    late = send([metrics(1, reward=9), {"kind": "finish", "status": "failed"}], session=second_file)
+    assert late.json()["status"] == "running"
+    assert only_run(client)["summary"]["last"]["reward/mean"] == 2.0
+
+
+def test_sessions_of_an_earlier_version_end_their_run_whatever_their_ids(client, send):
+    """They were not counted: none of them is newer than another."""
+    send([metrics(1, reward=1)])
+    send([metrics(2, reward=2)], session=OTHER)
+    with client.app.state.lab.sessions.begin() as session:
+        session.execute(update(PushSession).values(number=0, heard_at=0.0))
+    assert send([{"kind": "finish", "status": "finished"}], first=2).json()["status"] == "finished"
+    assert send([{"kind": "finish", "status": "failed"}], session=OTHER, first=2).json()["status"] == "failed"
+
+
+def test_a_process_that_outlives_a_newer_one_ends_the_run(client, send):
+    """As a trainer does whose evaluation logged under the same id, and finished or died."""
+    send([metrics(1, reward=1)])
+    send([metrics(2, reward=2), {"kind": "finish", "status": "finished"}], session=OTHER)
+    with client.app.state.lab.sessions.begin() as session:
+        session.execute(update(PushSession).values(heard_at=PushSession.heard_at - SILENT_SECONDS - 1))
+    send([metrics(3, reward=3)], first=2)
+    end = send([{"kind": "finish", "status": "failed", "reason": "OOM"}], first=3)
+    assert end.json()["status"] == "failed"
 
 
 def test_a_newer_process_may_go_back(client, send):

@@ -4,6 +4,7 @@ import io
 import math
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow.parquet as pq
 import pytest
@@ -218,3 +219,26 @@ def test_damaged_tokens_say_so_and_those_beside_them_are_read(client, database, 
     assert [bool(each["damage"]) for each in sums["groups"]] == [data == DAMAGED, False]
     order = {"run": run.id, "step": 1, "variants": []}
     assert client.post("/api/v1/rollouts/what-if", json=order).status_code < 500
+
+
+class Trained(MadeCompletion):
+    """A completion with the values that its loss is computed from."""
+
+    @property
+    def arrays(self):
+        logprob = -np.ones(len(self.text), np.float32)
+        return dict.fromkeys(("logprob", "old_logprob", "policy_logprob", "loss"), logprob)
+
+
+def test_the_loss_computed_again_beside_a_damaged_group_is_that_of_the_others(client, database, run):
+    completions = tuple(Trained(text="12345678", advantage=each) for each in (1.0, -0.5))
+    store(database, run, *(MadeGroup(prompt_index=n, completions=completions) for n in range(2)))
+    order = {"run": run.id, "step": 1, "variants": []}
+    whole = client.post("/api/v1/rollouts/what-if", json=order).json()
+    with database.sessions.begin() as session:
+        damaged = RolloutTokens.group_id == whole["groups"][0]
+        session.execute(update(RolloutTokens).where(damaged).values(data=DAMAGED))
+    rest = client.post("/api/v1/rollouts/what-if", json=order).json()
+    assert rest["groups"] == whole["groups"][1:]
+    assert rest["variants"][0]["loss"] == pytest.approx(whole["variants"][0]["loss"]) != 0
+    assert rest["notes"][0] == "Groups left out because they are damaged: 1."

@@ -393,6 +393,7 @@ def test_names_outside_ascii_and_keys_of_digits_are_found_on_both_databases(sess
         "😀": {"日本": "ja"},
         "files": ["Grüße.txt", "b"],
         "layers": {"0": {"lr": 0.1}},
+        "maße": [{"länge": 7}],
     }
     make_run(session, name="own")
     session.flush()
@@ -404,6 +405,7 @@ def test_names_outside_ascii_and_keys_of_digits_are_found_on_both_databases(sess
         "config.files ~ Grüße",
         'config.files ~ "b"',
         "config.layers.0.lr = 0.1",
+        "config.maße.0.länge = 7",
     ):
         assert names(session, query) == ["foreign"], query
     assert names(session, "eval/größe = none") == ["own"]

@@ -385,13 +385,18 @@ def test_an_experiment_whose_runs_are_all_deleted_takes_its_search_along(lab, cl
     assert lab.step(search) is False
 
 
-def test_the_trash_gives_no_hours_back(lab, client, database):
+def test_deleting_runs_gives_no_hours_back(lab, client, database, settings):
     search = lab.begin(cells=9, seeds=[0], search={"hours": 4.9})
     lab.finish(lab.runs("queued")[0])
     with database.sessions.begin() as session:
         session.execute(update(Attempt).values(ended_at=Attempt.started_at + 3600))
     [run] = lab.runs("finished")
     assert client.delete(f"/api/v1/runs/{run.id}").is_success
+    assert lab.shown(search).hours == pytest.approx(1.0)
+    for _ in range(2):
+        assert client.delete(f"/api/v1/runs/{run.id}?forever=true").status_code in {202, 404, 409}
+        assert lab.shown(search).hours == pytest.approx(1.0)
+    assert carry_on(database.sessions, settings, seconds=30) == 1
     assert lab.shown(search).hours == pytest.approx(1.0)
 
 

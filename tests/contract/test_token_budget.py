@@ -193,7 +193,10 @@ DAMAGED = b"\x28\xb5\x2f\xfdbroken"
 NEWER = zstandard.compress((13).to_bytes(4, "little") + b'{"version":9}')
 
 
-@pytest.mark.parametrize("data", [DAMAGED, NEWER], ids=["damaged", "newer"])
+DEEP = zstandard.compress((5_000).to_bytes(4, "little") + b"[" * 5_000)
+
+
+@pytest.mark.parametrize("data", [DAMAGED, NEWER, DEEP], ids=["damaged", "newer", "deep"])
 def test_a_damaged_frame_gives_way_with_the_tokens_and_holds_up_no_budget(database, run, monkeypatch, data):
     with database.sessions.begin() as session:
         other = make_run(session, last_step=STEPS, name="other")

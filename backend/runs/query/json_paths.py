@@ -48,12 +48,14 @@ def _places(column: Any, path: Sequence[str]) -> list[Any]:
 
     It takes a number for the place in a list alone, and compares keys with the text of the document.
     """
-    paths: list[tuple[str | int, ...]] = [
-        tuple(int(key) if re.fullmatch(r"\d{1,6}", key) else key for key in path),
-        tuple(path),
-        tuple(map(escaped, path)),
-    ]
+    written = [tuple(path), tuple(map(escaped, path))]
+    paths = [*map(_with_places, written), *written]
     return [column[each] for each in dict.fromkeys(paths)]
+
+
+def _with_places(path: Sequence[str]) -> tuple[str | int, ...]:
+    """The path in which every key that can be one is the place in a list."""
+    return tuple(int(key) if re.fullmatch(r"\d{1,6}", key) else key for key in path)
 
 
 def _first(values: Sequence[Any]) -> Any:

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 from sqlalchemy import select, update
 
-from backend.backup import tables
+from backend.backup import examine, tables
 from backend.backup.contents import DATABASE, MANIFEST, read_manifest
 from backend.backup.files import BadBackup
 from backend.backup.restore import restore_backup
@@ -322,9 +322,18 @@ REWRITE = "UPDATE sqlite_master SET sql = {} WHERE name = 'worker'"
             "refers to a missing row",
         ),
         (["UPDATE run SET steps = 'evil'"], "a row of run .* of another type"),
-        (["UPDATE run SET config = '{'"], "a row of run .* has a config that is no JSON"),
-        (["UPDATE run SET tags = '{NaN'"], "a row of run .* has a tags that is no JSON"),
-        (["UPDATE run SET summary = '" + "[" * 100_000 + "NaN'"], "a row of run .* has a summary that is no"),
+        (["UPDATE run SET config = '{'"], "a row of run .* has a config that is not JSON"),
+        (["UPDATE run SET tags = '{NaN'"], "a row of run .* has a tags that is not JSON"),
+        (
+            ["UPDATE run SET summary = '" + "[" * 100_000 + "NaN'"],
+            "a row of run .* has a summary that is",
+        ),
+        (["UPDATE run SET tags = '[" + "1" * 5_000 + "]'"], "a row of run .* has a tags that is not JSON"),
+        (["UPDATE run SET tags = '{}' || char(0)"], "a row of run .* has a tags that is not JSON"),
+        (
+            ["UPDATE run SET config = '" + "[" * 300 + "]" * 300 + "'"],
+            "a row of run .* has a config that is nested deeper than 200 levels",
+        ),
         (["UPDATE run SET parent_run = id, fork_step = 1"], "a run that comes from itself"),
         (["UPDATE metric SET value = x'00'"], "a row of metric .* of another type"),
         (["UPDATE checkpoint SET path = '../../../outside'"], "outside of its run's directory"),
@@ -367,6 +376,14 @@ def test_runs_that_come_from_one_another_are_refused(lab, database, tmp_path):
         session.execute(update(Run).values(parent_run=None, fork_step=None))
     database.engine.dispose()
     assert_refused(lab, tmp_path / "cycle", "a run that comes from itself")
+
+
+def test_a_line_of_runs_that_each_begin_with_another_has_an_end():
+    line = {"e": "d", "d": "c", "c": "b", "b": "a"}
+    for order in (list(line), list(reversed(line))):
+        parents = {run: line[run] for run in order}
+        assert examine._longest(parents, 4) is None
+        assert examine._longest(parents, 3) == "e"
 
 
 @pytest.mark.usefixtures("sqlite_only")

@@ -145,13 +145,13 @@ class Slow:
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
 
-async def ask(app, path, role="viewer"):
+async def ask(app, path, role="viewer", method="GET"):
     said = []
 
     async def send(message):
         said.append(message)
 
-    scope = {"type": "http", "method": "GET", "path": path, "headers": [], "state": {"role": role}}
+    scope = {"type": "http", "method": method, "path": path, "headers": [], "state": {"role": role}}
     await app(scope, None, send)
     return said[0]["status"]
 
@@ -199,6 +199,22 @@ def test_every_read_of_curves_and_completions_takes_a_place(monkeypatch, path):
         await asyncio.sleep(0)
         assert await ask(app, f"/api/v1/{path}") == 429
         slow.may_end.set()
+        assert await first == 200
+
+    asyncio.run(story())
+
+
+def test_computing_a_step_again_takes_a_place_and_a_launch_takes_none(monkeypatch):
+    monkeypatch.setattr(budget, "WAIT_SECONDS", 0.01)
+
+    async def story():
+        slow = Slow()
+        app = ReadBudget(slow, most=1)
+        first = asyncio.ensure_future(ask(app, "/api/v1/rollouts/what-if", method="POST"))
+        await asyncio.sleep(0)
+        assert await ask(app, "/api/v1/rollouts") == 429
+        slow.may_end.set()
+        assert await ask(app, "/api/v1/series", method="POST") == 200
         assert await first == 200
 
     asyncio.run(story())
