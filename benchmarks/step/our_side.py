@@ -40,9 +40,8 @@ class Listener(Nothing):
 
 def trainer_of(work: Workload, listener: Listener, seed: int, kind: type[Trainer] = Trainer) -> Trainer:
     """The trainer of a workload, which records to the listener and saves nothing."""
-    policy = {"name": work.path.name}
     base = {
-        "policy": policy if work.device == "cpu" else policy | {"dtype": "bfloat16"},
+        "policy": {"name": work.path.name, "dtype": "bfloat16" if work.device == "cuda" else "float32"},
         "steps": work.steps,
         "sampling": {
             "prompts_per_step": work.prompts_per_step,
