@@ -160,7 +160,7 @@ def _check_documents(connection: Connection, table: Table) -> None:
     for column in (column for column in table.columns if isinstance(column.type, JSON)):
         name, place = f'"{column.name}"', f"a row of {table.name} in its database"
         query = f'SELECT CAST({name} AS TEXT) FROM "{table.name}" WHERE {name} IS NOT NULL'  # noqa: S608 - our own names
-        for document in connection.execution_options(yield_per=DOCUMENTS).scalars(text(query)):
+        for document in connection.scalars(text(query), execution_options={"yield_per": DOCUMENTS}):
             try:
                 is_deep = is_too_deep(json.loads(document), DEEPEST)
             except (ValueError, RecursionError):

@@ -120,10 +120,10 @@ def _mark(session: Session, runs: Collection[str]) -> None:
 def _keep_costs(session: Session, runs: Collection[str]) -> None:
     """Add what these runs have cost to their searches, whose budgets would come back with the rows."""
     own = (Run.id.in_(runs), Run.deleting_at.is_(None))
-    query = select(Search).join(Run, Run.experiment_id == Search.experiment_id).where(*own).distinct()
+    searches = select(Search.experiment_id).join(Run, Run.experiment_id == Search.experiment_id).where(*own)
     now = session.scalar(select(db_now())) or 0.0
-    for found in session.scalars(query.order_by(Search.experiment_id)).all():
-        search = session.get_one(Search, found.experiment_id, with_for_update=True, populate_existing=True)
+    for found in session.scalars(searches.distinct().order_by(Search.experiment_id)).all():
+        search = session.get_one(Search, found, with_for_update=True, populate_existing=True)
         its = select(Attempt).join(Run, Run.id == Attempt.run_id)
         attempts = session.scalars(its.where(*own, Run.experiment_id == search.experiment_id)).all()
         search.deleted_cost = sum_of(search.deleted_cost, cost_of(attempts, now))
