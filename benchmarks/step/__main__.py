@@ -132,7 +132,7 @@ def gpu_policy(directory: Path) -> str:
 
 def version_of(checkout: Path) -> str:
     """Its commit, short."""
-    command = ["git", "-C", checkout, "describe", "--always", "--abbrev=8"]
+    command = ["git", "-C", str(checkout), "describe", "--always", "--abbrev=8"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 

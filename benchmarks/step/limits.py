@@ -99,7 +99,8 @@ def _inside(part: str, events: list[FunctionEvent]) -> Iterator[FunctionEvent]:
 def _product(event: FunctionEvent) -> Product | None:
     if event.name not in PRODUCTS:
         return None
-    return event.name, tuple(map(tuple, event.input_shapes[: PRODUCTS[event.name][1]]))
+    operands: Any = event.input_shapes[: PRODUCTS[event.name][1]]
+    return event.name, tuple(tuple(shape) for shape in operands)
 
 
 def _passes(products: Counter[Product], vocabulary: int) -> int:
