@@ -43,12 +43,12 @@ def test_names_of_other_trainers_become_ours_and_unknown_ones_stay():
 
 def test_a_name_of_ours_that_would_be_too_long_is_not_given_and_the_own_one_is_cut():
     term, other = "a" * 150, "b" * 115
-    plan = planned(f"step,rewards/{term}/mean,rewards/{other}/mean\n1,0.5,0.25\n")
-    cut = f"rewards/{term}/mean"[:128]
-    assert decided(plan) == {
-        f"rewards/{term}/mean": ("renamed", cut),
-        f"rewards/{other}/mean": ("renamed", f"reward/{other}/mean"),
-    }
+    plan = planned(f"step,rewards/{term}/mean,rewards/{term}/std,rewards/{other}/mean\n1,0.5,0.1,0.25\n")
+    names = decided(plan)
+    cut, spread = (names[f"rewards/{term}/{kind}"][1] for kind in ("mean", "std"))
+    assert cut[:119] == spread[:119] == f"rewards/{term}"[:119]
+    assert (len(cut), len(spread), points(plan, spread)) == (128, 128, {1: 0.1})
+    assert names[f"rewards/{other}/mean"] == ("renamed", f"reward/{other}/mean")
     assert plan.decisions[0].reason == "a name has at most 128 characters"
     assert points(plan, cut) == {1: 0.5}
 
