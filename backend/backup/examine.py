@@ -138,7 +138,7 @@ def _check_documents(connection: Connection, table: Table) -> None:
                 json.loads(document)
             except (ValueError, RecursionError):
                 place = f"a row of {table.name} in its database"
-                raise BadBackup(f"{place} has a {column.name} that is no JSON: {document!r:.60}") from None
+                raise BadBackup(f"{place} has a {column.name} that is not JSON: {document!r:.60}") from None
 
 
 def _conditions(table: Table) -> Iterator[str]:
