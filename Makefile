@@ -31,7 +31,7 @@ up: .venv/runtime.stamp ## start everything: API, worker, broker, database; Ctrl
 demo: .venv/runtime.stamp ## start everything and launch a demo experiment
 	@.venv/bin/python -m backend.cli demo
 
-link: .venv/runtime.stamp ## print a fresh login link of the running lab; ROLE=viewer for read-only access
+link: .venv/runtime.stamp ## print a fresh login link of the running service; ROLE=viewer for read-only access
 	@.venv/bin/python -m backend.cli link $(if $(filter viewer,$(ROLE)),--viewer)
 
 token: .venv/runtime.stamp ## print the operator's token for scripts; WRITER=name for a machine that may only push its runs
@@ -136,7 +136,7 @@ learning-evidence: .venv/runtime.stamp ## train the recipes with three seeds eac
 bench-step: .venv/runtime.stamp ## time a training step against TRL's; installs TRL into .venv-trl
 	@.venv/bin/python -m benchmarks.step $(ARGS)
 
-bench-push: .venv/runtime.stamp ## push a TRL training to a service that is killed, and time it against Trackio; in .venv-trl
+bench-push: .venv/runtime.stamp ## push a TRL run to a service that is killed, and time it against Trackio; in .venv-trl
 	@.venv/bin/python -m benchmarks.push $(ARGS)
 
 bench-recording: .venv/runtime.stamp ## time a run with recording and checkpoints against one without

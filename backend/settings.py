@@ -54,7 +54,7 @@ class Settings(BaseSettings):
     """SQLAlchemy URL; empty: SQLite in the state directory."""
 
     broker_url: str = ""
-    """Celery broker URL; empty: the embedded broker (Valkey on a unix socket, else files)."""
+    """Celery broker URL; empty: the embedded broker (Valkey on a Unix socket, else files)."""
 
     models_dir: Path = Path("models")
     """Directory whose subdirectories are offered as local policies."""
@@ -63,28 +63,29 @@ class Settings(BaseSettings):
     """Directory whose JSONL files are offered as problems, the same for all machines; also holds uploads."""
 
     upload_bytes: Annotated[int, Field(ge=1_000, le=2**40)] = 512_000_000
-    """Size of the largest dataset or log that may be uploaded, in bytes; of a dataset packed and unpacked."""
+    """Size of the largest dataset or log that may be uploaded, in bytes; a dataset's packed and unpacked."""
 
     hf_online: bool = False
     """Whether policies and datasets may be downloaded from the Hugging Face hub."""
 
     token_mb_per_run: Annotated[int, Field(ge=0, le=2**40)] = 2_000
-    """Budget of the stored token values of one run, in MB; the oldest steps give way. 0: no limit."""
+    """Budget of the stored token values of one run, in MB; the oldest are removed first. 0: no limit."""
 
     token_mb: Annotated[int, Field(ge=0, le=2**40)] = 20_000
-    """Budget of the stored token values of all runs, in MB; the run with most gives way. 0: no limit."""
+    """Budget of the stored token values of all runs, in MB; the run with the most is trimmed first. 0: no
+    limit."""
 
     worker_slots: Annotated[int, Field(ge=0, le=64)] = 0
     """Runs at a time on this machine; 0: one per GPU, else one per CPU core, at most four."""
 
     worker_runs: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Runs after which a worker ends by itself; 0: it does not."""
+    """Runs after which a worker exits; 0: never."""
 
     worker_idle_seconds: Annotated[float, Field(ge=0, le=1e7)] = 0.0
-    """Seconds without any run after which a worker ends by itself; 0: it does not."""
+    """Seconds without any run after which a worker exits; 0: never."""
 
     worker_until: Annotated[float, Field(ge=0, le=1e11)] = 0.0
-    """Time at which a worker ends by itself, in seconds since 1970 (UTC); 0: it does not."""
+    """Time at which a worker exits, in seconds since 1970 (UTC); 0: never."""
 
     worker_nodes: Annotated[int, Field(ge=1, le=64)] = 1
     """Nodes of a worker's group, which train one run at a time together; 1: it works alone."""
@@ -112,7 +113,7 @@ class Settings(BaseSettings):
     """How long a worker owns a run without renewing its lease, in seconds."""
 
     poll_seconds: Annotated[float, Field(gt=0.05, le=600)] = 15.0
-    """How often a worker looks for runs without a doorbell, in seconds."""
+    """How often a worker looks for runs when no broker message comes, in seconds."""
 
     grpolab_token: str = ""
     """Operator's token; empty: one is generated and stored in the state directory."""

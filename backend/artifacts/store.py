@@ -210,7 +210,7 @@ class ArtifactStore:
     def remove_checkpoint(self, run_id: str, name: str) -> None:
         """Remove one, its manifest first: half of one is never taken for a whole. Raises ArtifactFault."""
         if not CHECKPOINT_NAME.fullmatch(name):
-            raise self._fault(f"{name!r:.60} is no name of a checkpoint")
+            raise self._fault(f"{name!r:.60} is not the name of a checkpoint")
         place = f"{self._run(run_id)}/{name}"
         self._remove(f"{place}/{MANIFEST}")
         self._remove(place)
@@ -238,14 +238,14 @@ class ArtifactStore:
 
     def _run(self, run_id: str) -> str:
         if not RUN.fullmatch(run_id):
-            raise self._fault(f"{run_id!r:.60} is no id of a run")
+            raise self._fault(f"{run_id!r:.60} is not the id of a run")
         return f"{self._base}/{run_id}"
 
     def _key(self, path: Path) -> str:
         """Where the copy of a path of this machine is."""
         run_id, *names = path.relative_to(self.root).parts
         if ".." in names:
-            raise self._fault(f"{path.name!r:.60} is no file of a checkpoint")
+            raise self._fault(f"{path.name!r:.60} is not a file of a checkpoint")
         return "/".join([self._run(run_id), *names])
 
     def _refuse_links(self, arguments: Sequence[Any]) -> None:

@@ -95,7 +95,7 @@ class BrowserSessions:
             await anyio.to_thread.run_sync(partial(self._enter, login, user_agent, instead_of))
         except SQLAlchemyError as error:
             logger.warning("cannot log in anyone: %s", error)
-            raise Unavailable("nobody can log in while the database is away") from None
+            raise Unavailable("nobody can log in while the database is unavailable") from None
         self._remember(login.id, is_open=True)
         if instead_of:
             self._remember(instead_of.id, is_open=False)

@@ -20,7 +20,7 @@ class DataConfig(Frozen):
     and names them, drop leaves them out."""
 
     similarity: Annotated[float, Field(ge=0.5, le=1)] = 0.7
-    """Share of their runs of three words that near duplicates have in common (Jaccard's index)."""
+    """Share of their three-word sequences that near duplicates have in common (Jaccard's index)."""
 
     contamination: Literal["ignore", "report", "drop"] = "ignore"
     """Training rows that share `ngram` words in a row with a held-out question of any source: report counts

@@ -84,7 +84,7 @@ def _server_errors(config: "RunConfig") -> Iterator[Problem]:
     engine = f"sampling.engine = {sampling.engine.type}"
     gives_none = f"but {engine} gives"
     if sampling.keep_mask:
-        yield "sampling.keep_mask", f"is on, {gives_none} no ids that were left: expected false"
+        yield "sampling.keep_mask", f"is on, {gives_none} no ids that top_p or top_k kept: expected false"
     if config.recording.alternatives:
         yield "recording.alternatives", f"is on, {gives_none} no alternatives: expected 0"
     if sampling.routing_replay:

@@ -37,7 +37,7 @@ class ToolUse(Frozen):
 
     form: Literal["plain", "equation", "template"] = "plain"
     """How a call is written. plain: [calculator: 12*34], and a fenced block for python; equation: the tool
-    writes on behind 12*34= ; template: as the chat template has it, <tool_call> with JSON."""
+    writes on after 12*34= ; template: as the chat template has it, <tool_call> with JSON."""
 
     max_turns: Annotated[int, Field(ge=1, le=64)] = 4
     """Calls of one completion that are answered; later ones stay text."""
@@ -66,7 +66,7 @@ class OpenEnv(Frozen):
     """Name of a server that the operator gave by OPENENV_URLS."""
 
     form: Literal["text", "template"] = "text"
-    """How a turn becomes an action. text: the turn itself, behind its thoughts, for servers whose action is
+    """How a turn becomes an action. text: the turn itself, after its thoughts, for servers whose action is
     one text; template: the JSON arguments of a <tool_call> of `act`, which the chat template shows."""
 
     reward: Literal["sum", "last"] = "sum"

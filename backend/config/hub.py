@@ -48,7 +48,9 @@ def _asked(dataset: str) -> str:
         error.close()
         if error.code in (401, 403, 404):
             raise HubError(f"the Hugging Face hub has no public dataset {dataset!r} in Parquet") from error
-        raise HubError(f"the Hugging Face hub answers {error.code}: try again, or name a revision") from error
+        raise HubError(
+            f"the Hugging Face hub responded with {error.code}: try again, or name a revision"
+        ) from error
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise HubError(
@@ -56,9 +58,9 @@ def _asked(dataset: str) -> str:
             "fetched, or upload the dataset as a file"
         ) from error
     except (ValueError, KeyError, TypeError):
-        raise HubError("the Hugging Face hub gave an answer that makes no sense") from None
+        raise HubError("the Hugging Face hub sent an invalid response") from None
     if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
-        raise HubError("the Hugging Face hub gave an answer that makes no sense")
+        raise HubError("the Hugging Face hub sent an invalid response")
     return commit
 
 

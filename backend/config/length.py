@@ -8,20 +8,20 @@ from backend.config.base import Frozen, refusal
 
 
 class KeepTruncated(Frozen):
-    """Completions cut at the cap train like all others."""
+    """Completions truncated at the cap train like all others."""
 
     type: Literal["keep"] = "keep"
 
 
 class MaskTruncated(Frozen):
-    """Completions cut at the cap take no part in the loss (DAPO's overlong filtering)."""
+    """Completions truncated at the cap take no part in the loss (DAPO's overlong filtering)."""
 
     type: Literal["mask"] = "mask"
 
 
 class ScaleTruncatedReward(Frozen):
-    """The reward of completions cut at the cap is multiplied by a factor (arXiv:2510.15110); a reward below 0
-    stays as it is, because a value nearer to 0 would reward truncation.
+    """The reward of completions truncated at the cap is multiplied by a factor (arXiv:2510.15110); a reward
+    below 0 stays as it is, because a value nearer to 0 would reward truncation.
     """
 
     type: Literal["scale_reward"] = "scale_reward"
@@ -90,7 +90,7 @@ class LengthConfig(Frozen):
     """The effect of length on reward and loss."""
 
     truncated: Truncated = KeepTruncated()
-    """What happens to completions cut at the cap."""
+    """What happens to completions truncated at the cap."""
 
     penalty: LengthPenalty = NoLengthPenalty()
     """A penalty added to the reward."""

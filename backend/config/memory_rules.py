@@ -97,7 +97,7 @@ def memory_warnings(config: "RunConfig") -> Iterator[str]:
     is_tiny = any(offer.name == config.policy.name for offer in BUILT_IN)
     if isinstance(config.policy.adapter, LoraAdapter) and not is_tiny and optimizer.lr < LOW_LORA_RATE:
         yield (
-            f"optimizer.lr {optimizer.lr:g} suits full fine-tuning; LoRA wants about ten times as much, "
+            f"optimizer.lr {optimizer.lr:g} suits full fine-tuning; LoRA needs about ten times as much, "
             "such as 1e-5"
         )
     if resources.offload_reference and not config.objective.needs_reference:

@@ -43,7 +43,7 @@ BUILT_IN = (TINY, TINY_MOE)
 LANGUAGE_MODEL = PolicyOffer(
     name="",
     title="language model",
-    note="A causal language model in Hugging Face format; wants a GPU. With policy.adapter = lora take ten "
+    note="A causal language model in Hugging Face format; needs a GPU. With policy.adapter = lora use ten "
     "times the learning rate: 1e-5.",
     profile={
         "policy": {"dtype": "bfloat16", "chat_template": True},

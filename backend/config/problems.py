@@ -206,8 +206,8 @@ class HubProblem(Frozen):
 
 
 class EpisodesProblem(Frozen):
-    """Episodes of the run's environment: one instruction for all, behind which the environment's first
-    observation stands. The environment makes each task from a seed.
+    """Episodes of the run's environment: one instruction for all, followed by the environment's first
+    observation. The environment makes each task from a seed.
     """
 
     name: Literal["episodes"] = "episodes"

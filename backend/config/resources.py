@@ -19,7 +19,7 @@ class ResourcesConfig(Frozen):
     sharded over them. Never changes the gradient beyond the rounding of sums."""
 
     nodes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Machines that the run trains on together, each with so many `devices`: weights, gradients and moments
+    """Machines that the run trains on together, with `devices` on each: weights, gradients and moments
     are sharded within a machine and replicated over the machines. More than 1 needs a group of workers that
     were started with --nodes. Never changes the gradient beyond the rounding of sums."""
 
@@ -32,7 +32,7 @@ class ResourcesConfig(Frozen):
     goes alone. 0: the whole minibatch, halved after an out-of-memory error until it fits."""
 
     packing: Literal["auto", "on", "off"] = "auto"
-    """Completions of a micro-batch one behind the other without padding, each attending to itself alone: by
+    """Completions of a micro-batch concatenated without padding, each attending to itself alone: by
     flash attention where it is installed, else by flex attention. auto packs on a GPU, unless the policy has
     recurrent layers or gives other numbers when packed. Never changes the gradient beyond the rounding of
     sums."""

@@ -44,8 +44,8 @@ class StepTerm(ConditionTerm):
     """A term that may score each step of the reasoning and not the completion as a whole."""
 
     per: Literal["completion", "step"] = "completion"
-    """completion: one score; step: one for each step of the reasoning. The aggregate is the reward of the
-    whole completion in both cases: every token of it gets the same credit."""
+    """completion: one score; step: one for each step of the reasoning. The aggregate is one reward for the
+    whole completion in both cases."""
 
     delimiter: Annotated[str, Field(min_length=1, max_length=32)] = "\n\n"
     """Text between two steps; blank pieces are left out. A plugin splits the completion by itself."""

@@ -255,7 +255,7 @@ def _check_storable(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise ValueError("holds a lone surrogate escape, which is no character") from None
+        raise ValueError("holds a lone surrogate escape, which is not a character") from None
 
 
 def shown_value(value: Any) -> str:

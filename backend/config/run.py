@@ -99,17 +99,17 @@ class SamplingConfig(Frozen):
     trainer starts on its own device."""
 
     ahead: Annotated[int, Field(ge=0, le=64)] = 0
-    """Asynchronous training: rollouts are sampled while the policy learns, by weights that are at most so
+    """Asynchronous training: rollouts are sampled while the policy learns, by weights that are at most this
     many steps old. 0: each step samples and then learns. Above 0, objective.correction is token_tis unless
-    you choose one, or none, and a run is not repeated bit by bit."""
+    you choose one, or none, and a run is not repeated bit for bit."""
 
     precision: Literal["policy", "bfloat16", "int8"] = "policy"
     """Arithmetic of the sampler: the policy's own, bfloat16, or int8 (weights per output channel, inputs
     per token; not the embedding and the output layer)."""
 
     staleness: Annotated[int, Field(ge=0, le=64)] = 0
-    """Simulated age of the weights that sample, in steps: every step samples with weights exactly so old, in
-    turns with learning; each version kept takes the memory of one copy of the weights."""
+    """Simulated age of the weights that sample, in steps: every step samples with weights exactly that old,
+    in turns with learning; each version kept takes the memory of one copy of the weights."""
 
     keep_mask: bool = False
     """Take the learner's probabilities over the ids that top_p or top_k left at each token (DeepSeek-V3.2,
@@ -230,7 +230,7 @@ class RecordingConfig(Frozen):
     """Store per-token strings, log-probabilities and entropies of the stored rollouts."""
 
     alternatives: Annotated[int, Field(ge=0, le=8)] = 0
-    """Also store so many of the likeliest tokens at each token, with their log-probabilities."""
+    """Number of the likeliest tokens that are also stored at each token, with their log-probabilities."""
 
 
 class StopAtAccuracy(Frozen):
@@ -266,7 +266,7 @@ class StopOnDiagnosis(Frozen):
     type: Literal["diagnosis"] = "diagnosis"
 
     severity: Literal["warning", "declining", "collapsed"] = "collapsed"
-    """From what on. collapsed: the goal fell and stayed low; declining: or it is surely sinking; warning: or
+    """From what on. collapsed: the goal fell and stayed low; declining: or it is clearly falling; warning: or
     another metric left its healthy values, which comes earlier and is wrong more often."""
 
     causes: Annotated[tuple[Cause, ...], Field(max_length=32)] = ()

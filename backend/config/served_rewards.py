@@ -32,7 +32,7 @@ class CodeReward(ConditionTerm):
     """all: 1 when every test passes, else 0; share: the fraction of tests that pass."""
 
     most_tests: Annotated[int, Field(ge=1, le=1000)] = 20
-    """The first so many tests of a row are run."""
+    """Tests of a row that are run, from the first on."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=60)] = 4.0
     """Processor time for each test, rounded up to whole seconds; the clock may show three times as much."""

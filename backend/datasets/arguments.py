@@ -5,7 +5,7 @@ import argparse
 COLUMNS = {
     "prompt-field": "column of the question; a dot leads into an object",
     "answer-field": "column of the answer; that of the question for conversations that end with it",
-    "answer-after": "mark behind which the answer stands, e.g. ####",
+    "answer-after": "mark that the answer follows, e.g. ####",
     "answer-form": "text, or boxed: the last box is the answer",
 }
 

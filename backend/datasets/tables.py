@@ -74,4 +74,4 @@ def _checked(answer: Any, request: dict[str, Any]) -> tuple[bytes, dict[str, Any
 
 
 def _no_sense() -> BadFile:
-    return BadFile("cannot be read: the answer of the sandbox makes no sense")
+    return BadFile("cannot be read: the sandbox sent an invalid answer")

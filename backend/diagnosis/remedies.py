@@ -28,7 +28,7 @@ REMEDIES: dict[str, tuple[str, str]] = {
     "router_drift": ("Replay the sampler's experts in the learner.", "arXiv:2510.11370"),
     "update_size": ("A third of the learning rate; gradient norm at most 1.", "arXiv:2503.14476"),
     "kl_pull": (
-        "Estimate the KL by k3, coefficient at most 0.04: the gradient of k1 is no pull to the reference.",
+        "Estimate the KL by k3, coefficient at most 0.04: k1's gradient does not pull to the reference.",
         "arXiv:2510.01555",
     ),
     "kl_runaway": ("Twice the KL coefficient, or renew the reference every n steps.", "arXiv:2501.12948"),
@@ -41,11 +41,11 @@ REMEDIES: dict[str, tuple[str, str]] = {
         "arXiv:2503.14476",
     ),
     "displacement": (
-        "Imitate right answers beside the policy's loss, and push less from wrong ones.",
+        "Add an imitation loss on right answers, and push away less from wrong ones.",
         "arXiv:2512.04220",
     ),
     "repetition": (
-        "Leave cut completions out of the loss, and pull to the reference.",
+        "Leave truncated completions out of the loss, and add a KL penalty.",
         "arXiv:2506.13585",
     ),
     "broken_format": (
@@ -54,7 +54,7 @@ REMEDIES: dict[str, tuple[str, str]] = {
     ),
     "language_mix": ("Reward the prompt's script.", "arXiv:2506.10910"),
     "length_blowup": (
-        "Leave cut completions out of the loss, or penalise length softly before the cap.",
+        "Leave truncated completions out of the loss, or penalise length softly before the cap.",
         "arXiv:2503.14476",
     ),
     "length_collapse": (
@@ -66,11 +66,11 @@ REMEDIES: dict[str, tuple[str, str]] = {
         "arXiv:2606.04923",
     ),
     "overfitting": (
-        "More problems, a pull to the reference, or a stop at the best evaluation.",
+        "Use more problems, add a KL penalty, or stop at the best evaluation.",
         "arXiv:2509.04259",
     ),
     "vanishing_signal": (
-        "Sample others in place of silent groups; larger groups; problems neither solved nor hopeless.",
+        "Resample groups without signal; use larger groups; use problems of medium difficulty.",
         "arXiv:2503.14476",
     ),
     "critic": (

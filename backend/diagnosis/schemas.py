@@ -14,7 +14,7 @@ class RemedyItem(BaseModel):
 
     words: str
     changes: dict[str, Any]
-    """Fields of the run's config by dotted path; empty where the remedy is no knob."""
+    """Fields of the run's config by dotted path; empty where the remedy is not a knob."""
     source: str
 
 

@@ -81,8 +81,8 @@ def port(settings: Settings) -> Finding:
         if is_alive(service_url(settings)):
             return warn(
                 "port",
-                f"a service answers at {service_url(settings)}: well where it is this one's (`serve`), "
-                f"else choose another port, e.g. `make up PORT={free_port()}`",
+                f"a service already answers at {service_url(settings)}: fine if you started it (`serve`), "
+                f"otherwise choose another port, e.g. `make up PORT={free_port()}`",
             )
         return checked("port", lambda: check_port(settings), f"{settings.port} is free")
     except CannotStart as error:

@@ -21,12 +21,12 @@ MOST_RUNS = 50
 
 @router.get("/suite-recipes", response_model=Page)
 def suite_recipes() -> Json:
-    """Benchmarks as suites, with licence and commit; `config` holds the suite that is added to a run's."""
+    """Benchmarks as suites, with license and commit; `config` holds the suite that is added to a run's."""
     items = [
         {
             "name": name,
             "title": recipe.title,
-            "source": f"{recipe.source}, licence: {recipe.licence}",
+            "source": f"{recipe.source}, license: {recipe.licence}",
             "note": recipe.note,
             "config": {"suite": recipe.suite.model_dump(mode="json")},
         }

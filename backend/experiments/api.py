@@ -45,7 +45,7 @@ def check_first(body: CheckRequest, lab: LabOf, later: BackgroundTasks, key: Key
     """Queue a run without steps that checks a config before its launch; `check` of that run is the result.
 
     It measures the policy's pass rate on training prompts, the expected share of groups with signal, whether
-    the verifier accepts the reference answers, and the reward of texts without work.
+    the grader accepts the reference answers, and the reward of texts without work.
     """
     run_id = queue_check(lab, body, key=key)
     later.add_task(ring, lab.settings)

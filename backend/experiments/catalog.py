@@ -126,7 +126,7 @@ def recipes() -> Json:
 
 @router.get("/data-recipes", response_model=Page)
 def data_recipes() -> Json:
-    """Datasets that people train on, with licence; `config` holds the problems that read them."""
+    """Datasets that people train on, with license; `config` holds the problems that read them."""
     return _all(
         {
             "name": name,

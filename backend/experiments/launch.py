@@ -202,7 +202,7 @@ def plan(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) 
         raise InvalidConfig(errors)
     configs = [config for config in found if isinstance(config, RunConfig)]
     if (steps := sum(config.steps for config in configs) * len(request.seeds)) > MOST_STEPS_TOGETHER:
-        reason = f"make {steps:,} steps together; an experiment may make at most {MOST_STEPS_TOGETHER:,}"
+        reason = f"make {steps:,} steps in total; an experiment may make at most {MOST_STEPS_TOGETHER:,}"
         raise InvalidConfig(
             [FieldError("seeds", f"{len(request.seeds)} seeds of {len(configs)} variants {reason}")]
         )

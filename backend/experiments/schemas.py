@@ -74,9 +74,9 @@ class PlannedSearch(BaseModel):
     """Size of a search before it begins."""
 
     configurations: int
-    """At most so many are tried, each with the first seed."""
+    """Most that are tried, each with the first seed."""
     top: int
-    """So many of them are run again with the further seeds."""
+    """Number of them that are run again with the remaining seeds."""
     further_runs: int
     runs: int
     """All of them, at most."""

@@ -34,7 +34,7 @@ class SearchSettings(Body):
     at_once: Annotated[int, Field(ge=1, le=64)] = 4
     """Runs that train or wait at the same time; further ones start only where a worker slot is free."""
     top: Annotated[int, Field(ge=1, le=20)] = 3
-    """Configurations that are run again with the further seeds once no more are tried."""
+    """Configurations that are run again with the remaining seeds once no more are tried."""
     hours: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Budget in hours of worker slots, which are GPU-hours where slots are GPUs."""
     money: Annotated[float, Field(gt=0, le=1e9)] | None = None

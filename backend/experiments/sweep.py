@@ -44,7 +44,7 @@ class SweptKnob(Body):
     @classmethod
     def _may_be_swept(cls, path: str) -> str:
         if path in NOT_SWEPT:
-            raise ValueError("is no knob; seeds have a list of their own")
+            raise ValueError("is not a knob; seeds have a list of their own")
         return path
 
     @field_validator("values")
@@ -143,7 +143,7 @@ def drawn(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int)
         errors.append(FieldError("sweep.search.direction", reason))
     further = min(sweep.search.top, sweep.cells) * (seeds - 1)
     if (runs := sweep.cells + further) > MOST_RUNS:
-        reason = f"{sweep.cells} configurations and {further} runs with further seeds are {runs} runs"
+        reason = f"{sweep.cells} configurations and {further} runs with the remaining seeds are {runs} runs"
         errors.append(FieldError("sweep", f"{reason}; one experiment may have {MOST_RUNS}"))
     if errors:
         raise InvalidConfig(errors)
@@ -175,7 +175,7 @@ def axes_of(base: Fields, variant: Fields, sweep: Sweep) -> list[Axis]:
             errors.append(FieldError(at, str(error)))
             continue
         if sweep.method == "grid" and not axes[-1].count:
-            reason = "a grid needs a number of values: write log 5 or lin 5 behind the range"
+            reason = "a grid needs a number of values: write log 5 or lin 5 after the range"
             errors.append(FieldError(at, reason))
     if errors:
         raise InvalidConfig(errors)

@@ -100,7 +100,7 @@ def _truncation(config: RunConfig, *, counted: bool) -> Iterator[str]:
         case KeepTruncated() | ScaleTruncatedReward():
             return
         case MaskTruncated():
-            cut = f"oᵢ was cut off at {config.sampling.max_new_tokens} tokens"
+            cut = f"oᵢ was truncated at {config.sampling.max_new_tokens} tokens"
             yield f"|oᵢ| = 0 and every term of it 0 where {cut}{_still(config, counted=counted)}."
         case _:
             assert_never(rule)

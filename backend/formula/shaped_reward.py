@@ -140,7 +140,9 @@ def _weighted(share: Share, extra: Sequence[Math]) -> Math:
 
 
 def _factor(config: RunConfig, rule: ScaleTruncatedReward, scaled: Math, name: Math) -> Math:
-    cut = row("was cut off at", number(config.sampling.max_new_tokens), "tokens and", scaled, ">", number(0))
+    cut = row(
+        "was truncated at", number(config.sampling.max_new_tokens), "tokens and", scaled, ">", number(0)
+    )
     return row(name, "=", number(rule.factor), "where", COMPLETION, cut, ",", "else", ONE)
 
 
@@ -164,7 +166,7 @@ def _apart(config: RunConfig, share: Share) -> Iterator[Math]:
     yield row(product(weight, value), "=", *listed, *share.whose)
     rule = config.length.truncated
     if isinstance(rule, ScaleTruncatedReward):
-        cut = row("was cut off at", number(config.sampling.max_new_tokens), "tokens and")
+        cut = row("was truncated at", number(config.sampling.max_new_tokens), "tokens and")
         gain = row(product(weight, value), ">", number(0))
         yield row(value, "←", product(number(rule.factor), value), "where", COMPLETION, cut, gain)
     if _required(share):

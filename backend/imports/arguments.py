@@ -5,7 +5,7 @@ import argparse
 NAMES = {
     "name": "name of the run",
     "experiment": "name of its experiment; without it the file's name",
-    "variant": "runs of one variant in one experiment are seeds of each other; without it the run's name",
+    "variant": "runs of one variant in one experiment count as its seeds; without it the run's name",
     "seed": "the run's seed",
     "step": "column that counts the steps; without it the best guess",
     "run": "one run of the file, as --dry-run lists them; without it all of them",

@@ -69,9 +69,9 @@ class BinaryReader:
             return checked(self._sandbox.ask(self._operation, **document), len(data))
         except Refused as error:
             reason = str(error).partition(": ")[2]
-            raise BadLog(f"is damaged behind byte {offset:,}: {reason}") from None
+            raise BadLog(f"is damaged after byte {offset:,}: {reason}") from None
         except (TimedOut, Died) as error:
-            raise BadLog(f"cannot be read behind byte {offset:,}: {error}") from None
+            raise BadLog(f"cannot be read after byte {offset:,}: {error}") from None
 
 
 def checked(answer: Any, size: int) -> Answer:

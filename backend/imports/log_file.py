@@ -115,4 +115,4 @@ class LogFile:
 
 def no_sense() -> BadLog:
     """The error of an answer that no reader gives: a process that was taken over may say anything."""
-    return BadLog("cannot be read: the answer of the sandbox makes no sense")
+    return BadLog("cannot be read: the sandbox sent an invalid answer")

@@ -169,7 +169,7 @@ def _content(file: IO[bytes], place: Place, most: int, name: str) -> bytes:
 
 def _parsed(model: type[Document], content: Any, name: str) -> Document:
     if not isinstance(content, dict) or is_too_deep(content):
-        raise BadLog(f"is damaged: {name} is no such document")
+        raise BadLog(f"is damaged: {name} is not such a document")
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -183,7 +183,7 @@ def _json(file: IO[bytes], place: Place, name: str) -> Any:
     try:
         return parse(_content(file, place, DOCUMENT_BYTES, name))
     except ValueError as error:
-        raise BadLog(f"is damaged: {name} is no JSON ({error})"[:300]) from None
+        raise BadLog(f"is damaged: {name} is not JSON ({error})"[:300]) from None
 
 
 def _manifest(file: IO[bytes], places: dict[str, Place]) -> Manifest:
@@ -333,7 +333,7 @@ def _events(file: IO[bytes]) -> list[ArchivedEvent]:
     for number, line in text_lines(file):
         event = _event(line)
         if event is None:
-            raise BadLog(f"is damaged: line {number} of {EVENTS} is no event")
+            raise BadLog(f"is damaged: line {number} of {EVENTS} is not an event")
         if len(found) >= MOST_EVENTS:
             raise BadLog(f"has more than {MOST_EVENTS:,} events")
         found.append(event)

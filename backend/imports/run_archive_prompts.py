@@ -160,7 +160,7 @@ def _label(line: str, number: int) -> ArchivedLabel:
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]
     except ValueError as error:
         reason = str(error)[:200]
-    raise BadLog(f"is damaged: line {number} of {LABELS} is no label ({reason})")
+    raise BadLog(f"is damaged: line {number} of {LABELS} is not a label ({reason})")
 
 
 def label_rows(

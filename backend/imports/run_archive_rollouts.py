@@ -272,7 +272,7 @@ def _token_strings(cells: Cells) -> list[str]:
             for text, exact in zip(cells.texts["token"], cells.texts["token_exact"], strict=True)
         ]
     except UnicodeDecodeError:
-        raise BadLog(f"is damaged: {TOKENS} has a token that is no text") from None
+        raise BadLog(f"is damaged: {TOKENS} has a token that is not text") from None
 
 
 def _joined(pieces: list[Tokens]) -> Tokens:

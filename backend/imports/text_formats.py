@@ -105,7 +105,7 @@ def records(file: IO[bytes], table: Table) -> Iterator[tuple[int, dict[str, Any]
             if isinstance(row, dict):
                 yield 0, row
             else:
-                table.bad.add(0, f"item {number} is no object")
+                table.bad.add(0, f"item {number} is not an object")
         return
     for line, text in text_lines(file):
         if not text.strip():
@@ -118,4 +118,4 @@ def records(file: IO[bytes], table: Table) -> Iterator[tuple[int, dict[str, Any]
         if isinstance(row, dict):
             yield line, row
         else:
-            table.bad.add(line, "is no JSON object")
+            table.bad.add(line, "is not a JSON object")

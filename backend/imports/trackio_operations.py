@@ -68,7 +68,7 @@ def _check_table(connection: sqlite3.Connection, name: str) -> list[str]:
     if row is None:
         return []
     if row[0] != "table" or str(row[1]).split()[:2] != ["CREATE", "TABLE"]:
-        raise ValueError(f"{name} is no plain table")
+        raise ValueError(f"{name} is not a plain table")
     return [str(each[0]) for each in connection.execute(EMPTY[name]).description]
 
 

@@ -30,7 +30,7 @@ def read_trl(file: LogFile) -> Log:
     table, facts = Table(file.most_values), _facts(state)
     for number, row in enumerate(history, 1):
         if not isinstance(row, dict):
-            table.bad.add(0, f"entry {number} of log_history is no object")
+            table.bad.add(0, f"entry {number} of log_history is not an object")
         elif "train_runtime" in row:
             facts.config["training_summary"] = {name: row[name] for name in SUMMARY if name in row}
         else:

@@ -71,7 +71,7 @@ async def stream(
     last_event_id: Annotated[str, Query(max_length=100)] = "",
     header: Annotated[str, Header(alias="Last-Event-ID", max_length=100)] = "",
 ) -> StreamingResponse:
-    """Changes as they happen; resumes behind `Last-Event-ID` (or the parameter `last_event_id`)."""
+    """Changes as they happen; resumes after `Last-Event-ID` (or the parameter `last_event_id`)."""
     broadcaster: Broadcaster = request.app.state.broadcaster
     streams: Counter[str] = request.app.state.streams
     most, role = settings.streams_per_token, request.state.role

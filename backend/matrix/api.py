@@ -71,7 +71,7 @@ def matrix(
         ),
     ] = None,
 ) -> Response:
-    """Compare variants: mean and interval over seeds, difference to a baseline, and what may be claimed.
+    """Compare variants: mean and interval over seeds, difference from a baseline, and what may be claimed.
 
     Differences are paired by seed where seeds are shared, and corrected over the table by Holm's procedure.
     """

@@ -155,7 +155,7 @@ def _barred(column: Column, entry: Entry, planned: int | None) -> str:
     ended = [entry.values[seed] for seed in entry.ended]
     if planned is not None and len(ended) < planned:
         done = f"{len(ended)} of {planned} planned seeds of {entry.name} have finished"
-        return f"{done}: no claim before all have."
+        return f"{done}: no claim until all have finished."
     if not ended:
         return f"No run of {entry.name} has finished yet."
     missing = sum(value is None for value in ended)
@@ -168,11 +168,12 @@ def _barred(column: Column, entry: Entry, planned: int | None) -> str:
     if missing == len(ended):
         return f"{entry.name} has no value here."
     if missing:
-        return f"{missing} of {len(ended)} runs of {entry.name} have no value here: the rest is a selection."
+        lacking_values = f"{missing} of {len(ended)} runs of {entry.name} have no value here"
+        return f"{lacking_values}: the others are not representative."
     if broken := sum(math.isnan(value) or abs(value) >= LARGEST for value in ended if value is not None):
         return (
             f"{broken} of {len(ended)} runs of {entry.name} end with a value that is not finite: "
-            "a mean without them is too good."
+            "a mean without them is too optimistic."
         )
     return ""
 

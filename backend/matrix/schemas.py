@@ -40,7 +40,7 @@ class MatrixRun(LaunchedRun, Judged):
 
 
 class Versus(BaseModel):
-    """The difference to the baseline."""
+    """The difference from the baseline."""
 
     paired: bool
     n: int
@@ -79,10 +79,10 @@ class MatrixCell(BaseModel):
     versus: Versus | None
     verdict: Verdict
     reason: str
-    """One sentence on a verdict that is no claim; else empty."""
+    """One sentence on a verdict that is not a claim; else empty."""
     more_seeds: int | None
-    """With so many more seeds the difference would be decided in 80 % of cases, if it is as large as it
-    looks; under `no claim` so many as an interval needs at least."""
+    """With this many more seeds the difference would be decided in 80 % of cases, if it is as large as it
+    looks; under `no claim` as many as an interval needs at least."""
 
 
 class MatrixRow(BaseModel):

@@ -64,7 +64,7 @@ SpreadKind = Literal["", "std", "stderr", "ci95", "minmax"]
 
 
 class NonFinite(BaseModel):
-    """A value that is no finite number, for a marker at the panel's edge."""
+    """A value that is not a finite number, for a marker at the panel's edge."""
 
     step: int
     x: float

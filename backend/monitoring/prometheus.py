@@ -45,9 +45,9 @@ GAUGES: dict[str, Gauge] = {
     "grpolab_runs_to_be_stored": Gauge("Runs of this machine with steps that wait for the database."),
     "grpolab_runs": Gauge("Runs by status.", ("status",)),
     "grpolab_runs_by_verdict": Gauge("Runs by the verdict of their diagnosis.", ("verdict",)),
-    "grpolab_diagnosis_events": Gauge("Changed verdicts and warnings in the history of runs.", ("level",)),
+    "grpolab_diagnosis_events": Gauge("Events of changed verdicts and warnings.", ("level",)),
     "grpolab_webhook_failures": Gauge("Failed tries of the event that the webhook delivers next."),
-    "grpolab_webhook_waiting_events": Gauge("Events of the history behind the webhook's position."),
+    "grpolab_webhook_waiting_events": Gauge("Events that the webhook has not delivered yet."),
     "grpolab_queue_depth": Gauge("Runs that could start now."),
     "grpolab_queue_oldest_age_seconds": Gauge("Longest time that one of these runs has waited."),
     "grpolab_lease_oldest_age_seconds": Gauge(

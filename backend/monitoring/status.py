@@ -118,9 +118,7 @@ def broker_fault(settings: Settings) -> Fault | None:
             connection.ensure_connection(max_retries=1, interval_start=0, timeout=1)
     except (OperationalError, OSError):
         seconds = settings.poll_seconds
-        return Fault(
-            "away", f"the broker does not answer: runs still start, delayed by up to {seconds:g} s later"
-        )
+        return Fault("away", f"the broker does not answer: runs still start, up to {seconds:g} s later")
     return None
 
 

@@ -44,7 +44,7 @@ def parsed_config(content: bytes) -> dict[str, Any] | None:
 def config_error(name: str, config: dict[str, Any] | None) -> str:
     """An error in a config that was read; empty if there is none."""
     if config is None:
-        return f"its {name} is no JSON object of at most {MOST_CONFIG_BYTES:,} bytes and {DEEPEST} levels"
+        return f"its {name} is not a JSON object of at most {MOST_CONFIG_BYTES:,} bytes and {DEEPEST} levels"
     if _names_code(config):
         return f"its {name} requires custom code (auto_map, trust_remote_code), which is never run"
     return ""

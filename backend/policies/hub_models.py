@@ -175,7 +175,9 @@ class _Question:
             error.close()
             if error.code in (401, 403, 404):
                 return None
-            raise HubModelError(f"the Hugging Face hub answers {error.code}: its size is unknown") from error
+            raise HubModelError(
+                f"the Hugging Face hub responded with {error.code}: its size is unknown"
+            ) from error
         except (OSError, HTTPException) as error:
             raise HubModelError(
                 f"the Hugging Face hub is out of reach ({getattr(error, 'reason', error)}): how much memory "
@@ -196,7 +198,7 @@ def _json_object(content: bytes) -> dict[str, Any]:
     try:
         found = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise HubModelError(f"{INDEX} is no JSON") from error
+        raise HubModelError(f"{INDEX} is not JSON") from error
     if not isinstance(found, dict):
-        raise HubModelError(f"{INDEX} is no JSON object")
+        raise HubModelError(f"{INDEX} is not a JSON object")
     return found

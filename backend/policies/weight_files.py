@@ -93,9 +93,9 @@ def parsed_header(text: bytes, file: str) -> dict[str, Any]:
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UnreadableWeights(f"the header of {file[:80]} is no JSON") from error
+        raise UnreadableWeights(f"the header of {file[:80]} is not JSON") from error
     if not isinstance(header, dict):
-        raise UnreadableWeights(f"the header of {file[:80]} is no JSON object")
+        raise UnreadableWeights(f"the header of {file[:80]} is not a JSON object")
     return header
 
 

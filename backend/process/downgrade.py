@@ -22,7 +22,7 @@ def downgrade_database(settings: Settings, schema: str) -> str:
     """
     if schema not in known_schemas() or schema == newest_schema():
         raise Conflict(
-            f"{schema!r:.50} is no older schema that this version knows (its own is {newest_schema()}): "
+            f"{schema!r:.50} is not an older schema that this version knows (its own is {newest_schema()}): "
             "`make doctor` in the older version names its newest one"
         )
     url = make_url(settings.effective_database_url)

@@ -60,7 +60,7 @@ class Protocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn says little
         """Answer bytes that cannot be read as HTTP."""
-        detail = f"this is no request of HTTP/1.1 with a head of at most {HEAD_BYTES:,} bytes"
+        detail = f"this is not an HTTP/1.1 request with a head of at most {HEAD_BYTES:,} bytes"
         self._refuse(400, "Bad request", detail)
 
     def _wait_for_head(self) -> None:

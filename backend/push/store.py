@@ -67,7 +67,7 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
     with sessions.begin() as session:
         found = _wanted(session, owner, locks=True)
         if found is None or found.id != run_id:
-            raise Conflict("the run was deleted at this moment: send it again")
+            raise Conflict("the run was just deleted: send it again")
         stored = _stored(session, found, batch)  # another request may have brought the same
         left = [(number, each) for number, each in new if number > stored]
         place = _place(session, found, batch.session)
@@ -89,9 +89,9 @@ def _wanted(session: Session, owner: Owner, *, locks: bool = False) -> Run | Non
         query.with_for_update() if locks else query, execution_options={"populate_existing": True}
     ).one_or_none()
     if run is not None and run.deleting_at is not None:
-        raise Gone("somebody has deleted this run permanently")
+        raise Gone("this run was deleted permanently")
     if run is not None and run.deleted_at is not None:
-        raise Gone("somebody has moved this run to the trash: it takes nothing until it is restored")
+        raise Gone("this run is in the trash: restore it before you push to it")
     return run
 
 
@@ -159,7 +159,7 @@ def _make(session: Session, owner: Owner, about: About | None) -> Run:
         trial.rollback()
         if (run := _wanted(session, owner, locks=True)) is not None:
             return run
-        raise Conflict(f"the run {owner.key!r} was deleted at this moment: send it again")
+        raise Conflict(f"the run {owner.key!r} was just deleted: send it again")
     trial.commit()
     session.add(Attempt(run_id=made, number=ATTEMPT, from_step=-1, worker_id="", host=""))
     message = f"pushed by {ORIGINS[head.origin]}" + (f", writer {owner.writer}" if owner.writer else "")

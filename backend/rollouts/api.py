@@ -184,7 +184,7 @@ def probes(
 
 
 PromptState = Annotated[State | None, Query(description="Prompts of this state alone.")]
-Visits = Annotated[int, Query(ge=1, le=2**31 - 1, description="Sampled at least so often.")]
+Visits = Annotated[int, Query(ge=1, le=2**31 - 1, description="Sampled at least this often.")]
 
 
 @router.get("/prompts", response_model=PromptAtlas)
@@ -222,7 +222,9 @@ def prompts_as_rows(
     state: PromptState = None,
     sort: Order = "drift",
     visits: Visits = 1,
-    most: Annotated[int, Query(ge=1, le=10_000, description="The first so many of the order.")] = 10_000,
+    most: Annotated[
+        int, Query(ge=1, le=10_000, description="At most this many, the first in the order.")
+    ] = 10_000,
 ) -> Response:
     """Training prompts as rows of a dataset: `prompt`, `answer`, and where they come from."""
     must_exist(session, run)

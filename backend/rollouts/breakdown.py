@@ -83,7 +83,9 @@ def breakdown_of(
     """
     mean = mean_of(metric)
     if by == "term" and metric != "reward/mean":
-        raise InvalidRequest([FieldError("by", f"is term, but {metric} is no sum of terms; reward/mean is")])
+        raise InvalidRequest(
+            [FieldError("by", f"is term, but {metric} is not a sum of terms; reward/mean is")]
+        )
     windows = [_logged(session, run.id, metric, window) for window in (before, after)]
     steps = sorted({step for window in windows for step in window.steps})
     cells = cells_of(session, run.id, mean, by, steps)

@@ -133,7 +133,7 @@ def mean_of(metric: str) -> Mean:
     if (found := _SUITE.fullmatch(metric)) and found[1] != "eval/accuracy":
         return Mean(metric, found[1], _EVAL[found[2]], by_prompt=found[2] == "accuracy")
     reason = (
-        f"is {metric[:64]!r}, which is no sum over completions; {', '.join([*_TRAIN, *_TOKENS])}, "
+        f"is {metric[:64]!r}, which is not a sum over completions; {', '.join([*_TRAIN, *_TOKENS])}, "
         "groups/zero_variance_frac, reward/<term>/mean, eval/accuracy, and accuracy, length_mean and "
         "truncated_frac of evaluations are"
     )

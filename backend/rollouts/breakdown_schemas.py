@@ -63,7 +63,7 @@ class BreakdownAnswer(BaseModel):
     after: BreakdownWindow
     change: float
     completions: int
-    """Completions that were told apart."""
+    """Completions that are attributed."""
     of: int
     """Completions that were sampled in both windows."""
     notes: list[str]

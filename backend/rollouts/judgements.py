@@ -76,10 +76,10 @@ def _rows(file: IO[bytes], report: _Report) -> Iterator[tuple[int, Judgement]]:
     while line := file.readline(MOST_LINE + 1):
         number += 1
         if number > MOST_ROWS:
-            report.refuse(number, f"and all behind it: at most {MOST_ROWS:,} rows are read")
+            report.refuse(number, f"and all after it: at most {MOST_ROWS:,} rows are read")
             return
         if len(line) > MOST_LINE:
-            report.refuse(number, f"has more than {MOST_LINE:,} bytes; it and all behind it were not read")
+            report.refuse(number, f"has more than {MOST_LINE:,} bytes; it and all after it were not read")
             return
         if not line.strip():
             continue

@@ -26,7 +26,7 @@ class TextBlock(BaseModel):
     """A part of a completion's text, by who wrote it."""
 
     kind: Literal["own", "call", "observation"]
-    """own and call: the policy; observation: a tool, and it is no part of the loss."""
+    """own and call: the policy; observation: a tool, and it is not part of the loss."""
     text: str
     turn: TurnItem | None
     """The call that it belongs to; null for own text."""
@@ -397,7 +397,7 @@ class StepCounts(BaseModel):
     items: list[StepCount]
     next: None
     every: int
-    """One of so many groups was counted, evenly chosen; 1: all."""
+    """One of every this many groups was counted, evenly chosen; 1: all."""
 
 
 class LiftSide(BaseModel):

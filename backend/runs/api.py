@@ -142,8 +142,8 @@ def clone(
 def fork(run_id: str, lab: LabOf, later: BackgroundTasks, key: Key, body: ForkRequest) -> Json:
     """Queue a new run that continues from a checkpoint of this one, with whatever is changed in its config.
 
-    It takes over the whole state: optimizer, random numbers, place in the data, controllers, critic. With no
-    changes it does what this run did behind that step. Its curves up to that step are those of this run.
+    It restores the whole state: optimizer, random numbers, place in the data, controllers, critic. With no
+    changes it does what this run did after that step. Its curves up to that step are those of this run.
     """
     return _queued_child(lab, later, run_id, body, key)
 

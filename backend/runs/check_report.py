@@ -24,7 +24,7 @@ class SignalChance(_Part):
 
 
 class WrongReference(_Part):
-    """A prompt whose reference answer the verifier calls wrong."""
+    """A prompt whose reference answer the grader calls wrong."""
 
     id: str
     source: str
@@ -33,7 +33,7 @@ class WrongReference(_Part):
 
 
 class ReferenceCheck(_Part):
-    """The verifier on the reference answers, each in the form that the reward asks for."""
+    """The grader on the reference answers, each in the form that the reward asks for."""
 
     checked: int
     missing: int

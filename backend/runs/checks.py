@@ -55,7 +55,7 @@ def _engine_errors(config: RunConfig, settings: Settings) -> Iterator[FieldError
         yield FieldError("sampling.engine.type", "is server, but ENGINE_URL is not set: see docs/engines.md")
     if settings.engine_logprobs == "processed":
         return
-    raw = "but the servers tell log-probabilities from before it (ENGINE_LOGPROBS is raw)"
+    raw = "but the servers send log-probabilities from before it (ENGINE_LOGPROBS is raw)"
     neutral = {"temperature": 1, "top_p": 1, "top_k": 0}
     for name, expected in neutral.items():
         if (value := getattr(sampling, name)) != expected:

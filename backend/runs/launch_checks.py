@@ -84,9 +84,9 @@ def _failures(session: Session, hashed: str) -> Iterator[FieldError]:
         first = references.examples[0]
         yield FieldError(
             "insist",
-            f"is false, but {found.name!r} found that the verifier calls {references.wrong} of "
+            f"is false, but {found.name!r} found that the grader calls {references.wrong} of "
             f"{references.checked} reference answers wrong, e.g. {_short(first.answer)!r} to "
-            f"{_short(first.prompt)!r}: mend the data or the grader and check again, or set insist to true",
+            f"{_short(first.prompt)!r}: fix the data or the grader and check again, or set insist to true",
         )
 
 

@@ -109,9 +109,9 @@ class Steps(BaseModel):
     """Steps between which something began."""
 
     healthy: int
-    """Last step at which it surely had not."""
+    """Last step at which it clearly had not."""
     sick: int
-    """First step at which it surely had."""
+    """First step at which it clearly had."""
 
 
 class Judged(BaseModel):
@@ -233,7 +233,7 @@ class ForkRequest(Body):
     """A new run that goes on from a checkpoint of an old one."""
 
     step: Annotated[int, Field(ge=0, le=10_000_000)]
-    """Step of the checkpoint; the fork trains the steps behind it."""
+    """Step of the checkpoint; the fork trains the steps after it."""
     changes: dict[str, Any] = {}
     """Fields of RunConfig laid over the old run's config; the policy stays."""
     name: Name | None = None

@@ -65,7 +65,7 @@ def stop_search(session: Session, experiment_id: str) -> None:
         execution_options={"populate_existing": True},
     )
     if row is None:
-        raise NotFound(f"experiment {experiment_id!r} is no search")
+        raise NotFound(f"experiment {experiment_id!r} is not a search")
     if row.status not in ACTIVE:
         raise Conflict(f"this search has {row.status}")
     row.status, row.reason, row.revision = "stopped", "stopped by the user", row.revision + 1
@@ -264,7 +264,7 @@ def _chosen(session: Session, settings: Settings, state: SearchState, ended: str
         for trial in best:
             _set(session, search, trial.number, chosen=True)
             if trial.run:
-                message = f"chosen to be run with {len(seeds)} further seeds"
+                message = f"chosen to be run with {len(seeds)} remaining seeds"
                 add_event(session, "search", message, run_id=trial.run.id)
         _set_search(session, search, status="comparing", reason=ended)
 
@@ -272,7 +272,7 @@ def _chosen(session: Session, settings: Settings, state: SearchState, ended: str
 
 
 def _why_none(search: SearchRow) -> str:
-    return "the budget leaves no room for further seeds" if len(search.seeds) > 1 else ""
+    return "the budget leaves no room for the remaining seeds" if len(search.seeds) > 1 else ""
 
 
 def _config_of(session: Session, trial: TrialRow) -> RunConfig | None:

@@ -99,7 +99,7 @@ def _verdict(
     if found.mean is None or search.status == "comparing":  # one look, once all seeds have ended
         return ""
     interval = "" if found.low is None else f" [{found.low:.3g}, {found.high:.3g}]"
-    seeds = f"{found.n} further seed{'' if found.n == 1 else 's'}"
+    seeds = f"{found.n} remaining seed{'' if found.n == 1 else 's'}"
     words = f"{order[0].variant}: {search.settings.metric} {found.mean:.3g}{interval} over {seeds}"
     if not differences or search.status != "finished":
         return f"{words}."
@@ -111,6 +111,6 @@ def _verdict(
     if shown == len(differences):
         return f"{words}; better than every other finalist."
     if not shown:
-        return f"{words}; no difference shown to the other finalists."
+        return f"{words}; no difference from the other finalists was shown."
     part = f"better than {shown} of {len(differences)} other finalists"
-    return f"{words}; {part}, no difference shown to the rest."
+    return f"{words}; {part}, no difference from the rest was shown."

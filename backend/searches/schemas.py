@@ -31,24 +31,24 @@ class SearchTrialItem(BaseModel):
     best: float | None
     """The best value that counts among the configurations up to this one."""
     chosen: bool
-    """Whether it is run again with the further seeds."""
+    """Whether it is run again with the remaining seeds."""
 
 
 class Finalist(BaseModel):
-    """One of the best configurations over the further seeds; the seed that chose it is left out."""
+    """One of the best configurations over the remaining seeds; the seed that chose it is left out."""
 
     number: int
     variant: str
     n: int
-    """Further seeds with a value."""
+    """Remaining seeds with a value."""
     waiting: int
-    """Further seeds whose runs go on."""
+    """Remaining seeds whose runs go on."""
     mean: float | None
     low: float | None
     high: float | None
     """Student's 95 % interval of the mean."""
     difference: float | None
-    """Difference to the first one, the mean over pairs of seeds or that of the two means."""
+    """Difference from the first one, the mean over pairs of seeds or that of the two means."""
     difference_low: float | None
     difference_high: float | None
     """95 % interval of the difference, before the correction."""
@@ -75,9 +75,9 @@ class SearchItem(BaseModel):
     """Why no further configuration is tried; empty while one may be."""
     settings: SearchSettings
     configurations: int
-    """At most so many are tried."""
+    """Most that are tried."""
     seeds: list[int]
-    """The first one tries, the further ones compare."""
+    """The first one tries, the remaining ones compare."""
     knobs: list[str]
     maximizes: bool
     trials: list[SearchTrialItem]

@@ -44,7 +44,7 @@ def read_search(session: Session, experiment_id: str) -> SearchState:
         .where(Search.experiment_id == experiment_id)
     ).one_or_none()  # fmt: skip
     if row is None:
-        raise NotFound(f"experiment {experiment_id!r} is no search")
+        raise NotFound(f"experiment {experiment_id!r} is not a search")
     search = _search(row.Search, row.Experiment)
     runs = _runs(session, search)
     by_id = {run.id: run for run in runs}

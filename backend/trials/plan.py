@@ -86,7 +86,7 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
         errors.append(FieldError("arms", "is empty: write down at least one change to try"))
     together = (steps - point.step) * _runs(request.seeds, len(arms))
     if together > MOST_STEPS_TOGETHER:
-        reason = f"makes {together:,} steps together; expected at most {MOST_STEPS_TOGETHER:,}"
+        reason = f"makes {together:,} steps in total; expected at most {MOST_STEPS_TOGETHER:,}"
         errors.append(FieldError("steps", reason))
     seeds = tuple((run.seed + 1 + number) % SEEDS for number in range(request.seeds))
     notes = tuple(_notes(run, config, diagnosis, cause, alarm, steps, len(seeds)))
@@ -117,7 +117,7 @@ def default_arms(diagnosis: Diagnosis, cause: Ranked | None) -> list[ArmRequest]
     for each in diagnosis.causes:
         is_rival = each is not cause and not each.explained_by and each.remedy.changes
         if is_rival and (cause is None or each.remedy.changes != cause.remedy.changes):
-            return [*found, ArmRequest(name="rival remedy", changes=each.remedy.changes)]
+            return [*found, ArmRequest(name="second remedy", changes=each.remedy.changes)]
     return found
 
 
@@ -209,7 +209,7 @@ def _notes(
     if cause is None:
         notes.append("The diagnosis names no cause: write down what to try.")
     elif not cause.remedy.changes:
-        notes.append("This remedy is no field of the config: change the data or the reward, and try that.")
+        notes.append("This remedy is not a field of the config: change the data or the reward, and try that.")
     if steps < alarm:
         notes.append(f"The trouble showed at step {alarm}: a trial that ends at step {steps} may not see it.")
     if config.optimizer.schedule != "constant" and steps != config.steps:

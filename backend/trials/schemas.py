@@ -41,7 +41,7 @@ class TrialRequest(Body):
     seeds: Annotated[int, Field(ge=1, le=20)] = 5
     """Runs of each arm; their seeds follow that of the run."""
     steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = None
-    """Step at which every run ends; left out: twice as far behind the onset as the trouble took to show."""
+    """Step at which every run ends; left out: twice as many steps past the onset as the diagnosis needed."""
 
     @field_validator("arms")
     @classmethod
@@ -84,7 +84,7 @@ class TrialPrice(BaseModel):
     """Metrics and completions."""
     checkpoint_bytes: float | None
     least_p: float
-    """The smallest p that so many seeds can give."""
+    """The smallest p that this many seeds can give."""
 
 
 class PlanError(BaseModel):

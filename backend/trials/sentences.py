@@ -11,7 +11,8 @@ TROUBLES = {
 }
 """Names of the trouble by the verdict on the run."""
 
-OWN_NAMES = ("remedy", "rival remedy")
+OWN_NAMES = ("remedy", "second remedy", "rival remedy")
+"""Names of arms that need no quotes; earlier versions called the second remedy the rival one."""
 
 
 def sentences(found: str, verdict: TrialVerdict) -> list[str]:
@@ -50,7 +51,7 @@ def _compared(trouble: str, arm: ArmResult, control: ArmResult) -> str:
     if not control.recurred:
         return (
             f"{trouble} did not recur without change ({_of(control)} runs; {_of(arm)} {_with(arm)}): "
-            "it hung on the seed, and the trial cannot say whether the remedy helps."
+            "it depended on the seed, so the trial cannot say whether the remedy helps."
         )
     test = f"Fisher's exact test, one-sided {p_value(arm.p)}"
     if arm.p <= SIGNIFICANT:
@@ -97,13 +98,13 @@ def _apart(arm: ArmResult) -> str:
 def _repeat(repeat: RepeatResult) -> str:
     match repeat.state:
         case "repeats":
-            return "With its own seed and without change the run repeats itself bit by bit."
+            return "With its own seed and without change the run repeats itself bit for bit."
         case "differs":
             return (
                 f"With its own seed and without change the run differs from step {repeat.step} on "
-                f"(first in {repeat.metric}): it does not repeat bit by bit on this device."
+                f"(first in {repeat.metric}): it does not repeat bit for bit on this device."
             )
         case "waiting":
             return "The repetition with the run's own seed has not ended."
         case _:
-            return "The repetition with the run's own seed is not there to be compared."
+            return "The repetition with the run's own seed is missing and cannot be compared."

@@ -11,19 +11,19 @@ from backend.workers.deadline import deadline_of
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what limits a worker, and its place among several nodes."""
-    parser.add_argument("--runs", type=int, metavar="N", help="end after so many runs")
-    parser.add_argument("--idle", type=float, metavar="SECONDS", help="end when no run came for so long")
+    parser.add_argument("--runs", type=int, metavar="N", help="exit after N runs")
+    parser.add_argument("--idle", type=float, metavar="SECONDS", help="exit after this time without a run")
     parser.add_argument(
         "--until",
         metavar="TIME",
-        help="end at this time of this machine's clock, such as 03:55 or 2026-11-24T03:55; running runs save "
-        "a checkpoint and go back to the queue",
+        help="exit at this time of this machine's clock, such as 03:55 or 2026-11-24T03:55; running runs "
+        "save a checkpoint and go back to the queue",
     )
-    parser.add_argument("--devices", type=int, metavar="N", help="use so many GPUs, or CPU slots")
+    parser.add_argument("--devices", type=int, metavar="N", help="use N GPUs, or CPU slots")
     nodes = parser.add_argument_group(
         "several nodes", "Slurm, Kubernetes and SkyPilot tell a worker its rank and its group."
     )
-    nodes.add_argument("--nodes", type=int, metavar="N", help="train on so many nodes together")
+    nodes.add_argument("--nodes", type=int, metavar="N", help="train on N nodes together")
     nodes.add_argument("--node-rank", type=int, metavar="R", help="number of this node, from 0, the leader")
     nodes.add_argument("--group", metavar="NAME", help="name that all workers of these nodes share")
 
@@ -54,7 +54,7 @@ def arguments_as_settings(
     found = place_of(nodes, os.environ) | found
     for name, option in (("WORKER_NODE_RANK", "--node-rank"), ("WORKER_GROUP", "--group")):
         if name not in found and name not in os.environ:
-            told = "no Slurm, Kubernetes or SkyPilot tells it here"
+            told = "no Slurm, Kubernetes or SkyPilot sets it here"
             raise GrpoLabError(f"--nodes is {nodes}: {option} is missing, and {told}")
     return found
 
@@ -67,7 +67,7 @@ def _deadline(until: str) -> datetime:
         raise GrpoLabError(f"--until {error}") from None
     if moment <= now:
         late = f"{moment:%Y-%m-%d %H:%M}, and it is {now:%H:%M} on {os.uname().nodename}"
-        raise GrpoLabError(f"--until {until} is over: it means {late}. The worker starts nothing.")
+        raise GrpoLabError(f"--until {until} has passed: it means {late}. The worker starts nothing.")
     return moment
 
 

@@ -42,8 +42,8 @@ SETTING = (
     f"Python {platform.python_version()}. `make bench-parity` repeats it."
 )
 BEYOND = (
-    "Beyond these batches: our log-ratios end at 20 nats and a token's k3 at 10, TRL's overflow. Standard "
-    "deviations are the same: G - 1 and eps 1e-4 are TRL's and our defaults."
+    "Beyond these batches: our log-ratios end at 20 nats, where k3 goes on along its tangent; "
+    "TRL's overflow. Standard deviations are the same: G - 1 and eps 1e-4 are TRL's and our defaults."
 )
 
 

@@ -197,7 +197,7 @@ def overhead(arguments: argparse.Namespace) -> list[str]:
         training.service.stop()
     counted = [each for each in result["steps"] if each["step"] > WARM_UP_STEPS]
     setting = (
-        f"One training of {5 * arguments.blocks} steps of 16 x 8 completions; blocks of five steps push "
+        f"One run of {5 * arguments.blocks} steps of 16 x 8 completions; blocks of five steps push "
         "metrics and completions to nothing, GRPO Lab and Trackio by turns; medians; load average "
         f"{os.getloadavg()[0]:.1f} at the end."
     )

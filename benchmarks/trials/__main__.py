@@ -154,7 +154,7 @@ def report(found: Mapping[str, Mapping[str, Any]]) -> str:
     seeds = sorted({len(trial["seeds"]) for trial in found.values()})
     done = sum(case.name in found for case in CASES)
     arms = " or ".join(map(str, seeds))
-    lines = [f"{done} of {len(CASES)} cases; recipe `{RECIPE}`, {arms} further seeds in every arm.", ""]
+    lines = [f"{done} of {len(CASES)} cases; recipe `{RECIPE}`, {arms} additional seeds in every arm.", ""]
     lines += [HEAD, "|---" * HEAD.count(" |") + "|"]
     for case in CASES:
         if (trial := found.get(case.name)) is not None:

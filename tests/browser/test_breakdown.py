@@ -236,7 +236,7 @@ def test_a_run_without_a_budget_says_what_is_counted(page, service):
     page.goto(f"/compare?runs={service.trained},{service.older}")
     rows = page.locator(".budget-rows li")
     expect(rows).to_have_count(2)
-    expect(rows.nth(1)).to_contain_text("did not log it")
+    expect(rows.nth(1)).to_contain_text("from recorded completions")
     page.get_by_role("region", name="Signal budget").get_by_role("button", name="seconds").click()
     expect(rows.nth(1)).to_contain_text("seconds not known")
 

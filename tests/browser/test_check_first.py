@@ -88,7 +88,7 @@ def test_a_config_is_checked_and_then_launched(page, work):
     expect(result).to_contain_text("waits for a worker")
     expect(page.get_by_role("button", name="Check first")).to_be_disabled()
     work()
-    expect(result).to_contain_text("The verifier accepts all 256 reference answers.")
+    expect(result).to_contain_text("The grader accepts all 256 reference answers.")
     expect(result).to_contain_text("from 4 training prompts with 8 completions each")
     expect(result.get_by_role("table", name="Expected signal by group size")).to_contain_text("8 (yours)")
     expect(result.get_by_role("row", name="The format alone")).to_contain_text("0")
@@ -102,7 +102,7 @@ def test_a_config_is_checked_and_then_launched(page, work):
     found = page.evaluate("axe.run('.launch-box')")["violations"]
     assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
     page.reload()
-    expect(result).to_contain_text("The verifier accepts all 256 reference answers.")
+    expect(result).to_contain_text("The grader accepts all 256 reference answers.")
     page.get_by_role("button", name="Launch 1 run").click()
     expect(page).to_have_url(re.compile(r"/compare\?experiment="))
 
@@ -114,7 +114,7 @@ def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(pag
     result = page.get_by_role("region", name="Check before launch")
     expect(result).to_contain_text("waits for a worker")
     work()
-    expect(result).to_contain_text("The verifier calls 1 of 10 reference answers wrong")
+    expect(result).to_contain_text("The grader calls 1 of 10 reference answers wrong")
     expect(result).to_contain_text("}<img src=x onerror=alert(1)>")
     expect(result).to_contain_text(
         "1 of 10 training rows of file:broken.jsonl overlap with held-out questions"
@@ -130,7 +130,7 @@ def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(pag
     run = service.get("/runs", tag="check")["items"][0]
     page.goto(f"/run/{run['id']}")
     report = page.get_by_role("region", name="Check before launch")
-    expect(report).to_contain_text("The verifier calls 1 of 10 reference answers wrong")
+    expect(report).to_contain_text("The grader calls 1 of 10 reference answers wrong")
     page.get_by_role("link", name="View completions").click()
     expect(page.locator("article.rollout").first).to_be_visible()
 

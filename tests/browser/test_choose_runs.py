@@ -163,7 +163,7 @@ def test_a_view_is_saved_for_everybody_opened_and_deleted(page, browser, service
     context.close()
     page.get_by_role("button", name="views").click()
     page.get_by_label("Delete the view old <b>ones</b>").click()
-    expect(page.get_by_text("No view is saved yet.")).to_be_visible()
+    expect(page.get_by_text("No saved views yet.")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
     page.wait_for_timeout(300)
     assert [view["name"] for view in service.get("/views")["items"]] == ["old <b>ones</b>"]

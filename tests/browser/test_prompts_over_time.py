@@ -84,7 +84,7 @@ def test_a_forgotten_prompt_is_found_and_its_completions_are_compared(browser, s
 
 def test_prompts_of_the_atlas_become_the_problems_of_a_new_run(page, service):
     page.goto(f"/rollouts?run={service.trained}&view=prompts")
-    atlas = page.get_by_role("region", name="Prompt atlas")
+    atlas = page.get_by_role("region", name="Prompts over time")
     expect(atlas.locator("tbody tr")).not_to_have_count(0)
     shoot(page, "atlas")
     page.get_by_label("show").select_option("never")

@@ -75,7 +75,7 @@ def test_a_pushed_run_is_live_and_its_stop_button_is_heard(lab, pushed, chromium
             with lab.sessions.begin() as session:
                 session.execute(update(Run).values(progress_at=Run.progress_at - 300))
             page.goto(address)
-            expect(page.locator(".run-silent")).to_contain_text("Its trainer was last heard of 5 min ago")
+            expect(page.locator(".run-silent")).to_contain_text("Its trainer was last heard from 5 min ago")
             expect(page.get_by_role("button", name="Stop")).to_be_visible()
             pushed.log({"reward": 0.5}, step=22)  # its script goes on all the same
             expect(page.locator(".run-advance")).to_contain_text("step 22 of 40")

@@ -63,7 +63,7 @@ def test_a_search_is_launched_from_the_form(page, service):
     region.get_by_label("optimizer.lr", exact=True).fill("1e-5..1e-2 log")
     region.get_by_role("button", name="Search").click()
     expect(region.get_by_role("status")).to_contain_text(
-        "At most 12 configurations + 3 × 2 further seeds = 18 runs"
+        "At most 12 configurations + 3 × 2 remaining seeds = 18 runs"
     )
     region.get_by_label("configurations at most").fill("4")
     region.get_by_role("button", name="Halving").click()
@@ -89,7 +89,7 @@ def test_a_search_is_followed_to_its_comparison(service, browser, width, scheme)
     page = context.new_page()
     page.goto(f"/compare?experiment={experiment}")
     region = page.get_by_role("region", name="Search")
-    expect(region).to_contain_text("No configuration has a value that counts yet")
+    expect(region).to_contain_text("No configuration has a valid value yet")
     follow(service, page, experiment, 8)
     expect(region).to_contain_text("finished: 4 configurations were tried, as asked", timeout=120_000)
     expect(region.get_by_role("group", name="Configurations").get_by_role("row")).to_have_count(5)
@@ -97,7 +97,7 @@ def test_a_search_is_followed_to_its_comparison(service, browser, width, scheme)
     expect(region.get_by_role("group", name="Final comparison").get_by_role("row").nth(2)).to_contain_text(
         re.compile(r"\bpaired")
     )
-    expect(region).to_contain_text("over 2 further seeds")
+    expect(region).to_contain_text("over 2 remaining seeds")
     expect(region.get_by_role("img")).to_have_attribute(
         "aria-label", re.compile("the line is the best so far")
     )

@@ -102,7 +102,7 @@ def test_two_clicks_lead_from_the_diagnosis_to_a_trial_and_its_verdict_is_shown_
         "The collapse recurred in 5 of 5 runs without change and in 0 of 5 with the remedy (Fisher's exact "
         "test, one-sided p = .004)."
     )
-    expect(trial).to_contain_text("the run repeats itself bit by bit")
+    expect(trial).to_contain_text("the run repeats itself bit for bit")
     looks_right(page, ".diagnosis")
     trial.scroll_into_view_if_needed()
     picture(page, "verdict")
@@ -149,7 +149,7 @@ def test_changes_are_checked_while_they_are_written(browser, service):
     expect(dialog.get_by_role("alert")).to_contain_text("optimizer.lr must be greater than 0")
     expect(start).to_be_disabled()
     remedy.fill("optimizer.lr")
-    expect(dialog.get_by_role("alert")).to_contain_text("line 1 is no “path: value”")
+    expect(dialog.get_by_role("alert")).to_contain_text("line 1 is not “path: value”")
     remedy.fill(f"preset: {HOSTILE!r}")
     expect(dialog.get_by_role("alert")).to_be_visible()
     remedy.fill("optimizer.lr: 0.00005")

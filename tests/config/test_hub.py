@@ -88,12 +88,12 @@ def test_a_data_set_that_is_not_there_is_named_at_its_field(served, tmp_path):
 )
 def test_an_answer_without_sense_is_refused(served, tmp_path, answer):
     served.answers = {address("a/b"): (200, answer)}
-    assert refusal(HubProblem(dataset="a/b"), tmp_path)[1].endswith("an answer that makes no sense")
+    assert refusal(HubProblem(dataset="a/b"), tmp_path)[1].endswith("sent an invalid response")
 
 
 def test_a_hub_that_fails_or_is_out_of_reach_says_so(served, tmp_path, monkeypatch):
     served.answers = {address("a/b"): (503, b"")}
-    assert "the Hugging Face hub answers 503" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]
+    assert "the Hugging Face hub responded with 503" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     assert "the Hugging Face hub is out of reach ([Errno" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]
     monkeypatch.setenv("HF_ENDPOINT", "file:///etc")

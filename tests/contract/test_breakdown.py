@@ -205,9 +205,9 @@ def test_what_cannot_be_decomposed_says_why(client, database, run):
         assert answer.status_code == status, answer.text
         return answer.text
 
-    assert "no sum over completions" in refused(422, metric="optim/grad_norm")
-    assert "no sum over completions" in refused(422, metric="<script>alert(1)</script>")
-    assert "no sum of terms" in refused(422, metric="reward/accuracy", by="term")
+    assert "not a sum over completions" in refused(422, metric="optim/grad_norm")
+    assert "not a sum over completions" in refused(422, metric="<script>alert(1)</script>")
+    assert "not a sum of terms" in refused(422, metric="reward/accuracy", by="term")
     assert "before it begins" in refused(422, before="9-3")
     assert "has not recorded length/mean" in refused(404, metric="length/mean")
     assert "no finite value at steps 5 to 9" in refused(404, after="5-9")

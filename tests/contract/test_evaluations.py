@@ -169,7 +169,7 @@ def test_recipes_are_complete_suites_at_pinned_commits(client):
         suite = item["config"]["suite"]
         assert len(suite["problem"]["revision"]) == 40
         assert suite["problem"]["revision"][:7] in item["source"]
-        assert "licence" in item["source"]
+        assert "license" in item["source"]
     config = {"evaluation": {"suites": [item["config"]["suite"] for item in items]}}
     assert len(resolve(config).evaluation.suites) == 4
 

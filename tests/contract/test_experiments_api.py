@@ -121,7 +121,7 @@ def test_others_write_while_a_launch_is_being_checked(client, database, settings
         ({"seeds": [-1]}, "seeds.0", "-1"),
         ({"seeds": []}, "seeds", "at least 1"),
         ({"seeds": list(range(100)), "variants": [{"name": str(n)} for n in range(6)]}, "seeds", "600 runs"),
-        ({"base": {"steps": 10**7}, "seeds": list(range(6))}, "seeds", "make 120,000,000 steps together"),
+        ({"base": {"steps": 10**7}, "seeds": list(range(6))}, "seeds", "make 120,000,000 steps in total"),
         ({"base": {"optimizer": {"lr": float("inf")}}}, "base.optimizer.lr", "got inf"),
         ({"base": {"steps": 2**70}}, "base.steps", "less than 2^63"),
         ({"base": {"policy": {"name": "\ud800"}}}, "base.policy.name", "an unpaired surrogate"),

@@ -100,9 +100,9 @@ def test_a_launch_is_refused_while_the_newest_check_found_wrong_references(clien
     [error] = answer.json()["errors"]
     assert error["path"] == "insist"
     assert error["message"].startswith(
-        "is false, but 'check of G' found that the verifier calls 2 of 9 reference"
+        "is false, but 'check of G' found that the grader calls 2 of 9 reference"
     )
-    assert "e.g. '<b>3</b>' to '1+1=?': mend the data or the grader" in error["message"]
+    assert "e.g. '<b>3</b>' to '1+1=?': fix the data or the grader" in error["message"]
     other_rate = {"name": "H", "optimizer": {"lr": 1e-5}, "steps": 7}
     assert launch(client, other_rate).status_code == 422
     assert launch(client, {"name": "H", "problems": [{"name": "sums", "low": 20}]}).status_code == 201

@@ -70,7 +70,9 @@ def test_a_launched_experiment_is_judged_once_all_its_seeds_have_finished(client
     assert dapo["p_corrected"] == pytest.approx(2 * dapo["p"])
     assert found["dapo"]["verdict"] == "better"
     assert found["dry"]["verdict"] == "no claim"
-    assert found["dry"]["reason"] == ("2 of 3 planned seeds of dry have finished: no claim before all have.")
+    assert found["dry"]["reason"] == (
+        "2 of 3 planned seeds of dry have finished: no claim until all have finished."
+    )
 
 
 def test_seeds_added_after_a_look_make_intervals_always_valid(client, database):

@@ -336,7 +336,7 @@ def test_a_run_in_the_trash_ends_at_once_and_takes_nothing_until_it_is_restored(
     for session, first in ((SESSION, 2), (OTHER, 1)):
         answer = send([metrics(2, reward=2)], session=session, first=first)
         assert answer.status_code == 410
-        assert "moved this run to the trash" in answer.json()["detail"]
+        assert "this run is in the trash" in answer.json()["detail"]
     with client.app.state.lab.sessions() as session:
         assert [point.value for point in stored_points(session, run)] == [1.0]
     client.post(f"/api/v1/runs/{run}/restore")
@@ -348,7 +348,7 @@ def test_a_run_in_the_trash_ends_at_once_and_takes_nothing_until_it_is_restored(
     assert client.delete(f"/api/v1/runs/{run}?forever=true").status_code == 202
     answer = send([metrics(4, reward=4)], first=3)
     assert (answer.status_code, answer.json()["detail"]) == (
-        410, "somebody has deleted this run permanently",
+        410, "this run was deleted permanently",
     )  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def test_a_plan_of_five_hundred_cells_costs_one_look_at_the_past(client):
         ({"knobs": [{"path": "optimizer.lr", "values": [float("nan")]}]}, "sweep.knobs.0.values.0", "nan"),
         ({"knobs": [{"path": "optimizer.lr", "values": [2**80]}]}, "sweep.knobs.0.values.0", "2^63"),
         ({"knobs": [{"path": "optimizer.lr", "values": "1..2 log"}]}, "sweep.knobs.0.values", "a grid needs"),
-        ({"knobs": [{"path": "seed", "values": "1"}]}, "sweep.knobs.0.path", "is no knob"),
+        ({"knobs": [{"path": "seed", "values": "1"}]}, "sweep.knobs.0.path", "is not a knob"),
         ({"knobs": [{"path": "optimizer.lr", "values": "1"}] * 2}, "sweep.knobs", "can be swept once"),
         (
             {"knobs": [{"path": "steps", "values": "1..1000000"}]},

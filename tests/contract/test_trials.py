@@ -177,7 +177,7 @@ def test_what_cannot_be_tried_is_refused(client, made, log, fields, words):
     ("body", "path", "words"),
     [
         ({"steps": 60}, "steps", "expected at least 61"),
-        ({"steps": 10_000_000}, "steps", "makes 109,999,340 steps together; expected at most 100,000,000"),
+        ({"steps": 10_000_000}, "steps", "makes 109,999,340 steps in total; expected at most 100,000,000"),
         (
             {"arms": [{"name": "a", "changes": {"optimizer.lr": -1}}]},
             "arms.0.changes.optimizer.lr",
@@ -232,7 +232,8 @@ def test_a_remedy_that_is_no_field_says_so_and_can_be_written_down(client, made)
     assert found["arms"] == []
     assert [error["path"] for error in found["errors"]] == ["arms"]
     assert any(
-        "This remedy is no field of the config" in note or "names no cause" in note for note in found["notes"]
+        "This remedy is not a field of the config" in note or "names no cause" in note
+        for note in found["notes"]
     )
     arms = [{"name": "by hand", "changes": {"optimizer.lr": 1e-4}}]
     assert plan(client, run, arms=arms).json()["errors"] == []

@@ -80,7 +80,7 @@ def test_a_copy_of_sqlite_stays_and_is_never_replaced(tmp_path, monkeypatch, cap
 def test_a_schema_that_is_not_an_older_one_is_refused(settings, empty_url, capsys, wanted):
     upgrade(empty_url)
     assert main(["downgrade", wanted]) == 1
-    assert "is no older schema that this version knows" in capsys.readouterr().err
+    assert "is not an older schema that this version knows" in capsys.readouterr().err
     assert schema(empty_url) == newest_schema()
 
 

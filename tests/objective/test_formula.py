@@ -165,7 +165,7 @@ def lines_of(**written):
 def test_what_length_and_sampling_do_to_the_loss_is_part_of_it():
     text = lines_of(length={"truncated": {"type": "mask"}}, sampling={"max_new_tokens": 32})
     assert text[-1] == (
-        "|oᵢ| = 0 and every term of it 0 where oᵢ was cut off at 32 tokens; "
+        "|oᵢ| = 0 and every term of it 0 where oᵢ was truncated at 32 tokens; "
         "Rᵢ still counts in means and deviations, and oᵢ still counts in B."
     )
     text = lines_of(preset="dr_grpo", sampling={"max_new_tokens": 3000})

@@ -101,7 +101,7 @@ def test_gdpo_lists_its_terms_apart():
     )
     assert text == [
         "wⱼ Rᵢⱼ = 1 correctness, 0.5 boxed_format, 1 length_penalty",
-        "Rᵢⱼ ← 0.5 Rᵢⱼ where oᵢ was cut off at 64 tokens and wⱼ Rᵢⱼ > 0",
+        "Rᵢⱼ ← 0.5 Rᵢⱼ where oᵢ was truncated at 64 tokens and wⱼ Rᵢⱼ > 0",
         "Rᵢⱼ = 0 where boxed_format ≤ 0",
     ]
 
@@ -144,7 +144,7 @@ def test_the_formula_of_r_is_what_the_worker_computes():
     """R by hand, as the lines say it, beside scorer and shaping."""
     assert defined("Rᵢ", "fᵢ", "sumᵢ", "correctness", "length_penalty", **SHAPED) == [
         "Rᵢ = fᵢ sumᵢ + length_penalty",
-        "fᵢ = 0.5 where oᵢ was cut off at 10 tokens and sumᵢ > 0, else 1",
+        "fᵢ = 0.5 where oᵢ was truncated at 10 tokens and sumᵢ > 0, else 1",
         "sumᵢ = correctness + 0.5 boxed_format + 0.2 think_format",
         "Rᵢ = 0 where think_format ≤ 0",
         "correctness = 2 score − 1",

@@ -165,7 +165,7 @@ def _state_of(directory: Path) -> dict[str, Any]:
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         is_right = False
     if not is_right:
-        raise BadCheckpoint(directory, "trainer/state.json is no state of a trainer")
+        raise BadCheckpoint(directory, "trainer/state.json is not the state of a trainer")
     return state
 
 

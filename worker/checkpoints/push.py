@@ -52,7 +52,9 @@ def push(directory: Path, repository: str, token: str, *, public: bool, existing
             repo_id=repository, folder_path=directory, allow_patterns=FILES, commit_message="Upload model"
         )
     except HFValidationError as error:
-        raise PushFailed(f"{repository!r:.100} is no name of a repository: {_first_line(error)}") from None
+        raise PushFailed(
+            f"{repository!r:.100} is not the name of a repository: {_first_line(error)}"
+        ) from None
     except (LocalTokenNotFoundError, HfHubHTTPError) as error:
         raise PushFailed(_refusal(error, repository)) from None
     except (httpx2.HTTPError, OSError) as error:

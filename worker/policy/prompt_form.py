@@ -81,7 +81,7 @@ class PromptForm:
         ended = next((stop for stop in stops if stop and behind.startswith(stop)), "")
         before, found, after = behind.removeprefix(ended).partition(PROBE)
         if not found or CALLED not in whole:
-            reason = f"needs a turn of a {role} behind the policy's own, which its chat template lacks"
+            reason = f"needs a turn of a {role} after the policy's own, which its chat template lacks"
             expected = f"choose another form, or a template that reads the role {role}"
             raise invalid("environment.form", f"{reason}: {expected}")
         return before, after

@@ -51,8 +51,8 @@ class Selection:
         near, duplicates, contamination = map(self._outcome, FIELDS)
         parts = [
             (self.duplicates, f"repeat a question ({duplicates})"),
-            (self.near, f"are much like another one ({near})"),
-            (self.near_held_out, f"are much like a held-out question ({near})"),
+            (self.near, f"are near duplicates of another row ({near})"),
+            (self.near_held_out, f"are near duplicates of a held-out question ({near})"),
             (self.measured, f"have a pass rate of {self.measured_by!r}"),
             (self.out_of_range, "have a pass rate outside the limits (left out)"),
             (self.contaminated, f"overlap with held-out questions ({contamination})"),

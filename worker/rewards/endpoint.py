@@ -153,7 +153,7 @@ class Endpoint:
             answer = json.loads(content)
         except (ValueError, RecursionError):
             self.usage.unreported += 1
-            return NoScore("its answer is no JSON")
+            return NoScore("its answer is not JSON")
         self._count(answer.get("usage") if isinstance(answer, dict) else None, most_read)
         try:
             return self.read(answer)

@@ -120,7 +120,7 @@ class Judge:
             choice = answer["choices"][0]
             text = choice["message"]["content"]
         except (LookupError, TypeError):
-            raise NoScore("its answer is no chat completion") from None
+            raise NoScore("its answer is not a chat completion") from None
         if choice.get("finish_reason") == "length":
             raise NoScore(f"its answer was cut off at {self.term.max_tokens} tokens")
         if not isinstance(text, str):
@@ -129,7 +129,7 @@ class Judge:
         found = self._last_number(text) if self.term.answer == "last_number" else self._json_grades(text)
         for grade in found:
             if isinstance(grade, bool) or not isinstance(grade, int | float):
-                raise NoScore("a grade is no number")
+                raise NoScore("a grade is not a number")
             if not self.term.lowest <= grade <= self.term.highest:
                 raise NoScore("a grade lies outside of the scale")
         return [float(grade) for grade in found]

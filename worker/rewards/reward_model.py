@@ -67,9 +67,9 @@ class RewardModel:
                     raise NoScore(f"expected one number for each text or token, got {len(score)}")
                 score = score[-1]
         except (LookupError, TypeError, ValueError):
-            raise NoScore("its answer is no score") from None
+            raise NoScore("its answer is not a score") from None
         if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) < 1e30:
-            raise NoScore("its score is no finite number")
+            raise NoScore("its score is not a finite number")
         return _sigmoid(score) if self.term.scale == "sigmoid" else float(score)
 
 

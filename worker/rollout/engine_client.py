@@ -140,7 +140,7 @@ class EngineClient:
             except TimeoutError:
                 error = f"gave no answer within {self.timeout_seconds:g} seconds"
             except BadAnswer as failure:
-                error = f"gave an answer of no use: {failure}"
+                error = f"gave an invalid response: {failure}"
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as failure:
                 error = f"cannot be reached ({type(failure).__name__})"
             if attempt < self.retries:
@@ -184,4 +184,4 @@ def _json(content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
-        raise BadAnswer("it is no JSON") from None
+        raise BadAnswer("it is not JSON") from None

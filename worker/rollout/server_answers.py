@@ -104,7 +104,7 @@ def models_in(answer: Any) -> list[dict[str, Any]]:
     try:
         return [dict(model, id=str(model["id"])) for model in answer["data"]]
     except (KeyError, TypeError, ValueError):
-        raise BadAnswer("it is no list of models") from None
+        raise BadAnswer("it is not a list of models") from None
 
 
 def tokens_in(answer: Any) -> list[Any]:

@@ -109,11 +109,11 @@ def _of_references(report: CheckReport) -> Iterator[CheckFinding]:
     if found.wrong:
         yield CheckFinding(
             level="bad",
-            text=f"The verifier calls {found.wrong} of {found.checked} reference answers wrong: a policy "
-            "that solves them would be punished. Mend the data or the grader.",
+            text=f"The grader calls {found.wrong} of {found.checked} reference answers wrong: a policy "
+            "that solves them would be punished. Fix the data or the grader.",
         )
     elif found.checked:
-        yield CheckFinding(level="good", text=f"The verifier accepts all {found.checked} reference answers.")
+        yield CheckFinding(level="good", text=f"The grader accepts all {found.checked} reference answers.")
     if found.reward is not None and report.reward is not None and found.reward < report.reward - ROUNDING:
         average = f"an average attempt ({report.reward:.3g})"
         text = f"The reference answers earn {found.reward:.3g}, less than {average}."
@@ -176,7 +176,9 @@ def _of_signal(report: CheckReport) -> Iterator[CheckFinding]:
 def _of_length(report: CheckReport, max_new_tokens: int) -> Iterator[CheckFinding]:
     if report.truncated > OFTEN_TRUNCATED:
         cap = f"sampling.max_new_tokens = {max_new_tokens}"
-        yield CheckFinding(level="warn", text=f"{report.truncated:.0%} of the completions are cut at {cap}.")
+        yield CheckFinding(
+            level="warn", text=f"{report.truncated:.0%} of the completions are truncated at {cap}."
+        )
 
 
 def _of_forms(report: CheckReport) -> Iterator[CheckFinding]:
@@ -203,7 +205,7 @@ def _of_rows(report: CheckReport) -> Iterator[CheckFinding]:
         if each.duplicates:
             yield _droppable(each, "duplicates", f"{each.duplicates:,} {of} repeat a question")
         if each.near > (0 if "duplicates" in each.dropped else each.duplicates):
-            like = "are much like another one or a held-out question"
+            like = "are near duplicates of another row or a held-out question"
             yield _droppable(each, "near_duplicates", f"{each.near:,} {of} {like}")
 
 

@@ -10,7 +10,7 @@ from backend.diagnosis.signs import Answer, Sign, change_of, finding_of, first_o
 
 
 def mismatch(log: Log, outcome: Outcome) -> Answer:
-    """Sampler and learner differ more than they did, or than training bears."""
+    """Sampler and learner differ more than before, or more than training tolerates."""
     if not has(log, "mismatch/k3", "mismatch/prob_diff_mean", "mismatch/ess"):
         return unjudged("mismatch", "log-probabilities of the sampler (mismatch/k3)")
     signs = (
@@ -62,7 +62,7 @@ def router_drift(log: Log, outcome: Outcome) -> Answer:
 
 
 def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
-    """Entropy far above the healthy one: towards text without sense."""
+    """Entropy far above its healthy level: the text becomes nonsense."""
     if not has(log, "policy/entropy"):
         return unjudged("entropy_explosion", "the policy's entropy")
     found = change_of(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02))
@@ -72,7 +72,7 @@ def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
 
 
 def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
-    """Entropy far below the healthy one, with groups whose completions are all alike."""
+    """Entropy far below its healthy level, with groups whose completions are all alike."""
     if not has(log, "policy/entropy"):
         return unjudged("entropy_collapse", "the policy's entropy")
     found = change_of(log, outcome, Sign("policy/entropy", "down", 0.3, 0.02))
@@ -103,7 +103,7 @@ def _pushed(log: Log, outcome: Outcome, cause: str, found: Change, direction: Di
 
 
 def length_blowup(log: Log, outcome: Outcome) -> Answer:
-    """Completions that grow until the cap cuts them."""
+    """Completions that grow until the cap truncates them."""
     if not has(log, "length/mean", "length/truncated_frac"):
         return unjudged("length_blowup", "the length of completions")
     signs = (
@@ -115,7 +115,7 @@ def length_blowup(log: Log, outcome: Outcome) -> Answer:
 
 
 def length_collapse(log: Log, outcome: Outcome) -> Answer:
-    """Completions far shorter than when the run was healthy, and not because the cap cuts them."""
+    """Completions far shorter than when the run was healthy, and not because the cap truncates them."""
     if not has(log, "length/mean"):
         return unjudged("length_collapse", "the length of completions")
     found = change_of(log, outcome, Sign("length/mean", "down", 0.6, 2.0))

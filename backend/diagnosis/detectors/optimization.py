@@ -40,7 +40,7 @@ def non_finite(log: Log, outcome: Outcome) -> Answer:
 
 
 def update_size(log: Log, outcome: Outcome) -> Answer:
-    """Gradients and learning rate that grow: a step moves the policy further than it can bear."""
+    """Gradients and learning rate that grow: a step moves the policy further than it tolerates."""
     if not has(log, "optim/grad_norm", "optim/lr", "optim/update_norm"):
         found = _large_from_the_start(log, outcome)
         return found or unjudged("update_size", "the gradient norm or the learning rate")
@@ -93,7 +93,7 @@ def _changed_at_once(log: Log) -> Answer:
 
 
 def dead_run(log: Log, outcome: Outcome) -> Answer:
-    """Weights that no update moves. A loss of 0 or a ratio of 1 says nothing of it."""
+    """Weights that no update moves. A loss of 0 or a ratio of 1 says nothing about it."""
     if outcome.onset is not None:
         return None  # what fell has moved
     limits = {"optim/update_norm": 0.0, "optim/lr": NO_RATE, "optim/grad_norm": 0.0}

@@ -317,7 +317,7 @@ class _Service:
         with _OPENER.open(request, timeout=ANSWER_SECONDS) as response:
             answer = json.load(response)
         if not isinstance(answer, dict) or "run" not in answer:
-            raise ValueError("the answer is not that of a GRPO Lab")
+            raise ValueError("the response is not from GRPO Lab")
         return answer
 
     def _refused(self, spool: _Spool, lines: list[bytes], error: urllib.error.HTTPError) -> None:
@@ -755,7 +755,7 @@ def _checked(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError(f"url: expected an address such as http://127.0.0.1:8400, got {url!r:.100}")
     if parts.username or parts.password:
-        raise ValueError("url: a user and a password are not expected; the token goes apart")
+        raise ValueError("url: must hold no user and no password; pass the token as `token` or GRPOLAB_TOKEN")
     return url.rstrip("/")
 
 
@@ -805,7 +805,7 @@ def send_left(directory: Path, token: str, url: str, *, others: bool = False) ->
     for path in _by_age(directory.rglob("*.jsonl")):
         spool = _Spool.adopt(path)
         if spool is None:
-            yield path, "belongs to a process that still runs, or is no file of this client"
+            yield path, "belongs to a process that still runs, or is not a file of this client"
             continue
         service, reason = _Service(url, token), ""
         try:

@@ -20,7 +20,7 @@ export function readChanges(text) {
     const [, path, value] = line.match(/^\s*([^:\s]+)\s*:\s*(.+?)\s*$/) ?? [];
     const read = path ? readValue(value) : undefined;
     if (read === undefined)
-      return { changes: {}, error: `line ${i + 1} is no “path: value”, such as optimizer.lr: 0.0001` };
+      return { changes: {}, error: `line ${i + 1} is not “path: value”, such as optimizer.lr: 0.0001` };
     if (Object.hasOwn(changes, path)) return { changes: {}, error: `line ${i + 1} names ${path} again` };
     changes[path] = read;
   }

@@ -136,10 +136,10 @@ trainer.add_callback(GRPOLabCallback(trainer=trainer))`;
 
 /** How a trainer that still runs pushes its run instead. */
 const PushHint = () => html`<section class="import-push">
-  <h2>Or watch a training while it runs</h2>
+  <h2>Or push a run while it trains</h2>
   <p class="quiet">
     One file without dependencies pushes metrics and completions of TRL, verl or any script to a run of this service.
-    It loses nothing while the service is away. On the training machine:
+    It loses nothing while the service cannot be reached. On the training machine:
   </p>
   <pre class="card code" tabindex="0" aria-label="On the training machine">${ON_THE_MACHINE(location.origin)}</pre>
   ${
@@ -215,7 +215,7 @@ function Refused({ error }) {
 const FIELDS = [
   ['name', 'Name of the run', ''],
   ['experiment', 'Experiment', 'Imported runs of one experiment are compared on one page'],
-  ['variant', 'Variant', 'Runs of one variant are seeds of each other'],
+  ['variant', 'Variant', 'Runs of one variant count as its seeds'],
   ['seed', 'Seed', ''],
 ];
 

@@ -252,12 +252,12 @@ LABEL = {"rollout": 0, "label": "good", "note": "", "role": "operator", "version
     [
         ([LABEL | {"rollout": 99}], "names row 99 of rollouts.parquet"),
         ([LABEL, LABEL], "has a label twice"),
-        ([LABEL | {"label": "x" * 41}], "is no label (label"),
-        ([LABEL | {"note": "\0"}], "is no label"),
-        ([LABEL | {"role": "<b>"}], "is no label (role"),
-        ([LABEL | {"version": 0}], "is no label (version"),
-        ([LABEL | {"more": 1}], "is no label (more"),
-        (["no object"], "is no label"),
+        ([LABEL | {"label": "x" * 41}], "is not a label (label"),
+        ([LABEL | {"note": "\0"}], "is not a label"),
+        ([LABEL | {"role": "<b>"}], "is not a label (role"),
+        ([LABEL | {"version": 0}], "is not a label (version"),
+        ([LABEL | {"more": 1}], "is not a label (more"),
+        (["no object"], "is not a label"),
     ],
 )
 def test_labels_that_no_archive_writes_are_refused_and_nothing_is_stored(client, settings, labels, reason):
@@ -441,22 +441,22 @@ HOSTILE = {
     ),
     "a token that is no text": (
         changed("tokens.parquet", cells(token_exact=b"\xff")),
-        "has a token that is no text",
+        "has a token that is not text",
     ),
     "a row of megabytes": (changed("rollouts.parquet", cells(text="x" * 700_001)), "at most 700,000"),
     "a pickle in a checkpoint": (more_of_a_checkpoint, "names a file that no archive of a run has"),
     "a checkpoint's manifest that lies": (wrong_digest, "other files than its manifest names"),
     "a huge config of a checkpoint": (
         config_of_a_checkpoint(b'{"a": "' + b"x" * 4_000_000 + b'"}'),
-        "its config.json is no JSON object of at most 4,000,000 bytes",
+        "its config.json is not a JSON object of at most 4,000,000 bytes",
     ),
     "a deep config of a checkpoint": (
         config_of_a_checkpoint(b'{"a":' * 60 + b"1" + b"}" * 60),
-        "its config.json is no JSON object of at most 4,000,000 bytes and 50 levels",
+        "its config.json is not a JSON object of at most 4,000,000 bytes and 50 levels",
     ),
     "a bottomless config of a checkpoint": (
         config_of_a_checkpoint(b'{"a":' + b"[" * 1_000_000),
-        "its config.json is no JSON object",
+        "its config.json is not a JSON object",
     ),
     "a config of a checkpoint that brings code": (
         config_of_a_checkpoint(b'{"model_type": "llama", "auto_map": {"AutoModel": "evil.Model"}}'),

@@ -181,12 +181,12 @@ def test_a_manifest_of_any_size_is_not_read(store, here, plain, monkeypatch):
 @IN_A_DIRECTORY
 @pytest.mark.parametrize("name", ["..", "../other", "s1", "x", ""])
 def test_no_other_name_is_removed_or_looked_at(store, here, name):
-    with pytest.raises(ArtifactFault, match="is no name of a checkpoint"):
+    with pytest.raises(ArtifactFault, match="is not the name of a checkpoint"):
         store.remove_checkpoint(RUN, name)
     for run_id in ("", "..", "a/b", f"{RUN}/../x"):
-        with pytest.raises(ArtifactFault, match="is no id of a run"):
+        with pytest.raises(ArtifactFault, match="is not the id of a run"):
             store.remove_run(run_id)
-    with pytest.raises(ArtifactFault, match="is no file of a checkpoint"):
+    with pytest.raises(ArtifactFault, match="is not a file of a checkpoint"):
         store.open(here / RUN / NAME / ".." / ".." / "x")
 
 

@@ -204,5 +204,5 @@ def test_more_than_the_limit_is_refused(client, settings):
 )  # fmt: skip
 def test_an_answer_that_makes_no_sense_ends_the_reading(client, settings, monkeypatch, answer):
     monkeypatch.setattr(Sandbox, "ask", lambda *_, **__: answer)
-    assert "the sandbox makes no sense" in refusal(put(client, as_csv(ROWS), "a.csv"))[1]
+    assert "the sandbox sent an invalid answer" in refusal(put(client, as_csv(ROWS), "a.csv"))[1]
     assert kept(settings) == []

@@ -223,7 +223,9 @@ def test_a_service_without_a_launcher(healthy):
 
     with ThreadingHTTPServer(("127.0.0.1", healthy.port), Lives) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        assert f"a service answers at http://127.0.0.1:{healthy.port}" in found(healthy, "port", "warn")
+        assert f"a service already answers at http://127.0.0.1:{healthy.port}" in found(
+            healthy, "port", "warn"
+        )
         server.shutdown()
 
 

@@ -239,10 +239,10 @@ FORGED = METRICS.replace("CREATE TABLE metrics", "CREATE TABLE real")
     ("statements", "reason"),
     [
         (["CREATE TABLE t (a)"], "there is no table of metrics as Trackio makes it"),
-        ([FORGED, "CREATE VIEW metrics AS SELECT * FROM real"], "metrics is no plain table"),
+        ([FORGED, "CREATE VIEW metrics AS SELECT * FROM real"], "metrics is not a plain table"),
         (
             ["CREATE VIRTUAL TABLE metrics USING fts5(run_name, step)"],
-            "metrics is no plain table",
+            "metrics is not a plain table",
         ),
     ],
 )
@@ -523,7 +523,7 @@ def test_an_answer_that_makes_no_sense_is_refused(monkeypatch, answer):
         )
 
     monkeypatch.setattr("backend.imports.log_file.Sandbox.ask", ask)
-    with pytest.raises(BadLog, match="makes no sense"):
+    with pytest.raises(BadLog, match="sent an invalid answer"):
         logs_of(WHOLE)
 
 

@@ -112,7 +112,7 @@ def test_a_file_of_verl_reads_the_same_as_its_console():
     ("state", "reason"),
     [
         ({"log_history": []}, "has no rows"),
-        ({"log_history": [1]}, "has no rows; line 0 entry 1 of log_history is no object"),
+        ({"log_history": [1]}, "has no rows; line 0 entry 1 of log_history is not an object"),
         ({"log_history": {}}, "has no log_history, which trainer_state.json holds"),
         ({"log_history": [{"loss": "words"}]}, "has no metric: 'loss' holds no numbers"),
     ],
@@ -194,7 +194,7 @@ def test_an_event_file_that_was_cut_keeps_its_complete_records():
     ("content", "reason"),
     [
         (HEAD, "has no scalars"),
-        (HEAD + framed(b"\xff" * 40), "is damaged behind byte 0"),
+        (HEAD + framed(b"\xff" * 40), "is damaged after byte 0"),
         (HEAD + framed(field(5, field(1, field(1, b"a") + b"\x12\xff\xff\xff\xff\x0f"))), "is damaged"),
         (HEAD + scalar("a", 1, 1.0) + b"\x00" * 400, "is damaged"),
         (HEAD + b"".join(scalar(f"t{n}", 1, 1.0) for n in range(2_500)), "has more than 2,000 columns"),
@@ -280,7 +280,7 @@ def test_a_run_of_wandb_that_was_cut_keeps_its_complete_records():
 def test_a_chunk_of_wandb_with_a_wrong_checksum_is_told():
     content = bytearray(chunked([history(n, loss=float(n)) for n in range(5)]))
     content[-3] ^= 1
-    with pytest.raises(BadLog, match=r"^is damaged behind byte 7: the chunk at byte \d+ is damaged"):
+    with pytest.raises(BadLog, match=r"^is damaged after byte 7: the chunk at byte \d+ is damaged"):
         planned(bytes(content))
 
 
@@ -310,7 +310,7 @@ def test_a_record_that_is_too_large_is_told():
 )
 def test_an_answer_that_makes_no_sense_is_refused(monkeypatch, answer):
     monkeypatch.setattr("backend.imports.log_file.Sandbox.ask", lambda *_, **__: answer)
-    with ImportSandbox() as sandbox, pytest.raises(BadLog, match="makes no sense"):
+    with ImportSandbox() as sandbox, pytest.raises(BadLog, match="sent an invalid answer"):
         BinaryReader("tensorboard", LogFile(io.BytesIO(HEAD), sandbox)).read(0)
 
 

@@ -107,7 +107,7 @@ def test_a_long_header_is_read_in_two_requests(hub, monkeypatch):
         ({"config.json": WHOLE["config.json"]}, "the hub has no model.safetensors of 'owner/model'"),
         (WHOLE | {"model.safetensors": b"\xff" * 100}, "has no header of a safetensors file"),
         (WHOLE | {"model.safetensors": b"abc"}, "has no header of a safetensors file"),
-        (WHOLE | {"model.safetensors": (50).to_bytes(8, "little") + b"{"}, "is no JSON"),
+        (WHOLE | {"model.safetensors": (50).to_bytes(8, "little") + b"{"}, "is not JSON"),
         (SHARDED | {"model.safetensors.index.json": b"{}"}, "names no weight files"),
         (
             SHARDED | {"model.safetensors.index.json": b'{"weight_map": {"a": ["b"]}}'},
@@ -117,7 +117,7 @@ def test_a_long_header_is_read_in_two_requests(hub, monkeypatch):
             SHARDED | {"model.safetensors.index.json": rb'{"weight_map": {"a": "\ud800.safetensors"}}'},
             "names no weight files",  # no address can hold half a surrogate pair
         ),
-        (SHARDED | {"model.safetensors.index.json": b"[" * 100_000}, "is no JSON"),
+        (SHARDED | {"model.safetensors.index.json": b"[" * 100_000}, "is not JSON"),
     ],
 )
 def test_what_the_hub_lacks_or_makes_up_is_said(hub, files, reason):
@@ -129,7 +129,7 @@ def test_what_the_hub_lacks_or_makes_up_is_said(hub, files, reason):
 def test_a_hub_that_fails_or_is_out_of_reach_is_asked_once_a_minute(hub, monkeypatch):
     hub.status = 503
     for _ in range(3):
-        with pytest.raises(HubModelError, match="the Hugging Face hub answers 503"):
+        with pytest.raises(HubModelError, match="the Hugging Face hub responded with 503"):
             hub_model(NAME, COMMIT)
     assert hub.asked == ["config.json"]
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
@@ -169,4 +169,4 @@ def test_without_the_hub_the_size_is_unknown(hub, session, settings):
     assert hub.asked == []
     hub.status = 500
     online = settings.model_copy(update={"hf_online": True})
-    assert "the Hugging Face hub answers 500" in memory_estimate(session, config, online).unknown
+    assert "the Hugging Face hub responded with 500" in memory_estimate(session, config, online).unknown

@@ -301,7 +301,7 @@ def test_files_of_others_are_left_alone(grpolab, tmp_path):
         (tmp_path / f"{name}.jsonl").write_text(text)
     reasons = [reason for _, reason in grpolab.send_left(tmp_path, "t", "http://h")]
     assert len(reasons) == 4
-    assert all("no file of this client" in reason for reason in reasons)
+    assert all("not a file of this client" in reason for reason in reasons)
     assert len(files(tmp_path)) == 4
 
 
@@ -330,7 +330,7 @@ def test_a_run_in_the_trash_stops_its_script_and_takes_nothing(run, lab, tmp_pat
     assert run.should_stop()
     run.log({"reward": 3}, step=3)
     assert not run.finish("stopped", seconds=5)
-    assert capsys.readouterr().err.count("moved this run to the trash") == 1
+    assert capsys.readouterr().err.count("this run is in the trash") == 1
     assert lab.get(f"/runs/{found['id']}")["last_step"] == 1
     assert len(files(tmp_path)) == 1  # for the case that it is restored
 

@@ -185,7 +185,7 @@ def test_a_run_samples_with_servers_only_where_there_are_any_and_as_they_tell_lo
     wrong = refused(raw, temperature=0.8, top_p=0.9, top_k=20)
     assert sorted(wrong) == ["sampling.temperature", "sampling.top_k", "sampling.top_p"]
     assert wrong["sampling.temperature"].startswith(
-        "is 0.8, but the servers tell log-probabilities from before"
+        "is 0.8, but the servers send log-probabilities from before"
     )
     processed = raw.model_copy(update={"engine_logprobs": "processed"})
     assert refused(processed, temperature=0.8, top_p=0.9) == {}

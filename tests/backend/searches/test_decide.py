@@ -75,7 +75,9 @@ def test_the_seed_that_chose_a_configuration_is_left_out_of_the_comparison():
     assert (first["variant"], first["n"], first["mean"]) == ("c1", 3, pytest.approx(0.72))
     assert first["low"] == pytest.approx(0.72 - 4.3026527 * 0.02 / math.sqrt(3))
     assert second["difference"] == pytest.approx(-0.2)
-    assert found.verdict.startswith("c1: eval/accuracy 0.72 [0.67, 0.77] over 3 further seeds; no difference")
+    assert found.verdict.startswith(
+        "c1: eval/accuracy 0.72 [0.67, 0.77] over 3 remaining seeds; no difference"
+    )
 
 
 def test_a_difference_that_varies_little_is_shown():
@@ -125,10 +127,10 @@ def test_a_first_that_is_worse_on_the_shared_seeds_is_not_called_better():
     steady, steady_runs = finalist(1, 0.5, (0.60, 0.611, 0.62, math.nan))
     found = compare(search(seeds=(0, 1, 2, 3, 4)), [lucky, steady], [*lucky_runs, *steady_runs])
     assert found.rows[0]["variant"] == "c0"
-    assert found.verdict.endswith("over 4 further seeds; on the seeds that they share, c1 did better.")
+    assert found.verdict.endswith("over 4 remaining seeds; on the seeds that they share, c1 did better.")
 
 
-@pytest.mark.parametrize(("status", "verdict"), [("comparing", ""), ("stopped", " over 3 further seeds.")])
+@pytest.mark.parametrize(("status", "verdict"), [("comparing", ""), ("stopped", " over 3 remaining seeds.")])
 def test_nothing_is_claimed_before_all_seeds_have_ended(status, verdict):
     worse, worse_runs = finalist(0, 0.5, (0.50, 0.521, 0.54))
     better, better_runs = finalist(1, 0.5, (0.70, 0.72, 0.741))

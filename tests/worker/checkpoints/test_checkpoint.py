@@ -133,8 +133,8 @@ def test_a_checkpoint_with_other_state_than_the_run_has_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"step": "3"}, "no state of a trainer"),
-        ({"parts": []}, "no state of a trainer"),
+        ({"step": "3"}, "not the state of a trainer"),
+        ({"parts": []}, "not the state of a trainer"),
         ({"parts": {"optimizer": {}, "random": 5, "baseline": {}}}, "its baseline cannot be restored"),
     ],
 )

@@ -200,7 +200,7 @@ def test_hostile_names_reach_no_hub_and_no_terminal(hub, model, capsys, name):
 
 def test_names_that_are_none_are_refused(hub, model, capsys):
     assert main(["push", str(model), "../../etc"]) == 1
-    assert "is no name of a repository" in capsys.readouterr().err
+    assert "is not the name of a repository" in capsys.readouterr().err
     assert not hub.seen
 
 

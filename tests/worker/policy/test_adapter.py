@@ -277,7 +277,7 @@ def test_an_adapter_whose_weights_do_not_fit_is_refused(load, stored, settings):
     (settings.models_dir / "before/adapter_model.safetensors").unlink()
     assert "holds no adapter_model" in policy_errors(PolicyConfig(adapter=CONTINUED), settings)[0].message
     missing = PolicyConfig(adapter=CONTINUED | {"name": "nowhere"})
-    assert "is no directory of MODELS_DIR" in policy_errors(missing, settings)[0].message
+    assert "is not a directory of MODELS_DIR" in policy_errors(missing, settings)[0].message
 
 
 def test_an_adapter_is_no_policy(stored, settings):

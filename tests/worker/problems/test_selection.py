@@ -104,7 +104,10 @@ def test_rows_much_like_another_one_are_reported_or_dropped(tmp_path):
     assert found.twins[1].startswith('file:rows.jsonl/fourth is 75% like the held-out question "What is')
     made = mixture(tmp_path, rows, DataConfig(near_duplicates="drop"))
     assert set(trained(made, 4)) == {story, story.replace("12", "14")}
-    assert "1 are much like another one (left out), 1 are much like a held-out" in made.selections[0].sentence
+    assert (
+        "1 are near duplicates of another row (left out), 1 are near duplicates of a held-out"
+        in made.selections[0].sentence
+    )
 
 
 def runs_of(text):

@@ -124,9 +124,9 @@ def test_an_episode_without_room_for_an_answer_ends_truncated(tiny, served):
 
 
 LOST = {
-    "no_json": "its answer is no JSON",
-    "no_object": "its answer is no object with a type and data",
-    "nan": "its answer is no JSON",
+    "no_json": "its answer is not JSON",
+    "no_object": "its answer is not an object with a type and data",
+    "nan": "its answer is not JSON",
     "infinite": "its reward is not finite",
     "text_reward": "its reward is of type str, expected a number",
     "no_done": "its done is missing, expected true or false",
@@ -203,8 +203,8 @@ def test_a_refused_action_is_told_to_the_policy_and_the_episode_goes_on(tiny, se
         ("no_reset", "it closed the connection"),
         ("over", "its episode is over before it begins"),
         ("no_schema", "it answered /schema with status 404"),
-        ("bad_schema", "its schema of actions is no JSON Schema"),
-        ("far_schema", "its schema of actions is no JSON Schema"),
+        ("bad_schema", "its schema of actions is not a JSON Schema"),
+        ("far_schema", "its schema of actions is not a JSON Schema"),
         ("json", "its actions have the fields 'low', 'high', and form = text takes one text"),
         ("none", "it had no place for a session within 0.5 seconds"),
         ("forgetful", "two resets with the same seed gave different observations"),

@@ -78,7 +78,7 @@ def test_a_good_config_is_called_good():
         ({"references": {"wrong": 2}}, "bad", "calls 2 of 9 reference answers wrong"),
         ({"references": {"reward": 0.1}}, "warn", "earn 0.1, less than an average attempt (0.3)"),
         ({"references": {"checked": 0, "missing": 9}}, "warn", "9 of 9 prompts have no reference answer"),
-        ({"truncated": 0.4}, "warn", "40% of the completions are cut at sampling.max_new_tokens = 64"),
+        ({"truncated": 0.4}, "warn", "40% of the completions are truncated at sampling.max_new_tokens = 64"),
         (
             {"signal": [signal_chance([(16, 1), (16, 0)], size) for size in (4, 8, 16)]},
             "warn",

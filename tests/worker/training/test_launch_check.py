@@ -80,7 +80,7 @@ def test_reference_answers_that_are_graded_wrong_are_named(check, settings):
     [wrong] = report.references.examples
     assert (wrong.prompt, wrong.answer) == ("1+1=?", "}")
     assert report.findings[0].level == "bad"
-    assert report.findings[0].text.startswith("The verifier calls 1 of 4 reference answers wrong")
+    assert report.findings[0].text.startswith("The grader calls 1 of 4 reference answers wrong")
 
 
 def test_a_data_set_that_has_gone_is_one_clear_sentence(check, settings):

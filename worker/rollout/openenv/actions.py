@@ -42,13 +42,13 @@ class ActionSchema:
 
     def __init__(self, schema: Any) -> None:
         if not isinstance(schema, dict) or not isinstance(schema.get("properties", {}), dict):
-            raise BadSchema("its schema of actions is no object")
+            raise BadSchema("its schema of actions is not an object")
         try:
             self._validator = jsonschema_rs.validator_for(
                 schema, offline=True, pattern_options=jsonschema_rs.RegexOptions()
             )
         except ValueError as error:
-            raise BadSchema("its schema of actions is no JSON Schema") from error
+            raise BadSchema("its schema of actions is not a JSON Schema") from error
         properties = schema.get("properties", {})
         self.shown = {**schema, "properties": {key: properties[key] for key in properties if key != OWN}}
         """The schema as a chat template shows it."""

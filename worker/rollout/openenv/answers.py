@@ -61,10 +61,10 @@ def _typed(message: str) -> tuple[Any, dict[str, Any]]:
     try:
         said = json.loads(message, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise Lost("its answer is no JSON") from error
+        raise Lost("its answer is not JSON") from error
     data = said.get("data") if isinstance(said, dict) else None
     if not isinstance(said, dict) or not isinstance(data, dict):
-        raise Lost("its answer is no object with a type and data")
+        raise Lost("its answer is not an object with a type and data")
     return said.get("type"), data
 
 
@@ -95,7 +95,7 @@ def _reward(said: Any) -> float | None:
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _shown(said: Any) -> str:

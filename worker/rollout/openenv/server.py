@@ -172,9 +172,9 @@ class EnvironmentServer:
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise Lost(f"it cannot be reached ({type(error).__name__})") from error
         except (ValueError, RecursionError) as error:
-            raise Lost(f"its answer to {path} is no JSON") from error
+            raise Lost(f"its answer to {path} is not JSON") from error
         if not isinstance(said, dict):
-            raise Lost(f"its answer to {path} is no object")
+            raise Lost(f"its answer to {path} is not an object")
         return said
 
 

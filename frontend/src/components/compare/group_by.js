@@ -34,7 +34,7 @@ function Choice({ keys, runs, onChange }) {
     titleOf=${titleOf}
     label="Find a field to group by"
     placeholder="Find a field"
-    empty="No field that differs contains this."
+    empty="No matching field."
   >
     <p class="menu-title">Config fields that differ among these runs. Several make a group of each combination.</p>
   <//>`;

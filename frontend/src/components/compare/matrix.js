@@ -52,7 +52,7 @@ export function Matrix({ groups, view, change, available, looks }) {
         view.baseline &&
         !chosen &&
         html`<span class="is-warning" role="note">
-          The baseline ${view.baseline} is not among these runs; differences are to ${baseline.name}
+          The baseline ${view.baseline} is not among these runs; differences are from ${baseline.name}
         </span>`
       }
       <span class="spacer"></span>
@@ -250,7 +250,7 @@ function Details({ data, place, row, baseline }) {
       cell && column
         ? html`<b>${place.name}, ${columnTitle(column)}.</b>${' '}
           ${sentencesOf(cell, data, baseline, row).join(' ')}`
-        : 'Point at a cell, or focus it, for its numbers. '
+        : 'Hover over or focus a cell to see its numbers. '
     }
     ${!cell && html`<a href="/help/comparing">What the words mean</a>`}
   </p>`;
@@ -293,7 +293,7 @@ function QueueSeeds({ place, own, base, groups, more, change, onClose }) {
     title=${`Queue ${plural(more, 'more seed')}?`}
     text=${
       `${plural(clones.length, 'run')}: seeds ${seeds} of ${place.name} and ${base.name}. ` +
-      'Seeds added after a look leave the plan: intervals become always-valid.'
+      'Seeds added after you looked at results end the plan: intervals become always-valid.'
     }
     confirm=${`Queue ${plural(clones.length, 'run')}`}
     onConfirm=${queue}

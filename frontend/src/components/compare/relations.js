@@ -114,7 +114,7 @@ function AxisChooser({ keys, possible, change }) {
     titleOf=${titleOf}
     label="Find an axis"
     placeholder="Find a field or metric"
-    empty="No field or metric contains this."
+    empty="No matching field or metric."
   >
     <button class="button-quiet" onClick=${() => change({ axes: undefined })}>
       Reset axes

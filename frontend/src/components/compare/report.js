@@ -86,7 +86,7 @@ async function matrixOf({ groups, baseline, matrix: view }) {
   }
   return {
     title,
-    note: [`Mean ± half width of the 95 % interval over seeds; differences to ${baseline}.`, planText(matrix)]
+    note: [`Mean ± half width of the 95 % interval over seeds; differences from ${baseline}.`, planText(matrix)]
       .concat(matrix.notes)
       .join(' '),
     table: plainTable(namedRows(groups, matrix), matrix),

@@ -48,7 +48,7 @@ function Found({ search, reload }) {
         best
           ? html`Best so far: <b>${best.variant}</b> with ${search.settings.metric} ${formatValue(best.value)}, by one
               seed.`
-          : 'No configuration has a value that counts yet.'
+          : 'No configuration has a valid value yet.'
       }
       ${' '}
       <span class="quiet">${spentText(search)}</span>
@@ -64,7 +64,7 @@ function Found({ search, reload }) {
 /** @param {Api.SearchItem} search */
 function statusText({ status, reason, trials, configurations, seeds }) {
   if (status === 'searching') return `${trials.length} of at most ${plural(configurations, 'configuration')}`;
-  if (status === 'comparing') return `comparing the best over ${plural(seeds.length - 1, 'further seed')}: ${reason}`;
+  if (status === 'comparing') return `comparing the best over ${plural(seeds.length - 1, 'remaining seed')}: ${reason}`;
   return `${status}: ${reason}`;
 }
 
@@ -105,7 +105,7 @@ function StopButton({ search, reload }) {
 /** The comparison over the further seeds. @param {{search: Api.SearchItem}} props */
 function Finalists({ search }) {
   return html`<p class="quiet">
-      ${search.settings.metric} over the further seeds. The seed that chose them is left out: it favours its choice.
+      ${search.settings.metric} over the remaining seeds. The seed that chose them is left out: it favours them.
     </p>
     <div class="table-scroll" tabindex="0" role="group" aria-label="Final comparison">
     <table class="table">
@@ -115,7 +115,7 @@ function Finalists({ search }) {
           <th class="number">mean</th>
           <th class="number">95 % interval</th>
           <th class="number">n</th>
-          <th class="number">difference to the first</th>
+          <th class="number">difference from the first</th>
           <th class="number">p (Holm, all pairs)</th>
         </tr>
       </thead>
@@ -167,7 +167,7 @@ function BestSoFar({ search }) {
     </svg>
     <figcaption class="faint">
       ${search.settings.metric} by configuration, ${formatValue(low)} to ${formatValue(high)}; line: best so far;
-      hollow: pruned or not at its end
+      hollow: pruned or unfinished
     </figcaption>
   </figure>`;
 }

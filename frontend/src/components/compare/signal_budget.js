@@ -7,7 +7,7 @@ import { Segments } from '../shared/marks.js';
 import { BudgetBar, BudgetLegend, UNITS } from '../shared/signal_budget.js';
 
 const MOST_RUNS = 100;
-const OF_MARKS = 'did not log it: completions that were recorded';
+const OF_MARKS = 'from recorded completions';
 
 /** @typedef {import('../shared/signal_budget.js').Unit} Unit */
 

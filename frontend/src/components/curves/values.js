@@ -130,7 +130,7 @@ export function ValuesUnderPointer(props) {
       <${Place} reading=${reading} view=${props.view} isPinned=${false} isRecorded=${isRecorded} />
     </div>
     <${Table} reading=${reading} rows=${rows} view=${props.view} pointed=${key} />
-    ${left > 0 && html`<p class="faint">${plural(left, 'more line')}: click to pin</p>`}
+    ${left > 0 && html`<p class="faint">${plural(left, 'more line')}: click the chart to pin and see all</p>`}
   </div>`;
 }
 
@@ -144,7 +144,7 @@ function Place({ reading: { x, baseline, isBaselineMissing }, view, isPinned, is
     ${isPinned && html`<span class="faint">${' '}pinned</span>`}
     ${
       !isRecorded &&
-      html`<span class="faint" title="The curve is thinned; a pinned cursor reads all that was recorded">
+      html`<span class="faint" title="The curve is downsampled; a pinned cursor reads all recorded points">
         ${' '}drawn points
       </span>`
     }

@@ -79,8 +79,8 @@ function Results({ runs, items, children }) {
       </table>
     </div>
     <p class="quiet">
-      Brackets: 95 % interval by a bootstrap over the prompts. Best: the highest accuracy on the suite in a run. A
-      value leads to its completions.
+      Brackets: 95 % interval by a bootstrap over the prompts. Best: the highest accuracy on the suite in a run. Click
+      a value to read its completions.
     </p>
   `;
 }

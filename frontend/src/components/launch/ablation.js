@@ -60,7 +60,7 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
       <p class="quiet">
         ${
           isLadder
-            ? `From the start upwards, each variant has one more of these knobs, until it is ${variant.name}.`
+            ? `Each variant adds one more of these knobs to the one before, until it equals ${variant.name}.`
             : `Each selected knob adds a copy of ${variant.name} in which only that knob is reset.`
         }
       </p>

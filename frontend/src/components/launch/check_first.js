@@ -76,7 +76,7 @@ export function CheckFirst({ form, fork, fulls, blocked, check, onCheck, onApply
           class="button"
           disabled=${blocked || busy || isRunning || !variants.length}
           onClick=${start}
-          title="Try the policy, the verifier and the rewards on some problems: minutes, as a run without steps"
+          title="Test the policy, the grader and the rewards on some problems; takes minutes and trains nothing"
         >
           Check first
         </button>

@@ -26,7 +26,7 @@ export function Columns({ name, preview, mapping, onChange, onKeep, onCancel }) 
       <strong><bdi>${name}</bdi></strong>
       ${
         mapping
-          ? html`: check that its first rows are read as you mean them.`
+          ? html`: check that its first rows are read as you intended.`
           : html`: no column was recognised. Choose the one with the prompt.`
       }
     </p>
@@ -47,7 +47,7 @@ export function Columns({ name, preview, mapping, onChange, onKeep, onCancel }) 
         onChange=${(/** @type {string} */ column) => onChange({ answer_field: column })}
       />
       <${Choice}
-        label="Of the answer"
+        label="Part of the answer"
         value=${mapping ? partOf(mapping) : 'text'}
         options=${PARTS.map(([key, title]) => [key, title])}
         onChange=${(/** @type {string} */ chosen) => onChange(PARTS.find(([key]) => key === chosen)?.[2] ?? {})}

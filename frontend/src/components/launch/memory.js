@@ -15,16 +15,16 @@ const TITLES = {
   adapter: 'Adapter',
   cache: 'Cache of keys, values and states',
   context: 'Process and CUDA context',
-  copies: 'Older weights that sample',
+  copies: 'Older copies of the weights',
   critic: 'Critic and its optimizer',
-  drawn: 'Drawn tokens',
+  drawn: 'Sampled tokens',
   engine: 'vLLM while it samples',
-  gathered: 'Layers that are whole for a while',
+  gathered: 'Gathered layers',
   gradients: 'Gradients',
   logits: 'Logits',
   optimizer: 'Optimizer',
   reference: 'Reference',
-  sampler: 'Rounded or joined weights that sample',
+  sampler: 'Sampler’s copy of the weights',
   shards: 'Part of the sharded weights',
   weights: 'Weights',
 };
@@ -131,8 +131,8 @@ function Slot({ slot, onApply }) {
   if (slot.verdict === 'fits') return html`<${Icon} name="check" size=${12} /> Fits on ${place}`;
   if (slot.verdict === 'unknown') return html`${place} does not report its memory`;
   if (slot.verdict === 'does not fit')
-    return html`<span class="memory-no"><${Icon} name="warn" size=${12} /> Does not fit on</span> ${place}, whatever is
-      changed: it takes ${formatBytes(slot.peak_bytes)}`;
+    return html`<span class="memory-no"><${Icon} name="warn" size=${12} /> Does not fit on</span> ${place} even with
+      changes: it takes ${formatBytes(slot.peak_bytes)}`;
   return html`<span class="memory-no"><${Icon} name="warn" size=${12} /> Fits with changes on</span> ${place}
     <ul class="memory-changes">
       ${changes.map(

@@ -7,7 +7,7 @@ import { formatCount, plural } from '../../lib/text/format.js';
 /** @type {[keyof Api.Repeats, string, string][]} */
 const KINDS = [
   ['duplicates', 'duplicates', 'repeat a question'],
-  ['near', 'near_duplicates', 'are much like another row'],
+  ['near', 'near_duplicates', 'are near duplicates of another row'],
   ['contaminated', 'contamination', 'overlap with held-out rows of the file'],
 ];
 
@@ -30,7 +30,7 @@ export function Repeats({ sha256, onDrop }) {
     onDrop(name);
   };
   return html`<div class="dataset-repeats" role="status">
-    ${!found.length && html`<p class="quiet">None of ${plural(data.rows, 'row')} is much like another one.</p>`}
+    ${!found.length && html`<p class="quiet">No near duplicates among ${plural(data.rows, 'row')}.</p>`}
     <ul hidden=${!found.length}>
       ${found.map(
         ([key, name, words]) => html`<li key=${key}>
@@ -53,7 +53,7 @@ export function Repeats({ sha256, onDrop }) {
     ${
       data.twins.length > 0 &&
       html`<details>
-        <summary>Rows that are much alike</summary>
+        <summary>Near duplicates</summary>
         <ul>
           ${data.twins.map(
             ({ line, other, similarity }) => html`<li key=${line}>

@@ -10,7 +10,7 @@ import { FieldNumber, WholeNumber } from './number.js';
 
 const SAMPLERS = [
   { value: 'tpe', label: 'TPE', title: 'Follows the results: Optuna’s tree-structured Parzen estimator' },
-  { value: 'random', label: 'Random', title: 'Without regard to the results' },
+  { value: 'random', label: 'Random', title: 'Ignores the results' },
 ];
 const PRUNERS = [
   { value: 'none', label: 'None', title: 'Every run trains to its end' },
@@ -24,8 +24,8 @@ const READINGS = [
 ];
 const DIRECTIONS = [
   { value: 'catalog', label: 'as in the catalog' },
-  { value: 'maximize', label: 'more is better' },
-  { value: 'minimize', label: 'less is better' },
+  { value: 'maximize', label: 'higher is better' },
+  { value: 'minimize', label: 'lower is better' },
 ];
 
 /**
@@ -90,7 +90,7 @@ export function SearchSettings({ sweep, metrics, onChange }) {
         />
       </span>
       <${FieldNumber}
-        label="from this share of the steps on"
+        label="after this share of the steps"
         value=${search.first_rung}
         onChange=${(/** @type {number | null} */ value) => value && put({ first_rung: value })}
       />
@@ -109,7 +109,7 @@ export function SearchSettings({ sweep, metrics, onChange }) {
     </div>
     <p class="form-help">
       Each configuration runs with the first seed. The best ${plural(search.top, 'configuration')} then run with the
-      other seeds, and only those decide the winner.
+      remaining seeds, and only those decide the winner.
     </p>
   </fieldset>`;
 }

@@ -208,7 +208,7 @@ function Cells({ plan, isOld }) {
           search
             ? `At most ${plural(search.configurations, 'configuration')} + ${search.top} × ${plural(
                 search.top ? search.further_runs / search.top : 0,
-                'further seed',
+                'remaining seed',
               )} = ${plural(runs, 'run')}`
             : `${plural(cells.length, 'cell')} × ${plural(seeds, 'seed')} = ${plural(runs, 'run')}`
         }

@@ -58,7 +58,7 @@ export function PromptAtlas({ run, name }) {
       </div>
       ${
         data.items.length
-          ? html`<div class="card probe-matrix" tabindex="0" role="region" aria-label="Prompt atlas">
+          ? html`<div class="card probe-matrix" tabindex="0" role="region" aria-label="Prompts over time">
             <table>
               <thead>
                 <tr>
@@ -70,7 +70,7 @@ export function PromptAtlas({ run, name }) {
               <tbody>${data.items.map((item) => html`<${Row} key=${item.id} item=${item} />`)}</tbody>
             </table>
           </div>`
-          : html`<${Empty} title="No prompts like that" />`
+          : html`<${Empty} title="No matching prompts" />`
       }
       ${
         data.items.length < Math.min(data.matching, MOST) &&

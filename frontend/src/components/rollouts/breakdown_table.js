@@ -24,7 +24,7 @@ export function BreakdownTable({ answer }) {
     <p>
       <b>${answer.metric}</b> went from <b>${formatValue(before.value)}</b> (${stepsOf(before)}) to
       <b>${' '}${formatValue(after.value)}</b> (${stepsOf(after)}): <b>${signed(change)}</b>.
-      <span class="quiet">${' '}${formatCount(completions)} of ${formatCount(of)} completions can be told apart.</span>
+      <span class="quiet">${' '}${formatCount(completions)} of ${formatCount(of)} completions are attributed.</span>
     </p>
     ${notes.map((note) => html`<p class="quiet" key=${note}>${note}</p>`)}
     <div class="table-scroll" tabindex="0" role="group" aria-label="Parts of the change">
@@ -37,8 +37,8 @@ export function BreakdownTable({ answer }) {
             <th scope="col">read</th>
             ${
               !isSum &&
-              html`<th scope="col" class="number" title="By another mean of its completions">by value</th>
-                <th scope="col" class="number" title="By another share of the completions">by share</th>
+              html`<th scope="col" class="number" title="Because the mean of its completions changed">by value</th>
+                <th scope="col" class="number" title="Because its share of the completions changed">by share</th>
                 <th scope="col" class="number">mean before</th>
                 <th scope="col" class="number">mean after</th>
                 <th scope="col" class="number">share before</th>

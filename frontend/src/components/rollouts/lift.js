@@ -85,7 +85,8 @@ function Tables({ data, change }) {
     `${label}: ${plural(completions, 'completion')} read, ${formatCount(of)} are stored in these steps`;
   return html`
     <p class="quiet">
-      A, ${side(data.a)}; B, ${side(data.b)}. Counted are completions that contain a phrase of one to four words.
+      A, ${side(data.a)}; B, ${side(data.b)}. Counts are of completions that contain a phrase of one to
+      four words.
     </p>
     <div class="lift-tables">
       <${Table} title="More in B" items=${data.items} data=${data} change=${change} />

@@ -39,7 +39,7 @@ export function Probes({ runs, names, kind }) {
           onChange=${setOrder}
         />
         <span class="quiet">
-          ${left > 0 ? `${columns.length} runs of the experiment, without ${left} more. ` : ''}
+          ${left > 0 ? `${columns.length} runs of the experiment; ${left} more are not shown. ` : ''}
           ${items.length < prompts ? `${items.length} of ${prompts} prompts. ` : ''}Click two cells to compare their
           completions word by word.
         </span>

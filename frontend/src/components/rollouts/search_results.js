@@ -140,7 +140,7 @@ function InGroup({ item }) {
       ${() =>
         group
           ? html`<${GroupView} group=${group} filter=${NO_FILTER} order="index" by="none" />`
-          : html`<${Empty} title="The group is gone" />`}
+          : html`<${Empty} title="This group no longer exists" />`}
     <//>
   </div>`;
 }

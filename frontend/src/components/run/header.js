@@ -82,8 +82,8 @@ function Silent({ run }) {
     html`<p class="stale run-silent" role="status">
       <${Icon} name="warn" />
       <span>
-        Its trainer was last heard of <${Ago} time=${run.seen_at} />: it has ended, or it cannot reach this service and
-        sends everything later.
+        Its trainer was last heard from <${Ago} time=${run.seen_at} />. It has ended, or it cannot reach this service
+        and will send everything later.
       </span>
     </p>`
   );
@@ -186,7 +186,7 @@ function Moves({ run, onChange }) {
   };
   const confirmText = isPushed(run)
     ? isSilent(run)
-      ? 'Its trainer is silent: the run ends here at once. Should the trainer come back, it is told to stop.'
+      ? 'Its trainer is silent: the run ends here at once. If the trainer comes back, it is told to stop.'
       : run.wish
         ? 'Its trainer was told to stop and still pushes: the run ends here at once. What arrives later is stored.'
         : 'Its trainer is told to stop after the current step. It cannot be resumed from here.'

@@ -36,10 +36,10 @@ export function SignalBudget({ run }) {
       ${
         budget.source === 'trainer'
           ? `All completions of ${plural(budget.steps, 'step')}, by what first kept them from moving the policy.`
-          : `This run did not log its budget. Counted are the completions that were recorded at ${plural(
+          : `This run did not log its budget. It is counted from the completions recorded at ${plural(
               budget.steps,
               'step',
-            )}, without the time they took and without what updates made of them.`
+            )}, without seconds; masked, clipped and useful count together as trained.`
       }
     </p>
     <${BudgetOverTime}

@@ -290,7 +290,7 @@ export function FilesTab({ run }) {
           ${
             copies.error &&
             html`<p class="quiet" role="status">
-              Whether they are copied is not known: ${copies.error.message}
+              Copy status unavailable: ${copies.error.message}
             </p>`
           }
           <div class="table-scroll" tabindex="0" role="group" aria-label="Checkpoints">

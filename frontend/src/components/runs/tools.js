@@ -217,7 +217,7 @@ export function TableTools({ view, change, runs, defaults }) {
     }
     <span class="spacer"></span>
     <${ForOperator}>
-      <a class="button-quiet" href="/import" title="Make a run of a log of TRL, verl, TensorBoard, W&B, CSV or JSONL">
+      <a class="button-quiet" href="/import" title="Import a log of TRL, verl, TensorBoard, W&B, CSV or JSONL as a run">
         Import a log
       </a>
     <//>

@@ -88,7 +88,7 @@ function Signal({ report: { signal, group_size: own } }) {
           groups with signal
         </th>
         <th class="number" title="Pass rate below p* = 1 - 2^(-1/G): most groups of such a prompt are all wrong">
-          silent prompts
+          prompts without signal
         </th>
       </tr>
     </thead>
@@ -137,7 +137,7 @@ function Forms({ forms }) {
         <tr>
           <th>form</th>
           <th class="number" title="Share of the completions with a boxed answer">boxed</th>
-          <th class="number" title="Share of the completions cut at the length cap">cut</th>
+          <th class="number" title="Share of the completions truncated at the length cap">truncated</th>
           <th class="number" title="Mean length of a completion">tokens</th>
         </tr>
       </thead>
@@ -176,7 +176,7 @@ function Rows({ rows }) {
       items=${examples}
     />`,
     html`<${Examples}
-      title=${`Training rows of ${source} that are much like another one`}
+      title=${`Training rows of ${source} that are near duplicates`}
       count=${near}
       items=${twins}
     />`,

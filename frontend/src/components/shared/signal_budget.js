@@ -17,10 +17,10 @@ const PARTS = {
   equal_right: ['equal, right', 'Right, with advantage 0, or in a group with one reward only'],
   equal_wrong: ['equal, wrong', 'Wrong, with advantage 0, or in a group with one reward only'],
   left_out: ['left out', 'Its group did not train'],
-  masked: ['masked', 'Trained without a part in the policy gradient'],
+  masked: ['masked', 'Trained, with no part in the policy gradient'],
   clipped: ['clipped', 'Clipped at its last update'],
   useful: ['useful', 'Moved the policy'],
-  untold: ['trained', 'Trained; this log does not tell whether it was masked, clipped or useful'],
+  untold: ['trained', 'Trained; the log does not say whether it was masked, clipped or useful'],
 };
 
 /** @param {string} part */

@@ -86,7 +86,7 @@ function Views({ show, close, save }) {
         </div>`
       );
     })}
-    ${views?.length === 0 && html`<p class="menu-title">No view is saved yet.</p>`}
+    ${views?.length === 0 && html`<p class="menu-title">No saved views yet.</p>`}
     <${ForOperator}>
       <button class="menu-item" onClick=${save}>
         Save this view …
@@ -116,7 +116,7 @@ function SaveDialog({ view, onClose, children }) {
   };
   return html`<${Dialog} title="Save this view" onClose=${onClose}>
     <form onSubmit=${save}>
-      <p>It keeps ${KEPT[view.page ?? 'runs']}, for everybody on this service.</p>
+      <p>Saves ${KEPT[view.page ?? 'runs']} for everyone who uses this service.</p>
       <input
         class="field wide"
         aria-label="Name of the view"

@@ -154,7 +154,7 @@ function Arms({ arms, errors, onChange }) {
   const set = (/** @type {number} */ at, /** @type {string} */ text) =>
     onChange(arms.map((arm, i) => (i === at ? { ...arm, text } : arm)));
   return html`
-    <p class="quiet">Beside the runs without change:</p>
+    <p class="quiet">In addition to the runs without change:</p>
     ${arms.map(
       (arm, i) => html`<div class="trial-arm" key=${arm.name}>
         <label for=${`trial-arm-${i}`}>${arm.name}</label>
@@ -224,9 +224,9 @@ function NumberField({ name, label, help, value, proposed, error, onChange }) {
 function Price({ plan: { price, repeat_seed: seed } }) {
   const disk = price.disk_bytes + (price.checkpoint_bytes ?? 0);
   return html`<p class="trial-price" role="note" aria-label="Price">
-    <b>${plural(price.runs, 'run')}, ${formatCount(price.steps)} steps together</b>, one of them with the run's own
+    <b>${plural(price.runs, 'run')}, ${formatCount(price.steps)} steps in total</b>, one of them with the run's own
     seed ${seed}: it must repeat the run and is not counted. About
-    ${' '}${formatDurationRange(price.seconds_low, price.seconds_high)} one after the other, at most
+    ${' '}${formatDurationRange(price.seconds_low, price.seconds_high)} if they run one at a time, at most
     ${' '}${formatBytes(Math.round(disk))} of disk${price.checkpoint_bytes === null ? ' and the checkpoints' : ''}.
   </p>`;
 }
