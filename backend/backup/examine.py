@@ -115,36 +115,28 @@ def check_rows(connection: Connection) -> None:
 
 
 def _check_origins(connection: Connection) -> None:
-    """A run that comes from itself has no end for whoever follows it to its first ancestor."""
     rows = connection.execute(select(Run.id, Run.parent_run).where(Run.parent_run.is_not(None)))
-    parents = {row.id: row.parent_run for row in rows}
-    ended: set[str] = set()
+    check_lines({row.id: row.parent_run for row in rows}, MOST_GENERATIONS)
+
+
+def check_lines(parents: Mapping[str, str], most: int) -> None:
+    """Raise BadBackup for a run that comes from itself or has more than `most` ancestors.
+
+    Readers follow a run to its first ancestor.
+    """
+    ancestors: dict[str, int] = {}
     for first in parents:
-        line: set[str] = set()
+        line: dict[str, None] = {}
         run = first
-        while run in parents and run not in ended:
+        while run in parents and run not in ancestors:
             if run in line:
                 raise BadBackup(f"it has a run that comes from itself: {run!r:.60}")
-            line.add(run)
+            line[run] = None
             run = parents[run]
-        ended |= line
-    if longest := _longest(parents, MOST_GENERATIONS):
-        raise BadBackup(f"it has a run with more than {MOST_GENERATIONS:,} ancestors: {longest!r:.60}")
-
-
-def _longest(parents: Mapping[str, str], most: int) -> str | None:
-    """A run with more ancestors than that."""
-    depth: dict[str, int] = {}
-    for first in parents:
-        line, run = [], first
-        while run in parents and run not in depth:
-            line.append(run)
-            run = parents[run]
-        for place, each in enumerate(reversed(line), depth.get(run, 0) + 1):
-            depth[each] = place
-            if place > most:
-                return each
-    return None
+        for number, each in enumerate(reversed(line), ancestors.get(run, 0) + 1):
+            if number > most:
+                raise BadBackup(f"it has a run with more than {most:,} ancestors: {each!r:.60}")
+            ancestors[each] = number
 
 
 def _check_types(connection: Connection, table: Table) -> None:

@@ -382,8 +382,9 @@ def test_a_line_of_runs_that_each_begin_with_another_has_an_end():
     line = {"e": "d", "d": "c", "c": "b", "b": "a"}
     for order in (list(line), list(reversed(line))):
         parents = {run: line[run] for run in order}
-        assert examine._longest(parents, 4) is None
-        assert examine._longest(parents, 3) == "e"
+        examine.check_lines(parents, 4)
+        with pytest.raises(BadBackup, match="more than 3 ancestors: 'e'"):
+            examine.check_lines(parents, 3)
 
 
 @pytest.mark.usefixtures("sqlite_only")
