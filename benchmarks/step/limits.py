@@ -22,11 +22,22 @@ from workload import PARTS, PROFILED, Workload
 
 from worker.training.trainer import Trainer
 
+PACKED = "mkldnn::_linear_pointwise"
+"""A product with a weight (outputs, inputs) that was packed before."""
+
+
+def packed_product(rows: torch.Tensor, packed: torch.Tensor) -> torch.Tensor:
+    """Rows (N, inputs) times a packed weight."""
+    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(rows, packed, None, "none", [], "")  # noqa: SLF001
+    return product
+
+
 PRODUCTS: dict[str, tuple[Callable[..., torch.Tensor], int]] = {
     "aten::mm": (torch.mm, 2),
     "aten::addmm": (torch.addmm, 3),
     "aten::bmm": (torch.bmm, 2),
     "aten::baddbmm": (torch.baddbmm, 3),
+    PACKED: (packed_product, 2),
 }
 """Operations that multiply matrices, each with its number of operands."""
 
@@ -105,7 +116,11 @@ def _product(event: FunctionEvent) -> Product | None:
 
 def _passes(products: Counter[Product], vocabulary: int) -> int:
     """How often the whole vocabulary was scored: once for each token of the longest row."""
-    return sum(times for (_, shapes), times in products.items() if shapes[-1][-1] == vocabulary)
+    return sum(
+        times
+        for (name, shapes), times in products.items()
+        if shapes[-1][0 if name == PACKED else -1] == vocabulary
+    )
 
 
 def _operations(part: str, profiles: list[list[FunctionEvent]], events: list[list[FunctionEvent]]) -> Any:
@@ -113,7 +128,7 @@ def _operations(part: str, profiles: list[list[FunctionEvent]], events: list[lis
     whole = sum(event.time_range.elapsed_us() for step in profiles for event in step if event.name == part)
     own: dict[str, float] = defaultdict(float)
     for event in (event for step in events for event in step):
-        own[event.name.removeprefix("aten::")] += event.self_cpu_time_total
+        own[event.name.rpartition("::")[2]] += event.self_cpu_time_total
     rest = whole - sum(own.values())
     return {name: spent / 1e6 / PROFILED for name, spent in [*own.items(), ("outside of torch", rest)]}
 
@@ -125,6 +140,8 @@ def seconds_of(product: Product) -> float:
     operands = [torch.randn(shape) for shape in shapes]
     if not all(map(math.prod, shapes)):
         return 0.0
+    if name == PACKED:
+        operands[1] = torch.ops.mkldnn._reorder_linear_weight(operands[1])  # noqa: SLF001
     multiply(*operands)
     return min(_mean_seconds(lambda: multiply(*operands)) for _ in range(2))
 

@@ -22,6 +22,9 @@ FAMILY = ("llama", "qwen2", "qwen3")
 ROPES = ("default", "linear", "llama3", "yarn")
 """Kinds of rotary embedding whose angles depend on nothing but the position."""
 
+FEWEST_PACKED = 2**19
+"""Numbers of a matrix from which packing it pays: 2 MiB, more than the cache of a core holds."""
+
 
 class Heads(NamedTuple):
     """Queries, keys and values of some tokens, rotated."""
@@ -40,7 +43,11 @@ class LeanModel:
     The layers are made when they are first asked for, all at once.
     """
 
-    def __init__(self, model: PreTrainedModel, *, copies: bool | None = None) -> None:
+    def __init__(self, model: PreTrainedModel, *, copies: bool | None = None, prepacks: bool = False) -> None:
+        """`prepacks`: large matrices are packed once for many products, which have no gradient.
+
+        Otherwise each product packs them again, which takes most of its time where rows are few.
+        """
         self.body: Any = model.model
         self.head: Any = model.lm_head
         config: Any = model.config
@@ -48,11 +55,21 @@ class LeanModel:
         self.kv_heads: int = config.num_key_value_heads
         self.width: int = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.copies = self.head.weight.device.type == "cpu" if copies is None else copies
+        self.prepacks = prepacks
 
     @cached_property
     def layers(self) -> list["LeanLayer"]:
         """All layers."""
         return [LeanLayer(layer, self) for layer in self.body.layers]
+
+    @cached_property
+    def scores(self) -> "Joined":
+        """The output layer: logits (N, V) of normed hidden states (N, H)."""
+        return self.joined(self.head)
+
+    def joined(self, *projections: nn.Module) -> "Joined":
+        """Projections of one input."""
+        return Joined(projections, copies=self.copies, prepacks=self.prepacks)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Hidden states (N, H) of tokens (N,)."""
@@ -78,9 +95,9 @@ class LeanLayer:
     def __init__(self, layer: Any, model: LeanModel) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self.heads, self.kv_heads, self.width = model.heads, model.kv_heads, model.width
-        self.qkv = Joined([attention.q_proj, attention.k_proj, attention.v_proj], copies=model.copies)
-        self.gate_up = Joined([mlp.gate_proj, mlp.up_proj], copies=model.copies)
-        self.out, self.down = attention.o_proj, mlp.down_proj
+        self.qkv = model.joined(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.gate_up = model.joined(mlp.gate_proj, mlp.up_proj)
+        self.out, self.down = model.joined(attention.o_proj), model.joined(mlp.down_proj)
         self.scaling: float = attention.scaling
         self.before_attention, self.before_mlp = layer.input_layernorm, layer.post_attention_layernorm
         self.epsilon: float = layer.input_layernorm.variance_epsilon
@@ -117,36 +134,52 @@ class Joined:
     Layers in 8 bits and layers with an adapter are not joined.
     """
 
-    def __init__(self, projections: Sequence[nn.Module], *, copies: bool) -> None:
+    def __init__(self, projections: Sequence[nn.Module], *, copies: bool, prepacks: bool) -> None:
         self.projections = projections
         self.weight: Tensor | None = None
         self.bias: Tensor | None = None
+        self.packed: Tensor | None = None
+        """The weight in the order in which oneDNN reads it."""
         if copies and all(type(part) is nn.Linear for part in projections):
             biases: list[Any] = [part.bias for part in projections if part.bias is not None]
             weights: list[Any] = [part.weight for part in projections]
-            self.weight = torch.cat(weights)
+            self.weight = weights[0] if len(weights) == 1 else torch.cat(weights)
             self.bias = torch.cat(biases) if biases else None
+            if prepacks and suits_packing(self.weight):
+                self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight)  # noqa: SLF001
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """The outputs (N, sum of sizes) side by side."""
-        if self.weight is None:
-            return torch.cat([part(hidden) for part in self.projections], dim=-1)
-        return functional.linear(hidden, self.weight, self.bias)
+        if self.packed is not None:
+            return _packed_linear(hidden, self.packed, self.bias)
+        if self.weight is not None:
+            return functional.linear(hidden, self.weight, self.bias)
+        if len(self.projections) == 1:
+            return self.projections[0](hidden)
+        return torch.cat([part(hidden) for part in self.projections], dim=-1)
 
     def parts(self, hidden: Tensor) -> Sequence[Tensor]:
         """The outputs (N, size) of projections of one size."""
         if self.weight is None:
             return [part(hidden) for part in self.projections]
-        return functional.linear(hidden, self.weight, self.bias).chunk(len(self.projections), dim=-1)
+        return self(hidden).chunk(len(self.projections), dim=-1)
+
+
+def suits_packing(weight: Tensor) -> bool:
+    """Whether products with this weight (outputs, inputs) are faster once oneDNN has packed it."""
+    on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
+    return on_cpu and weight.numel() >= FEWEST_PACKED and torch.backends.mkldnn.is_available()
+
+
+def _packed_linear(hidden: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(hidden, packed, bias, "none", [], "")  # noqa: SLF001
+    return product
 
 
 def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     """Root-mean-square norm over the last axis; float32 statistics, rounded where the family rounds."""
-    if hidden.is_cuda:  # one kernel in place of seven
-        return functional.rms_norm(hidden, hidden.shape[-1:], eps=epsilon) * weight
-    wide = hidden.float()
-    wide = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + epsilon)
-    return wide.to(hidden.dtype) * weight
+    wide = hidden.float() if hidden.dtype == torch.float64 else hidden
+    return functional.rms_norm(wide, hidden.shape[-1:], eps=epsilon).to(hidden.dtype) * weight
 
 
 def is_lean(model: PreTrainedModel) -> bool:

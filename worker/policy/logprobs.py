@@ -1,10 +1,11 @@
 """Log-probabilities and entropies of completion tokens under the current weights."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
@@ -145,6 +146,36 @@ def tree_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns
     return States(tree_hidden(model, tree).index_select(0, predicting), of_token)
 
 
+class DrawnLogprobs(torch.autograd.Function):
+    """Log-probabilities (N,) of targets (N,), and entropies (M,) without gradient, of logits (M, V).
+
+    `of_token` (N,) says which distribution each target was drawn from. Separate operations find the same
+    numbers, but their backward fills and reads three more tensors as large as the logits.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, of_token: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """See the class."""
+        logprobs = logits.log_softmax(dim=-1)
+        chances = logprobs.exp()
+        places = of_token * logits.shape[1] + targets
+        found = logprobs.view(-1).index_select(0, places)
+        entropy = -logprobs.mul_(chances).sum(dim=-1)
+        ctx.save_for_backward(chances, of_token, places)
+        ctx.mark_non_differentiable(entropy)
+        return found, entropy
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+        """At each logit (M, V): gradients of its own targets, less its chance times those of its row."""
+        chances, of_token, places = ctx.saved_tensors
+        of_row = gradient.new_zeros(len(chances)).index_add_(0, of_token, gradient)
+        at_logits = chances * -of_row.unsqueeze(1)
+        at_logits.view(-1).index_add_(0, places, gradient)
+        return at_logits, None, None
+
+
 def scored(
     head: Head,
     states: States,
@@ -159,8 +190,11 @@ def scored(
     def score(
         hidden: Tensor, of_token: Tensor, targets: Tensor, pairs: MaskPairs | None
     ) -> tuple[Tensor, ...]:
-        logits = head(hidden)
-        logprobs = (logits if temperature == 1 else logits / temperature).log_softmax(dim=-1)  # (M, V)
+        logits = head(hidden) if temperature == 1 else head(hidden) / temperature
+        if pairs is None and not entropy_gradient:
+            found, entropy = DrawnLogprobs.apply(logits, of_token, targets)
+            return found, entropy.index_select(0, of_token), torch.ones_like(found)
+        logprobs = logits.log_softmax(dim=-1)  # (M, V)
         # without an entropy term the entropy is a figure to look at: no gradient is kept for it
         shown = logprobs if entropy_gradient else logprobs.detach()
         entropy = -(shown.exp() * shown).sum(dim=-1)

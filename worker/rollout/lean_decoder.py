@@ -17,7 +17,7 @@ class LeanDecoder:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
-        self.lean = LeanModel(model)
+        self.lean = LeanModel(model, prepacks=True)
 
     def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:
         """See Decoder."""
@@ -93,7 +93,7 @@ class LeanDecoder:
         for layer, cache in zip(self.lean.layers, self.cache, strict=True):
             mixed = self._attend(layer, cache[:, : len(tokens)], hidden, rotations, span)
             hidden = layer.finish(hidden, mixed)
-        return functional.linear(self.lean.normed(hidden), self.lean.head.weight)
+        return self.lean.scores(self.lean.normed(hidden))
 
     def _attend(
         self, layer: LeanLayer, cache: Tensor, hidden: Tensor, rotations: tuple[Tensor, Tensor], span: int

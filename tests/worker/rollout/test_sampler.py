@@ -13,7 +13,7 @@ from transformers import (
 from backend.config.run import PolicyConfig
 from backend.errors import InvalidConfig
 from backend.settings import Settings
-from worker.policy.lean import LeanModel, is_lean
+from worker.policy.lean import LeanModel, is_lean, suits_packing
 from worker.policy.model import as_policy, load_policy
 from worker.problems.sums import Sums
 from worker.prompt import Prompt
@@ -138,6 +138,26 @@ def test_joined_projections_are_the_projections_side_by_side(tiny, kind):
     ):
         torch.testing.assert_close(one.qkv(hidden), many.qkv(hidden))
         torch.testing.assert_close(one.gate_up(hidden), many.gate_up(hidden))
+
+
+@pytest.mark.parametrize("kind", ["tiny", "llama", "qwen2"])
+def test_packed_matrices_compute_what_the_model_computes(tiny, kind, monkeypatch):
+    monkeypatch.setattr("worker.policy.lean.FEWEST_PACKED", 0)
+    policy = tiny if kind == "tiny" else random_policy(tiny, kind)
+    lean = LeanModel(policy.model, prepacks=True)
+    assert all(part.packed is not None for part in (lean.scores, lean.layers[0].qkv, lean.layers[0].down))
+    packed = Sampler(policy).sample(UNEVEN, 5, Decoding(30), generator())
+    monkeypatch.setattr(sampler_module, "decoder_for", GenericDecoder)
+    generic = Sampler(policy).sample(UNEVEN, 5, Decoding(30), generator())
+    for ours, theirs in zip(flat(packed), flat(generic), strict=True):
+        assert ours.ids.tolist() == theirs.ids.tolist()
+        np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=FLOAT32)
+
+
+def test_matrices_are_packed_for_products_without_gradient_alone(tiny, monkeypatch):
+    monkeypatch.setattr("worker.policy.lean.FEWEST_PACKED", 0)
+    assert all(layer.qkv.packed is None for layer in LeanModel(tiny.model).layers)
+    assert not suits_packing(torch.zeros(4, 4, dtype=torch.bfloat16))
 
 
 def test_rows_draw_the_same_whoever_else_is_in_the_batch(tiny):
