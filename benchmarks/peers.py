@@ -48,6 +48,12 @@ def python_of(peer: str) -> Path:
     return python
 
 
+def version_of(checkout: Path) -> str:
+    """Its commit, short."""
+    command = ["git", "-C", str(checkout), "describe", "--always", "--abbrev=8"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def run(python: Path | str, script: Path, job: dict[str, Any], root: Path = ROOT) -> Any:
     """What a script answers to a job, both JSON, in a process of its own; job["threads"] of them.
 

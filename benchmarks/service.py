@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -22,7 +23,15 @@ ENDED = ("finished", "stopped", "failed")
 class Service:
     """A command of the service, on a free port unless one is given, with a client that holds its token."""
 
-    def __init__(self, state: str, *, command: str = "up", port: int = 0, **variables: str) -> None:
+    def __init__(
+        self,
+        state: str,
+        *,
+        command: str = "up",
+        port: int = 0,
+        checkout: Path | None = None,
+        **variables: str,
+    ) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = port or probe.getsockname()[1]
@@ -31,7 +40,7 @@ class Service:
         quiet = subprocess.DEVNULL if command == "serve" else None  # its log
         argv = [sys.executable, "-m", "backend.cli", command]
         self.process = subprocess.Popen(
-            argv, env={**os.environ, **own}, stdout=subprocess.DEVNULL, stderr=quiet
+            argv, cwd=checkout, env={**os.environ, **own}, stdout=subprocess.DEVNULL, stderr=quiet
         )
         self.url = f"http://127.0.0.1:{self.port}"
         self.http = httpx2.Client(

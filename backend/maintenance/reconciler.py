@@ -352,5 +352,7 @@ def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bo
 def _rings_wanted(session: Session) -> int:
     """One ring for each run that waits and has a free place."""
     waiting = session.scalar(select(func.count()).select_from(Run).where(claimable(), Run.wish == "")) or 0
+    if not waiting:
+        return 0
     idle = sum(1 for slot in live_slots(session) if slot.run_id is None)
     return min(waiting, idle)

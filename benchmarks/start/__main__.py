@@ -1,11 +1,13 @@
 """From the request that launches a run until it trains in a slot that is free, and the memory of what waits.
 
     python -m benchmarks.start
+    python -m benchmarks.start --only cost --before DIRECTORY    beside the checkout of another version
 
 Writes results.md beside this file; `make docs` brings it into docs/.
 """
 
 import argparse
+import json
 import random
 import socket
 import tempfile
@@ -15,16 +17,26 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.peers import ROOT, version_of
 from benchmarks.service import ENDED, Service, machine, processor_seconds
 
 HERE = Path(__file__).parent
+FIGURES = HERE / "figures.json"
+"""What was measured of each part, so that one can be measured again without the others."""
+
 LOOK_SECONDS = 0.01
 REPORT_SECONDS = 6.0
 """Workers report every five seconds: after this long, what they said is no older than the run before."""
 WAIT_SECONDS = 120.0
-STARTS = 5
-SETTLE_SECONDS, IDLE_SECONDS = 20.0, 60.0
+STARTS = 3
+SETTLE_SECONDS, IDLE_SECONDS = 20.0, 30.0
 """After a start, until nothing of it works any more; and how long the idle processes are watched."""
+COSTS = {
+    "the service, until it answers": "{:.2f} s",
+    "all processes, until a trainer is ready": "{:.2f} s",
+    "all processes while nothing runs, of a core": "{:.1%}",
+}
+"""What a start costs, and the form of its figures."""
 QUICK = {
     "steps": 1,
     "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 16},
@@ -36,10 +48,20 @@ QUICK = {
 def main() -> None:
     parser = argparse.ArgumentParser(description="from launch to training")
     parser.add_argument("--runs", type=int, default=20, help="with a broker; half as many without")
+    parser.add_argument("--only", choices=("launch", "memory", "cost"))
+    parser.add_argument("--before", type=Path, help="the checkout of another version, for its cost")
     arguments = parser.parse_args()
-    with_broker = measure(arguments.runs)
-    without = measure(arguments.runs // 2, BROKER_URL=f"redis://127.0.0.1:{_closed_port()}/0")
-    text = "\n".join([table(with_broker, without), "", *memory_table(), "", *cost_table()])
+    tables = json.loads(FIGURES.read_text(encoding="utf-8"))
+    if arguments.only in {None, "launch"}:
+        with_broker = measure(arguments.runs)
+        without = measure(arguments.runs // 2, BROKER_URL=f"redis://127.0.0.1:{_closed_port()}/0")
+        tables["launch"] = table(with_broker, without)
+    if arguments.only in {None, "memory"}:
+        tables["memory"] = memory_table()
+    if arguments.only in {None, "cost"}:
+        tables["cost"] = cost_table(arguments.before)
+    FIGURES.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
+    text = "\n\n".join(tables.values())
     print(text)
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
 
@@ -54,7 +76,7 @@ def measure(runs: int, **variables: Any) -> list[tuple[float, float]]:
             service.stop()
 
 
-def memory_table() -> list[str]:
+def memory_table() -> str:
     """Memory of the trainers that wait for runs, in Markdown."""
     lines = ["| free slots | memory of what waits to train in them |", "|---|---|"]
     for slots in (1, 8):
@@ -65,33 +87,42 @@ def memory_table() -> list[str]:
                 lines.append(f"| {slots} | {_waiting(service) / 2**20:,.0f} MiB |")
             finally:
                 service.stop()
-    return lines
+    return "\n".join(lines)
 
 
-def cost_table() -> list[str]:
+def cost_table(before: Path | None) -> str:
     """Processor time of a start, and of what waits for work, in Markdown."""
-    answers, ready, waits = [], [], []
+    checkouts = {"now": ROOT} | ({version_of(before): before} if before else {})
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in checkouts}
     for _ in range(STARTS):
-        with tempfile.TemporaryDirectory(prefix="grpolab-start-") as state:
-            service = Service(state, WORKER_SLOTS="1")
-            try:
-                service.wait_until_it_answers()
-                answers.append(processor_seconds([service.server()]))
-                until(service.is_idle)
-                ready.append(processor_seconds(service.tree()))
-                time.sleep(SETTLE_SECONDS)
-                before = processor_seconds(service.tree())
-                time.sleep(IDLE_SECONDS)
-                waits.append((processor_seconds(service.tree()) - before) / IDLE_SECONDS)
-            finally:
-                service.stop()
-    return [
-        f"| processor time, medians of {STARTS} starts | |",
-        "|---|---|",
-        f"| the service, until it answers | {median(answers):.2f} s |",
-        f"| all processes, until a trainer is ready | {median(ready):.2f} s |",
-        f"| all processes while nothing runs, of a core | {median(waits):.1%} |",
-    ]
+        for name, checkout in checkouts.items():
+            found[name].append(cost_of_a_start(checkout))
+    costs = [[median(column) for column in zip(*found[name], strict=True)] for name in checkouts]
+    rows = zip(COSTS.items(), *costs, strict=True)
+    return "\n".join(
+        [
+            f"| processor time, medians of {STARTS} starts by turns | {' | '.join(checkouts)} |",
+            f"|---|{'---|' * len(checkouts)}",
+            *(f"| {what} | {' | '.join(map(form.format, values))} |" for (what, form), *values in rows),
+        ]
+    )
+
+
+def cost_of_a_start(checkout: Path) -> tuple[float, float, float]:
+    """Seconds until the service answers and until a trainer is ready; the share of a core while idle."""
+    with tempfile.TemporaryDirectory(prefix="grpolab-start-") as state:
+        service = Service(state, checkout=checkout, WORKER_SLOTS="1")
+        try:
+            service.wait_until_it_answers()
+            answers = processor_seconds([service.server()])
+            until(service.is_idle)
+            ready = processor_seconds(service.tree())
+            time.sleep(SETTLE_SECONDS)
+            before = processor_seconds(service.tree())
+            time.sleep(IDLE_SECONDS)
+            return answers, ready, (processor_seconds(service.tree()) - before) / IDLE_SECONDS
+        finally:
+            service.stop()
 
 
 def _idle(service: Service) -> int:

@@ -13,7 +13,6 @@ interpreter that `--trl` names. Writes results.md beside this file; `make docs` 
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen3Config
 
-from benchmarks.peers import python_of_trl, run
+from benchmarks.peers import python_of_trl, run, version_of
 from benchmarks.step.tables import gpu_table, limits_table, operations_table, table
 from benchmarks.step.workload import PROFILED, TINY, Workload
 from worker.problems.sums import Sums
@@ -128,12 +127,6 @@ def gpu_policy(directory: Path) -> str:
     AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     return str(directory)
-
-
-def version_of(checkout: Path) -> str:
-    """Its commit, short."""
-    command = ["git", "-C", str(checkout), "describe", "--always", "--abbrev=8"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def cpu_table(work: Workload, policy: str, arguments: argparse.Namespace) -> str:

@@ -43,7 +43,8 @@ def table(
     setting = (
         f"{work.prompts_per_step} prompts x {work.group_size} completions of at most {work.max_new_tokens} "
         f"tokens, {policy}, learning rate {work.learning_rate:g}; {arguments.threads} threads, "
-        f"{platform.machine()}, Python {platform.python_version()}; {arguments.rounds} alternating rounds of "
+        f"{platform.machine()} with {torch.backends.cpu.get_cpu_capability()}, Python "
+        f"{platform.python_version()}; {arguments.rounds} alternating rounds of "
         f"{work.steps - work.warm_up_steps} counted steps."
     )
     head = ["| trainer | versions | median step | fastest step | of TRL's |", "|---|---|---|---|---|"]

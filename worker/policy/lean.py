@@ -147,6 +147,7 @@ class Joined:
             self.bias = torch.cat(biases) if biases else None
             if prepacks and suits_packing(self.weight):
                 self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight)  # noqa: SLF001
+                self.weight = None
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """The outputs (N, sum of sizes) side by side."""
@@ -160,7 +161,7 @@ class Joined:
 
     def parts(self, hidden: Tensor) -> Sequence[Tensor]:
         """The outputs (N, size) of projections of one size."""
-        if self.weight is None:
+        if self.weight is None and self.packed is None:
             return [part(hidden) for part in self.projections]
         return self(hidden).chunk(len(self.projections), dim=-1)
 
@@ -172,8 +173,19 @@ def suits_packing(weight: Tensor) -> bool:
 
 
 def _packed_linear(hidden: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(hidden, packed, bias, "none", [], "")  # noqa: SLF001
-    return product
+    rows = len(hidden)
+    padded = functional.pad(hidden, (0, 0, 0, packed_rows(rows) - rows))
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(padded, packed, bias, "none", [], "")  # noqa: SLF001
+    return product[:rows]
+
+
+def packed_rows(rows: int) -> int:
+    """Rows that a product with a packed matrix computes: few numbers, as oneDNN keeps up to 2 MB for each.
+
+    >>> [packed_rows(rows) for rows in (1, 5, 33, 64, 65, 129)]
+    [4, 8, 64, 64, 128, 192]
+    """
+    return max(4, 1 << (rows - 1).bit_length()) if rows <= 64 else -(-rows // 64) * 64
 
 
 def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:

@@ -13,7 +13,7 @@ from transformers import (
 from backend.config.run import PolicyConfig
 from backend.errors import InvalidConfig
 from backend.settings import Settings
-from worker.policy.lean import LeanModel, is_lean, suits_packing
+from worker.policy.lean import LeanModel, is_lean, packed_rows, suits_packing
 from worker.policy.model import as_policy, load_policy
 from worker.problems.sums import Sums
 from worker.prompt import Prompt
@@ -152,6 +152,18 @@ def test_packed_matrices_compute_what_the_model_computes(tiny, kind, monkeypatch
     for ours, theirs in zip(flat(packed), flat(generic), strict=True):
         assert ours.ids.tolist() == theirs.ids.tolist()
         np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=FLOAT32)
+
+
+def test_few_numbers_of_rows_reach_a_packed_matrix(tiny, monkeypatch):
+    """oneDNN keeps memory for each, while decoding has any number of rows."""
+    monkeypatch.setattr("worker.policy.lean.FEWEST_PACKED", 0)
+    scores = LeanModel(tiny.model, prepacks=True).scores
+    hidden = torch.randn(130, tiny.model.config.hidden_size)
+    expected = torch.nn.functional.linear(hidden, tiny.model.lm_head.weight)
+    with torch.inference_mode():
+        for rows in (0, 1, 3, 5, 63, 64, 65, 130):
+            torch.testing.assert_close(scores(hidden[:rows]), expected[:rows], atol=FLOAT32, rtol=0)
+    assert len({packed_rows(rows) for rows in range(1, 257)}) == 8
 
 
 def test_matrices_are_packed_for_products_without_gradient_alone(tiny, monkeypatch):
