@@ -72,6 +72,7 @@ def go_away(monkeypatch):
 
 
 @IN_BOTH
+@pytest.mark.processes
 def test_a_file_is_downloaded(client, run):
     path = f"/api/v1/runs/{run}/files/s000009-a1"
     answer = client.get(f"{path}/model.safetensors")
@@ -83,6 +84,7 @@ def test_a_file_is_downloaded(client, run):
 
 
 @IN_BOTH
+@pytest.mark.processes
 def test_a_model_and_an_archive_are_downloaded(client, run):
     model = client.get(f"/api/v1/runs/{run}/model")
     assert members(model)["model.safetensors"] == WEIGHTS
@@ -142,6 +144,7 @@ def import_into(client, content):
 
 
 @IN_BOTH
+@pytest.mark.processes
 def test_an_imported_archive_is_copied_to_the_store(client, run, settings):
     content = archive_of(client, run).content
     answer = import_into(client, content)
@@ -149,6 +152,7 @@ def test_an_imported_archive_is_copied_to_the_store(client, run, settings):
     assert artifact_store(settings).listing(answer.json()["run"]) == {"s000009-a1": True}
 
 
+@pytest.mark.processes
 def test_an_import_that_cannot_be_copied_leaves_nothing(client, sessions, run, settings, go_away):
     content = archive_of(client, run).content
     go_away()

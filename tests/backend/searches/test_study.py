@@ -116,6 +116,7 @@ def test_nobody_is_pruned_before_the_first_rung(step, is_pruned):
     assert fallen_behind([*done, live], chosen, 20) == {3: is_pruned}
 
 
+@pytest.mark.processes
 def test_the_service_starts_without_the_library():
     code = "import sys, backend.main; sys.exit('optuna' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

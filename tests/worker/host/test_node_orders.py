@@ -138,6 +138,7 @@ sys.exit(1)
 """
 
 
+@pytest.mark.processes
 def test_the_last_lines_of_a_node_that_fails_reach_the_leaders_output(pair, sessions, claim, group, capsys):
     seat = NodeSeat(pair[1], sessions, "follower", [CPU_SLOT])
     seat._take()

@@ -386,6 +386,7 @@ def test_a_fork_on_another_machine_fetches_its_origin(sessions, queued, train, s
 
 
 @IN_BOTH
+@pytest.mark.processes
 def test_a_deleted_run_is_gone_from_the_store(sessions, queued, train, settings, store):  # noqa: F811
     config = resolve(SMALL)
     run_id = queued(config)
