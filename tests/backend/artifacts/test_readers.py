@@ -28,7 +28,9 @@ def settings(request, settings, tmp_path):
     return settings.model_copy(update={"artifacts_url": url})
 
 
-IN_BOTH = pytest.mark.parametrize("settings", ["s3", "file"], indirect=True)
+IN_BOTH = pytest.mark.parametrize(
+    "settings", [pytest.param("s3", marks=pytest.mark.processes), "file"], indirect=True
+)
 
 
 @pytest.fixture
@@ -84,7 +86,6 @@ def test_a_file_is_downloaded(client, run):
 
 
 @IN_BOTH
-@pytest.mark.processes
 def test_a_model_and_an_archive_are_downloaded(client, run):
     model = client.get(f"/api/v1/runs/{run}/model")
     assert members(model)["model.safetensors"] == WEIGHTS

@@ -21,7 +21,7 @@ RUN, NAME = "01JRUN", "s000002-a1"
 FILES = {"model.safetensors": b"weights" * 1000, "trainer/state.json": b"{}"}
 
 
-@pytest.fixture(params=["s3", "file"])
+@pytest.fixture(params=[pytest.param("s3", marks=pytest.mark.processes), "file"])
 def url(request, tmp_path):
     return request.getfixturevalue("s3") if request.param == "s3" else f"file://{tmp_path}/share/lab"
 
@@ -218,6 +218,7 @@ def test_two_that_fetch_at_once_get_one_directory(url, here, tmp_path):
     assert sorted(path.name for path in here.iterdir()) == [RUN]
 
 
+@pytest.mark.processes
 def test_a_server_that_accepts_and_never_answers_is_waited_for_a_while_only(s3, here, monkeypatch):
     monkeypatch.setattr(module, "CALL_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
