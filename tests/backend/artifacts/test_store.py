@@ -300,6 +300,7 @@ def test_a_manifest_is_the_one_of_the_row(store, here, settings, url):
         read_manifest(settings, Checkpoint(run_id=RUN, path="s000009-a1", sha256=""))
 
 
+@pytest.mark.processes
 def test_a_missing_bucket_and_a_server_that_is_away_are_faults(s3, here, monkeypatch):
     store = ArtifactStore("s3://no-such-bucket/lab", here.parent)
     with pytest.raises(ArtifactFault, match="artifact store s3://no-such-bucket/lab: "):
