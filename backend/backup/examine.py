@@ -13,8 +13,9 @@ from backend.backup.contents import SavedTable
 from backend.backup.files import BadBackup, is_canonical
 from backend.backup.tables import ordered_tables
 from backend.db.engine import open_engine
-from backend.db.migrate import locked, schema_of, upgrade_within
+from backend.db.migrate import locked, upgrade_within
 from backend.db.models import Checkpoint, Run
+from backend.db.schema import schema_of
 from backend.db.text import is_too_deep
 
 DEEPEST = 200

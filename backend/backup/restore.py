@@ -23,9 +23,10 @@ from backend.backup.examine import check_counts, check_rows, check_sqlite
 from backend.backup.files import BadBackup, Digest, copy_out
 from backend.backup.tables import load_tables, ordered_tables
 from backend.db.engine import open_engine, open_sessions, reading
-from backend.db.migrate import known_schemas, locked, newest_schema, upgrade_within
+from backend.db.migrate import locked, upgrade_within
 from backend.db.models import BrowserSession, Experiment, Run, Singleton, Worker
 from backend.db.rollout_words import reset
+from backend.db.schema import known_schemas, newest_schema
 from backend.durable_files import make_directory, publish, sync
 from backend.errors import Conflict, Unavailable
 from backend.maintenance.damaged_blocks import tell_damage

@@ -35,8 +35,8 @@ from backend.backup.contents import (
 from backend.backup.files import Digest, describe, files_in, is_canonical, open_below, take
 from backend.backup.tables import ordered_tables, save_tables
 from backend.db.engine import copy_sqlite, open_engine
-from backend.db.migrate import newest_schema, schema_of
 from backend.db.models import BrowserSession, Checkpoint
+from backend.db.schema import newest_schema, schema_of
 from backend.errors import Conflict, Unavailable
 from backend.metrics.block_check import damaged, sentence
 from backend.rollouts.block_check import damaged_groups

@@ -16,10 +16,10 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.sql.functions import GenericFunction
 
-from backend.db import postgres
-from backend.db.postgres import ANSWER_SECONDS
-
 Sessions = sessionmaker[Session]
+
+ANSWER_SECONDS = 12.0
+"""A server that has not answered a statement by then is taken for dead: the connection is closed."""
 
 WAL_SECONDS = 15.0
 """How long a connection tries to switch a database to the write-ahead log."""
@@ -72,6 +72,12 @@ def open_engine(url: str, *, pool_size: int = 16, answer_seconds: float = ANSWER
     """
     if url.startswith("sqlite"):
         return _open_sqlite(url, pool_size=pool_size, busy_seconds=answer_seconds)
+    return _open_postgres(url, pool_size=pool_size, answer_seconds=answer_seconds)
+
+
+def _open_postgres(url: str, *, pool_size: int, answer_seconds: float) -> Engine:
+    from backend.db import postgres  # its driver takes 6 MB, which SQLite does without
+
     engine = create_engine(
         url.replace("postgresql://", "postgresql+psycopg://", 1),
         pool_size=pool_size,

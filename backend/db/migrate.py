@@ -12,16 +12,14 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, inspect, text
 
 from backend.db.engine import copy_sqlite, open_engine
+from backend.db.schema import MIGRATIONS, known_schemas, newest_schema, schema_of
 from backend.durable_files import publish, sync
 from backend.errors import Conflict
 from backend.settings import Settings
 
-MIGRATIONS = Path(__file__).parents[2] / "migrations"
 PATIENCE_SECONDS = 3600.0
 """A migration may rewrite a large table, or wait for another process that does."""
 
@@ -84,21 +82,6 @@ def downgrade(url: str, revision: str) -> None:
 def upgrade_within(connection: Connection, revision: str) -> None:
     """Upgrade to `revision` as part of a transaction."""
     command.upgrade(_config(connection), revision)
-
-
-def known_schemas() -> set[str]:
-    """Every schema that this code can bring up to date."""
-    return {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
-
-
-def newest_schema() -> str:
-    """The schema that this code needs."""
-    return ScriptDirectory(str(MIGRATIONS)).get_current_head() or ""
-
-
-def schema_of(connection: Connection) -> str:
-    """The schema a database has; empty when it has none."""
-    return MigrationContext.configure(connection).get_current_revision() or ""
 
 
 def _check_known(connection: Connection) -> str:

@@ -8,11 +8,10 @@ from typing import Any
 import psycopg
 from psycopg.pq import Format, TransactionStatus
 
+from backend.db.engine import ANSWER_SECONDS
+
 STATEMENT_SECONDS = 10
 """A statement that takes longer is ended by the server."""
-
-ANSWER_SECONDS = 12.0
-"""A server that has not answered a statement by then is taken for dead: the connection is closed."""
 
 OPTIONS = (
     f"-c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout=5s "

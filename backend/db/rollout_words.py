@@ -87,10 +87,12 @@ def is_common_beginning(session: Session, beginning: str, most: int) -> bool:
     return (session.scalar(query, bounds) or 0) > most
 
 
+_UNINDEXED = select(RolloutGroup.id).where(RolloutGroup.search_number.is_(None)).limit(1)
+
+
 def unindexed(session: Session) -> bool:
     """Whether there are groups that are not in the index."""
-    query = select(RolloutGroup.id).where(RolloutGroup.search_number.is_(None)).limit(1)
-    return session.scalar(query) is not None
+    return session.scalar(_UNINDEXED) is not None
 
 
 def index_groups(sessions: Sessions) -> Iterator[None]:

@@ -7,7 +7,7 @@ from itertools import islice
 from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
-from backend.db.migrate import newest_schema, schema_of
+from backend.db.schema import newest_schema, schema_of
 from backend.doctor.finding import Finding, bad, ok, warn
 from backend.metrics.block_check import damaged, sentence
 from backend.rollouts.block_check import damaged_groups

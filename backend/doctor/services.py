@@ -10,8 +10,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.db.engine import db_now, open_engine, open_sessions, reading
-from backend.db.migrate import known_schemas, newest_schema, schema_of
 from backend.db.models import Webhook
+from backend.db.schema import known_schemas, newest_schema, schema_of
 from backend.doctor.finding import Finding, bad, checked, ok, warn
 from backend.doctor.points import completions, free_pages, points
 from backend.monitoring.status import broker_fault

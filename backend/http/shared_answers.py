@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from backend.http.responses import Json
 
-MOST_BYTES = 32 * 2**20
+MOST_BYTES = 8 * 2**20
 """Of all answers that are kept; the one that was asked for longest ago goes first."""
 
 FRESH = "private, no-cache"

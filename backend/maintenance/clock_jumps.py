@@ -38,6 +38,8 @@ _WRITTEN = union_all(
 ).subquery()
 """When what `mend` mends was written, at the earliest."""
 
+_NOW_AND_NEWEST = select(db_now(), select(func.max(_WRITTEN.c.at)).scalar_subquery())
+
 
 class Look(NamedTuple):
     """The database's clock at one moment."""
@@ -66,8 +68,7 @@ class ClockWatch:
     def look(self, session: Session) -> Look:
         """Call it now and then; a jump is reported until it is `settled`."""
         began = self._elapsed()
-        query = select(db_now(), select(func.max(_WRITTEN.c.at)).scalar_subquery())
-        now, newest = session.execute(query).one()
+        now, newest = session.execute(_NOW_AND_NEWEST).one()
         newest = now if newest is None else newest
         uncertain = self._elapsed() - began
         offset = now - began

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import psycopg
 from numpy.typing import NDArray
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
@@ -58,6 +57,7 @@ def copy_points(
         rows[name] = column
     rows["value"] += 0.0  # of -0.0 the kind tells the sign
     driver: Any = session.connection().connection.driver_connection
+    dialect: Any = session.get_bind().dialect
     try:
         with driver.cursor() as cursor:
             cursor.execute(TABLE)
@@ -65,6 +65,5 @@ def copy_points(
                 copy.write(SIGNATURE + rows.tobytes() + END)
             cursor.execute(MERGE, (run_id, attempt))
             cursor.execute("DELETE FROM new_metric")
-    except psycopg.Error as error:
-        dialect = session.get_bind().dialect
-        raise DBAPIError.instance(COPY, None, error, psycopg.Error, dialect=dialect) from error
+    except dialect.dbapi.Error as error:
+        raise DBAPIError.instance(COPY, None, error, dialect.dbapi.Error, dialect=dialect) from error

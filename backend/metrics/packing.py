@@ -92,10 +92,19 @@ class Task:
     """The last step of which no more is expected; ALL_PACKED where the attempt has ended."""
 
 
+_UNSEALED = (
+    select(Attempt)
+    .where(Attempt.packed_step < ALL_PACKED)
+    .order_by(Attempt.run_id, Attempt.number)
+    .limit(TASKS)
+)
+
+
 def packable(session: Session) -> list[Task]:
     """The attempts whose points can be sealed."""
-    open_ones = select(Attempt).where(Attempt.packed_step < ALL_PACKED)
-    attempts = session.scalars(open_ones.order_by(Attempt.run_id, Attempt.number).limit(TASKS)).all()
+    attempts = session.scalars(_UNSEALED).all()
+    if not attempts:
+        return []
     own = Run.id.in_({attempt.run_id for attempt in attempts})
     runs = {run.id: run for run in session.scalars(select(Run).where(own, Run.deleting_at.is_(None)))}
     tasks = (_task(attempt, runs[attempt.run_id]) for attempt in attempts if attempt.run_id in runs)

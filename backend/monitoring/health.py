@@ -7,7 +7,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.responses import Response
 
 from backend.db.engine import reading
-from backend.db.migrate import newest_schema
+from backend.db.schema import newest_schema
 from backend.http.access_log import REQUESTS
 from backend.http.dependencies import Lab, lab_of
 from backend.http.problem_details import problem

@@ -7,7 +7,8 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from backend.db.engine import open_engine, open_sessions, reading
-from backend.db.migrate import copy_beside, downgrade, known_schemas, newest_schema, schema_of
+from backend.db.migrate import copy_beside, downgrade
+from backend.db.schema import known_schemas, newest_schema, schema_of
 from backend.errors import Conflict, Unavailable
 from backend.process.instance_lock import AlreadyRunning, hold_instance, is_alive
 from backend.process.preflight import check_database, check_state_dir

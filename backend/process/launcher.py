@@ -192,7 +192,7 @@ class Launcher:
                 if is_time_to_look:
                     cap(child.log)
             looked_at = time.monotonic() if is_time_to_look else looked_at
-            time.sleep(0.1)
+            time.sleep(0.25)
 
     def _revive(self, child: ChildProcess) -> None:
         now = time.monotonic()

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -12,11 +13,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from backend.http.limits import ARRIVAL_SECONDS, CONNECTIONS, HEAD_BYTES
 from backend.http.problem_details import problem
 from backend.process.gc_freeze import gc_frozen
+from backend.process.memory import keep_returning_memory
 from backend.process.sockets import listen
 from backend.settings import Settings
 
 LINGER_SECONDS = 1
 """How long somebody who was refused may take to read why."""
+
+TICK_SECONDS = 1.0
 
 GRACE_SECONDS = 3
 """Open event streams would hold a server that ends for ever."""
@@ -83,6 +87,26 @@ class Protocol(H11Protocol):
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
 
+class Server(uvicorn.Server):
+    """uvicorn that wakes once a second, and at a signal, in place of ten times: that took 0.3 % of a core."""
+
+    _is_signalled: asyncio.Event
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        """Serve until it is time to end."""
+        self._loop, self._is_signalled = asyncio.get_running_loop(), asyncio.Event()
+        while not await self.on_tick(0):  # 0: renew the header with the date
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_signalled.wait(), TICK_SECONDS)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal asks to end."""
+        super().handle_exit(sig, frame)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._is_signalled.set)
+
+
 def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
     """The configuration with which uvicorn serves `app`, an application or its factory."""
     return uvicorn.Config(
@@ -102,9 +126,8 @@ def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Confi
 
 def run_server(settings: Settings) -> int:
     """Serve until a signal; 1 when it could not begin."""
-    server = uvicorn.Server(
-        server_config(partial(_make_app, settings), settings, factory=True, log_config=None)
-    )
+    server = Server(server_config(partial(_make_app, settings), settings, factory=True, log_config=None))
+    keep_returning_memory()
     with suppress(KeyboardInterrupt):
         server.run(sockets=listen(settings))
     return 0 if server.started else 1

@@ -62,6 +62,9 @@ def run_out() -> ColumnElement[bool]:
     return and_(Run.status == "running", Run.writer.is_(None), Run.lease_until < db_now())
 
 
+_RUN_OUT = select(Run.id, Run.attempt, Run.lease_until).where(run_out())
+
+
 def is_one_of(lost: Collection[Lease]) -> ColumnElement[bool]:
     """SQL condition: the run's lease is one of these, unchanged, and still over."""
     seen: list[Any] = [
@@ -85,7 +88,7 @@ class LostRuns:
 
     def look(self, session: Session) -> list[Lease]:
         """The leases that have been seen over for long enough; call it every `look_seconds`."""
-        found = session.execute(select(Run.id, Run.attempt, Run.lease_until).where(run_out())).all()
+        found = session.execute(_RUN_OUT).all()
         now = self._clock()
         if now - self._looked_at > self._longest_gap:
             self._seen.clear()  # nobody knows what the database, or this process, did meanwhile

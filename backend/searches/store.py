@@ -27,9 +27,12 @@ class SearchState(NamedTuple):
     """All runs of the experiment, the trash left out, in the order in which they were queued."""
 
 
+_ACTIVE_SEARCHES = select(Search.experiment_id).where(Search.status.in_(ACTIVE))
+
+
 def active_searches(session: Session) -> list[str]:
     """Experiments whose search goes on."""
-    return list(session.scalars(select(Search.experiment_id).where(Search.status.in_(ACTIVE))))
+    return list(session.scalars(_ACTIVE_SEARCHES))
 
 
 def is_search(session: Session, experiment_id: str) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import and_, exists, or_, select
+from sqlalchemy import Select, and_, exists, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from backend.db.engine import Sessions, db_now, reading
@@ -64,8 +64,7 @@ def shown_trial(session: Session, trial: Trial) -> dict[str, Any]:
     }
 
 
-def due_trials(session: Session) -> list[str]:
-    """Trials whose runs have all ended and that have no verdict, or one from before a run was retried."""
+def _due_trials() -> Select[str]:
     others = aliased(Run)
     goes_on = and_(others.status.not_in(ENDED), others.deleted_at.is_(None), others.deleting_at.is_(None))
     of_it = others.experiment_id == Trial.experiment_id
@@ -73,13 +72,21 @@ def due_trials(session: Session) -> list[str]:
         Trial.judged_at.is_(None),
         exists().where(of_it, others.status == "finished", others.finished_at > Trial.judged_at),
     )
-    query = (
+    return (
         select(Trial.id)
         .join(Run, Run.id == Trial.run_id)
         .where(Run.deleting_at.is_(None), Trial.experiment_id.is_not(None), is_new)
         .where(~exists().where(of_it, goes_on))
+        .order_by(Trial.id)
     )
-    return list(session.scalars(query.order_by(Trial.id)))
+
+
+_DUE_TRIALS = _due_trials()
+
+
+def due_trials(session: Session) -> list[str]:
+    """Trials whose runs have all ended and that have no verdict, or one from before a run was retried."""
+    return list(session.scalars(_DUE_TRIALS))
 
 
 def settle(sessions: Sessions, trial_id: str) -> bool:

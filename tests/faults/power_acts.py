@@ -21,8 +21,9 @@ from backend.backup.restore import restore_backup
 from backend.backup.save import save_backup
 from backend.datasets.files import Uploads
 from backend.db.engine import db_now, open_engine, open_sessions, reading
-from backend.db.migrate import downgrade, migrate, newest_schema
+from backend.db.migrate import downgrade, migrate
 from backend.db.models import Attempt, Rollout, Run
+from backend.db.schema import newest_schema
 from backend.metrics.packing import pack, packable
 from backend.process.preflight import check_state_dir
 from backend.rollouts.conversion import convert

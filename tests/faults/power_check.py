@@ -17,7 +17,7 @@ from backend.backup.restore import restore_backup
 from backend.datasets.files import Uploads
 from backend.db.completions import in_pieces
 from backend.db.engine import Sessions, is_postgres, open_engine, open_sessions, reading
-from backend.db.migrate import migrate, schema_of
+from backend.db.migrate import migrate
 from backend.db.models import (
     Attempt,
     Checkpoint,
@@ -27,6 +27,7 @@ from backend.db.models import (
     RolloutGroup,
     Run,
 )
+from backend.db.schema import schema_of
 from backend.errors import GrpoLabError
 from backend.metrics.packing import pack, packable
 from backend.process.preflight import CannotStart, check_database, check_state_dir, restore_mark

@@ -8,8 +8,9 @@ from sqlalchemy import select, text
 
 from backend.cli import main
 from backend.db.engine import open_engine, open_sessions
-from backend.db.migrate import newest_schema, schema_of, upgrade
+from backend.db.migrate import upgrade
 from backend.db.models import Attempt, Metric, MetricBlock, Worker
+from backend.db.schema import newest_schema, schema_of
 from backend.metrics.packing import pack, packable
 from backend.process.instance_lock import hold_instance
 from backend.settings import Settings, service_url

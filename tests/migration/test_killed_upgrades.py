@@ -14,7 +14,8 @@ import pytest
 from sqlalchemy import MetaData, select
 
 from backend.db.engine import open_engine, open_sessions
-from backend.db.migrate import downgrade, newest_schema, upgrade
+from backend.db.migrate import downgrade, upgrade
+from backend.db.schema import newest_schema
 from backend.runs.events import add_event
 from tests.factories import make_attempt, make_experiment, make_run, write_metric
 from tests.faults.audit_tables import damage, rows_of_nobody

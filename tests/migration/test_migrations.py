@@ -14,9 +14,10 @@ from sqlalchemy import inspect, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from backend.db.engine import open_engine, open_sessions
-from backend.db.migrate import MIGRATIONS, NewerDatabase, downgrade, newest_schema, upgrade
+from backend.db.migrate import NewerDatabase, downgrade, upgrade
 from backend.db.models import ALL_PACKED, Attempt, Base, Metric, MetricBlock
 from backend.db.rollout_words import is_index
+from backend.db.schema import MIGRATIONS, known_schemas, newest_schema
 from backend.metrics.packing import pack, packable
 from backend.rollouts.conversion import convert
 from backend.rollouts.packing import pack_text
@@ -49,6 +50,7 @@ def test_a_sqlite_database_that_is_about_to_change_is_copied_first(tmp_path, mon
 
 def test_there_is_one_newest_revision():
     assert SCRIPTS.get_heads() == [newest_schema()]
+    assert {script.revision for script in SCRIPTS.walk_revisions()} == known_schemas()
 
 
 def test_the_migrations_make_exactly_what_the_models_say(empty_url):

@@ -21,6 +21,7 @@ from sqlalchemy import Engine
 
 from backend.db import migrate
 from backend.db.engine import copy_sqlite, open_engine
+from backend.db.schema import schema_of
 from tests.faults import failpoints
 
 Visit = Callable[[str], None]
@@ -95,7 +96,7 @@ def _ended(url: str, child: int, end: int) -> dict[str, Any]:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     engine = open_engine(url, pool_size=1)
     with engine.connect() as connection:
-        schema = migrate.schema_of(connection)
+        schema = schema_of(connection)
     engine.dispose()
     return {"code": code, "point": point, "schema": schema}
 

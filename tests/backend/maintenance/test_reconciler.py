@@ -7,7 +7,7 @@ from sqlalchemy import delete, func, select, update
 
 from backend.db.engine import db_now, open_engine, open_sessions
 from backend.db.models import MetricBlock, Run, Singleton, Worker
-from backend.maintenance import reconciler
+from backend.maintenance import chores, reconciler
 from backend.maintenance.reconciler import Reconciler, take_lease
 from backend.metrics import blocks
 from backend.runs import lifecycle
@@ -85,8 +85,8 @@ def test_a_fault_that_no_test_has_met_does_not_end_the_thread(sessions, settings
             raise fault
         return []
 
-    monkeypatch.setattr(reconciler, "due_trials", looked_for)
-    monkeypatch.setattr(reconciler, "TRIAL_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(chores, "due_trials", looked_for)
+    monkeypatch.setattr(chores, "TRIAL_PAUSE_SECONDS", 0.0)
     with sessions.begin() as session:
         make_run(session)
         add_slot(session, 0)
@@ -112,8 +112,8 @@ def test_points_are_packed_piece_by_piece_and_nothing_is_written_where_all_are(
     sessions, settings, monkeypatch
 ):
     monkeypatch.setattr(blocks, "BLOCK", 10)
-    monkeypatch.setattr(reconciler, "PACK_SECONDS", 0.0)
-    monkeypatch.setattr(reconciler, "PACK_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(chores, "PACK_SECONDS", 0.0)
+    monkeypatch.setattr(chores, "PACK_PAUSE_SECONDS", 0.0)
     with sessions.begin() as session:
         run = make_run(session, status="finished", attempt=1, last_step=25)
         make_attempt(session, run, 1, from_step=-1)

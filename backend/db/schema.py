@@ -1,0 +1,26 @@
+"""The schemas that this code knows, and that of a database; without Alembic, which takes long to import."""
+
+from functools import cache
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, text
+
+MIGRATIONS = Path(__file__).parents[2] / "migrations"
+
+
+@cache
+def known_schemas() -> frozenset[str]:
+    """Every schema that this code can bring up to date: the number that each migration's file begins with."""
+    return frozenset(path.name[:4] for path in MIGRATIONS.glob("versions/[0-9][0-9][0-9][0-9]_*.py"))
+
+
+def newest_schema() -> str:
+    """The schema that this code needs."""
+    return max(known_schemas())
+
+
+def schema_of(connection: Connection) -> str:
+    """The schema a database has; empty when it has none."""
+    if not inspect(connection).has_table("alembic_version"):
+        return ""
+    return connection.scalar(text("SELECT version_num FROM alembic_version")) or ""
