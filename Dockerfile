@@ -12,7 +12,7 @@ ARG PYTHON=3.11
 ARG BASE=python:${PYTHON}-slim
 
 FROM ${BASE} AS base
-ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 # What is fetched from the Hugging Face hub stays: the rest of a container may be read-only, or gone tomorrow.
 ENV HF_HOME=/state/cache/huggingface
 RUN useradd --create-home --uid 10001 grpolab && install --directory --owner=grpolab --mode=0700 /state
@@ -30,6 +30,8 @@ COPY docs docs
 COPY benchmarks/evidence/*.png benchmarks/evidence/
 COPY benchmarks/trials/*.png benchmarks/trials/
 COPY tests/browser/compare.png tests/browser/
+# Its user cannot write here, and would compile all sources at every start.
+RUN python -m compileall -q backend migrations
 USER grpolab
 EXPOSE 8400
 CMD ["python", "-m", "backend.cli", "serve"]
@@ -43,5 +45,6 @@ RUN pip install --require-hashes --requirement requirements.lock \
 COPY backend backend
 COPY worker worker
 COPY migrations migrations
+RUN python -m compileall -q backend worker migrations
 USER grpolab
 CMD ["python", "-m", "backend.cli", "worker"]

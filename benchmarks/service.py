@@ -37,6 +37,7 @@ class Service:
             self.port = port or probe.getsockname()[1]
         self.token = secrets.token_urlsafe()
         own = {"STATE_DIR": state, "PORT": str(self.port), "GRPOLAB_TOKEN": self.token, **variables}
+        own["PYTHONDONTWRITEBYTECODE"] = ""  # a person's second start finds the sources compiled
         quiet = subprocess.DEVNULL if command == "serve" else None  # its log
         argv = [sys.executable, "-m", "backend.cli", command]
         self.process = subprocess.Popen(
