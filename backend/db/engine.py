@@ -76,7 +76,7 @@ def open_engine(url: str, *, pool_size: int = 16, answer_seconds: float = ANSWER
 
 
 def _open_postgres(url: str, *, pool_size: int, answer_seconds: float) -> Engine:
-    from backend.db import postgres  # its driver takes 6 MB, which SQLite does without
+    from backend.db import postgres  # its driver takes 6 MB, which SQLite does not need
 
     engine = create_engine(
         url.replace("postgresql://", "postgresql+psycopg://", 1),

@@ -1,4 +1,4 @@
-"""The schemas that this code knows, and that of a database; without Alembic, which takes long to import."""
+"""The schemas that this code knows, and that of a database, found without Alembic: it is slow to import."""
 
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ def newest_schema() -> str:
 
 
 def schema_of(connection: Connection) -> str:
-    """The schema a database has; empty when it has none."""
+    """The schema a database has; empty when it has none. Raises MultipleResultsFound where it has two."""
     if not inspect(connection).has_table("alembic_version"):
         return ""
-    return connection.scalar(text("SELECT version_num FROM alembic_version")) or ""
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none() or ""

@@ -41,10 +41,10 @@ SEARCH_STEPS = 8
 """Steps of a search in one piece."""
 
 FAULTS = (ArithmeticError, AttributeError, GrpoLabError, LookupError, TypeError, ValueError)
-"""Errors that no test has met: one trial or search must not keep the others from theirs."""
+"""Programming errors: a trial or search that meets one is left alone, so that the others go on."""
 
-Work = Iterator[None]
-"""Yields after each piece; a process that is killed loses the piece that it was at."""
+Work = Callable[[], bool]
+"""Does a piece of a job; whether there is more. A process that is killed loses the piece that it was at."""
 
 
 @dataclass(slots=True)
@@ -54,27 +54,28 @@ class Chore:
     find: Callable[[Session], Work | None]
     """What there is to do; None if there is nothing."""
     pause: float
-    """Seconds between two looks for work."""
+    """Seconds from the end of the work, or from a look that found none, to the next look."""
     seconds: float = 0.0
-    """So long a look of the reconciler goes on with it; one piece at least."""
-    after: float = 0.0
-    """Work is not looked for before this time of the monotonic clock."""
+    """How long one look of the reconciler goes on with it; at least one piece."""
+    next_look: float = 0.0
+    """By the monotonic clock."""
     work: Work | None = None
 
     def look(self, session: Session) -> None:
         """Find work, if there is none yet and the pause is over."""
-        now = time.monotonic()
-        if self.work is None and now > self.after:
-            self.after = now + self.pause
+        if self.work is None and time.monotonic() > self.next_look:
+            self.next_look = time.monotonic() + self.pause
             self.work = self.find(session)
 
     def go_on(self) -> None:
         """Do some of the work."""
         until = time.monotonic() + self.seconds
-        for _ in self.work or ():
-            if time.monotonic() > until:
+        while self.work is not None:
+            if not self.work():
+                self.work = None
+                self.next_look = time.monotonic() + self.pause
+            elif time.monotonic() > until:
                 return
-        self.work = None
 
 
 def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
@@ -86,21 +87,21 @@ def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
 
     def points(session: Session) -> Work | None:
         tasks = packable(session)
-        return pack(sessions, tasks, tell_block) if tasks else None
+        return _pieces(pack(sessions, tasks, tell_block)) if tasks else None
 
     def verdicts(session: Session) -> Work | None:
         runs = unjudged(session)
-        return _judge(sessions, runs) if runs else None
+        return _pieces(_judge(sessions, runs)) if runs else None
 
     return [
         Chore(points, PACK_PAUSE_SECONDS, PACK_SECONDS),
         Chore(
-            lambda session: convert(sessions) if is_unconverted(session) else None,
+            lambda session: _pieces(convert(sessions)) if is_unconverted(session) else None,
             CONVERT_PAUSE_SECONDS,
             CONVERT_SECONDS,
         ),
         Chore(
-            lambda session: index_groups(sessions) if unindexed(session) else None,
+            lambda session: _pieces(index_groups(sessions)) if unindexed(session) else None,
             INDEX_PAUSE_SECONDS,
             INDEX_SECONDS,
         ),
@@ -108,44 +109,55 @@ def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
         Chore(searches.find, SEARCH_PAUSE_SECONDS),
         Chore(verdicts, JUDGE_PAUSE_SECONDS, JUDGE_SECONDS),
         Chore(
-            lambda _session: _sweep(strays),
+            lambda _session: _pieces(_sweep(strays)),
             SWEEP_PAUSE_SECONDS,
             SWEEP_SECONDS,
-            after=start + SWEEP_DELAY_SECONDS,
+            next_look=start + SWEEP_DELAY_SECONDS,
         ),
         Chore(
-            lambda _session: budget.sweep(),
+            lambda _session: _pieces(budget.sweep()),
             BUDGET_PAUSE_SECONDS,
             BUDGET_SECONDS,
-            after=start + BUDGET_PAUSE_SECONDS,
+            next_look=start + BUDGET_PAUSE_SECONDS,
         ),
     ]
 
 
 class _OneByOne:
-    """Things of a kind that are settled one after the other; what meets an unknown fault is left alone."""
+    """Things of a kind that are settled one after the other; one that fails unexpectedly is left alone."""
 
     def __init__(
         self, kind: str, due: Callable[[Session], list[str]], settle_one: Callable[[str], object]
     ) -> None:
-        self._kind, self._due, self._settle = kind, due, settle_one
+        self._kind, self._find, self._settle = kind, due, settle_one
+        self._due: list[str] = []
         self._refused: set[str] = set()
 
     def find(self, session: Session) -> Work | None:
-        """What is due."""
-        due = [each for each in self._due(session) if each not in self._refused]
-        return self._each(due) if due else None
+        """Work through what is due; None if nothing is."""
+        self._due = [each for each in self._find(session) if each not in self._refused]
+        return self._settle_next if self._due else None
 
-    def _each(self, due: Sequence[str]) -> Work:
-        for each in due:
-            try:
-                self._settle(each)
-            except OSError as error:
-                logger.warning("%s %s goes on later: %s", self._kind, each, error)
-            except FAULTS:
-                self._refused.add(each)
-                logger.exception("%s %s cannot go on", self._kind, each)
-            yield
+    def _settle_next(self) -> bool:
+        if not self._due:  # the last one failed
+            return False
+        each = self._due.pop(0)
+        try:
+            self._settle(each)
+        except OSError as error:
+            logger.warning("%s %s is tried again later: %s", self._kind, each, error)
+        except FAULTS:
+            self._refused.add(each)
+            logger.exception("%s %s failed, and is left alone until the next start", self._kind, each)
+        return bool(self._due)
+
+
+_END = object()
+
+
+def _pieces(work: Iterator[None]) -> Work:
+    """A generator that yields after each piece."""
+    return lambda: next(work, _END) is not _END
 
 
 def _go_on_with(search: str, sessions: Sessions, settings: Settings) -> None:
@@ -155,7 +167,7 @@ def _go_on_with(search: str, sessions: Sessions, settings: Settings) -> None:
         ring(settings)
 
 
-def _judge(sessions: Sessions, runs: Sequence[str]) -> Work:
+def _judge(sessions: Sessions, runs: Sequence[str]) -> Iterator[None]:
     """These runs, and those that are without a verdict then."""
     while runs:
         yield from judge_runs(sessions, runs)
@@ -163,7 +175,7 @@ def _judge(sessions: Sessions, runs: Sequence[str]) -> Work:
             runs = unjudged(session)
 
 
-def _sweep(strays: Strays) -> Work:
+def _sweep(strays: Strays) -> Iterator[None]:
     """One look through the runs' files."""
     try:
         yield from strays.sweep()

@@ -1,11 +1,11 @@
-"""Return of free memory to the system: glibc keeps what large answers have used, in each thread's arena."""
+"""Returns free memory to the system: glibc keeps what large answers used, in each thread's arena."""
 
 import ctypes
 import threading
 import time
 
 PAUSE_SECONDS = 10.0
-"""A return takes about a millisecond."""
+"""A return takes about 2 ms where the process has 50 MB on its heaps, 30 ms where it has 370 MB."""
 
 
 def return_memory() -> bool:
@@ -16,10 +16,10 @@ def return_memory() -> bool:
 
 def keep_returning_memory() -> None:
     """Return memory every few seconds from now on, in a thread of its own."""
-    threading.Thread(target=_return_again_and_again, name="memory", daemon=True).start()
 
+    def run() -> None:
+        while True:
+            time.sleep(PAUSE_SECONDS)
+            return_memory()
 
-def _return_again_and_again() -> None:
-    while True:
-        time.sleep(PAUSE_SECONDS)
-        return_memory()
+    threading.Thread(target=run, name="memory", daemon=True).start()

@@ -230,6 +230,7 @@ class Trained(MadeCompletion):
         return dict.fromkeys(("logprob", "old_logprob", "policy_logprob", "loss"), logprob)
 
 
+@pytest.mark.processes
 def test_the_loss_computed_again_beside_a_damaged_group_is_that_of_the_others(client, database, run):
     completions = tuple(Trained(text="12345678", advantage=each) for each in (1.0, -0.5))
     store(database, run, *(MadeGroup(prompt_index=n, completions=completions) for n in range(2)))

@@ -471,7 +471,7 @@ def test_a_trial_that_cannot_be_judged_keeps_no_other_from_its_verdict(
         reconciler.look()
     first, _ = trial_ids(database)
     assert [record.getMessage() for record in caplog.records if first in record.getMessage()] == [
-        f"trial {first} cannot go on"
+        f"trial {first} failed, and is left alone until the next start"
     ]
     with database.sessions() as session:
         assert due_trials(session) == [first]

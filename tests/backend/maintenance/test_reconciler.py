@@ -1,9 +1,11 @@
 """The reconciler, which looks after the queue."""
 
 import time
+from contextlib import suppress
 
 import pytest
 from sqlalchemy import delete, func, select, update
+from sqlalchemy.exc import OperationalError
 
 from backend.db.engine import db_now, open_engine, open_sessions
 from backend.db.models import MetricBlock, Run, Singleton, Worker
@@ -134,3 +136,47 @@ def test_points_are_packed_piece_by_piece_and_nothing_is_written_where_all_are(
     looking.look()
     with sessions() as session:
         assert session.scalar(select(Singleton.owner)) is None
+
+
+def test_one_trial_that_fails_again_and_again_keeps_no_other_from_its_verdict(
+    sessions, settings, rings, monkeypatch
+):
+    """Whatever the error is: the database may refuse one of them alone."""
+    left, tried = ["a", "b", "c"], []
+
+    def settle(_sessions, trial):
+        tried.append(trial)
+        if trial == "a":
+            raise OperationalError("UPDATE", {}, Exception("database is locked"))
+        left.remove(trial)
+
+    monkeypatch.setattr(chores, "due_trials", lambda _session: list(left))
+    monkeypatch.setattr(chores, "settle", settle)
+    monkeypatch.setattr(chores, "TRIAL_PAUSE_SECONDS", 0.0)
+    looking = Reconciler(settings, sessions)
+    for _ in range(8):
+        with suppress(OperationalError):
+            looking.look()
+    assert left == ["a"]
+    assert tried[:3] == ["a", "b", "c"]
+
+
+def test_a_job_pauses_from_its_end_however_long_it_takes(monkeypatch):
+    now, looks, pieces = [100.0], [], iter([True, True, True, False] * 2)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def find(_session):
+        looks.append(now[0])
+        return piece
+
+    def piece():
+        now[0] += 10.0
+        return next(pieces)
+
+    chore = chores.Chore(find, pause=5.0)
+    while now[0] < 150:
+        now[0] += 1.0
+        chore.look(None)
+        chore.go_on()
+    # Four pieces of 10 s in as many passes of 1 s, then 5 s of pause.
+    assert looks == [101.0, 150.0]
