@@ -9,9 +9,10 @@ of its own, and repeating one does no harm.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import bindparam, delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, reading
@@ -25,9 +26,40 @@ KIND = "tokens"
 """Of the event that says what was removed."""
 MEGABYTE = 1_000_000
 GROUPS_AT_ONCE = 64
+LATE_STEPS = 1_000
+"""So many of the newest steps are counted again: completions may be stored later than their step."""
+
+NO_STEP = -(2**31)
+"""Before the first step of any run."""
 
 Stamp = tuple[int, int]
 """Attempt and last step of a run: while they are the same, so are its bytes."""
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Bytes of a run's token values."""
+
+    stamp: Stamp
+    """Of the run when they were counted."""
+    end: int
+    """The last step that is not counted again within the attempt."""
+    settled: int
+    """Bytes up to there."""
+    rest: int
+    """Bytes behind it."""
+
+    @property
+    def size(self) -> int:
+        """All bytes."""
+        return self.settled + self.rest
+
+    def free(self, step: int, size: int) -> None:
+        """So many bytes of a step were removed."""
+        if step <= self.end:
+            self.settled -= size
+        else:
+            self.rest -= size
 
 
 class TokenBudget:
@@ -37,7 +69,7 @@ class TokenBudget:
         self._sessions = sessions
         self._of_run = settings.token_mb_per_run * MEGABYTE
         self._of_all = settings.token_mb * MEGABYTE
-        self._known: dict[str, tuple[Stamp, int]] = {}
+        self._known: dict[str, _Counted] = {}
 
     def sweep(self) -> Iterator[None]:
         """One look at all runs, a piece at a time."""
@@ -49,47 +81,46 @@ class TokenBudget:
         self._known = {run: known for run, known in self._known.items() if run in runs}
         for run, stamp in runs.items():
             known = self._known.get(run)
-            if known is None or known[0] != stamp:
+            if known is None or known.stamp != stamp:
                 with reading(self._sessions) as session:
-                    self._known[run] = stamp, sum(token_bytes(session, run).values())
+                    self._known[run] = _count(session, run, stamp, known)
                 yield
-            if self._of_run and self._known[run][1] > self._of_run:
+            if self._of_run and self._known[run].size > self._of_run:
                 yield from self._shrink(run, self._of_run, "the run")
-        can_shrink = {run for run, (_, size) in self._known.items() if size}
+        can_shrink = {run for run, known in self._known.items() if known.size}
         while self._of_all and can_shrink:
-            if (over := sum(size for _, size in self._known.values()) - self._of_all) <= 0:
+            if (over := sum(known.size for known in self._known.values()) - self._of_all) <= 0:
                 return
-            largest = max(can_shrink, key=lambda run: self._known[run][1])
-            before = self._known[largest][1]
+            largest = max(can_shrink, key=lambda run: self._known[run].size)
+            before = self._known[largest].size
             yield from self._shrink(largest, max(0, before - over), "the installation")
-            if self._known[largest][1] >= before:  # its newest step alone is what there is
+            if self._known[largest].size >= before:  # its newest step alone is what there is
                 can_shrink.discard(largest)
                 yield
 
     def _shrink(self, run: str, most: int, whose: str) -> Iterator[None]:
-        stamp, size = self._known[run]
+        known = self._known[run]
         megabytes = (self._of_run if whose == "the run" else self._of_all) / MEGABYTE
-        left = size
         removed = {}
         for name, piece in PIECES.items():
             with reading(self._sessions) as session:
                 if name == "alternatives" and not has_alternatives(session, run):
                     continue
-                steps = sorted(token_bytes(session, run))
+                steps = _steps(session, run)
                 done = removed_up_to(session, run)
                 first = 0 if name == "tokens" else done.get(name, -1) + 1
             for step in steps[:-1]:
-                if left <= most:
+                if known.size <= most:
                     break
                 if step >= first:
                     with self._sessions.begin() as session:
-                        left -= piece(session, run, step)
+                        freed = piece(session, run, step)
+                    known.free(step, freed)
                     removed[name] = step
                     yield
         if removed:
             with self._sessions.begin() as session:
                 add_event(session, KIND, _words(removed, megabytes, whose), run_id=run, data=removed)
-        self._known[run] = stamp, left
 
 
 def _words(removed: dict[str, int], megabytes: float, whose: str) -> str:
@@ -100,16 +131,35 @@ def _words(removed: dict[str, int], megabytes: float, whose: str) -> str:
     return f"removed {what} to keep the token values of {whose} within {megabytes:,g} MB"
 
 
-def token_bytes(session: Session, run_id: str) -> dict[int, int]:
-    """Bytes of the token values at each step of a run that has any."""
-    size = func.sum(func.length(RolloutTokens.data))
+def _count(session: Session, run_id: str, stamp: Stamp, before: _Counted | None) -> _Counted:
+    """The bytes of a run; of what was counted before in the same attempt, only the newest steps again."""
+    attempt, last_step = stamp
+    end, settled = NO_STEP, 0
+    if before is not None and before.stamp[0] == attempt:
+        end, settled = before.end, before.settled
+    new_end = max(end, last_step - LATE_STEPS)
+    settled += _bytes(session, run_id, end, new_end)
+    return _Counted(stamp, new_end, settled, rest=_bytes(session, run_id, new_end, None))
+
+
+def _bytes(session: Session, run_id: str, after: int, last: int | None) -> int:
+    """Bytes of the token values of a run behind a step, up to another one.
+
+    Not grouped by step: SQLite then reads all values for their lengths, which it has beside them.
+    """
     query = (
-        select(RolloutGroup.step, size)
-        .join(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
-        .where(RolloutGroup.run_id == run_id)
-        .group_by(RolloutGroup.step)
+        select(func.sum(func.length(RolloutTokens.data)))
+        .join(RolloutGroup, RolloutTokens.group_id == RolloutGroup.id)
+        .where(RolloutGroup.run_id == run_id, RolloutGroup.step > after)
     )
-    return {row[0]: int(row[1]) for row in session.execute(query)}
+    return int(session.scalar(query if last is None else query.where(RolloutGroup.step <= last)) or 0)
+
+
+def _steps(session: Session, run_id: str) -> list[int]:
+    """The steps of a run that have token values."""
+    has_any = exists().where(RolloutTokens.group_id == RolloutGroup.id)
+    steps = select(RolloutGroup.step).where(RolloutGroup.run_id == run_id, has_any).distinct()
+    return list(session.scalars(steps.order_by(RolloutGroup.step)))
 
 
 def removed_up_to(session: Session, run_id: str) -> dict[str, int]:

@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import zstandard
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 
 from backend.db.models import Event, GroupTally, RolloutGroup, RolloutTokens, Run
+from backend.rollouts import token_budget
 from backend.rollouts.packing import pack_tokens, unpack_arrays, unpack_tokens
 from backend.rollouts.reading import tokens_of
-from backend.rollouts.token_budget import TokenBudget, token_bytes
+from backend.rollouts.token_budget import TokenBudget
 from backend.settings import Settings
 from tests.factories import MadeCompletion, make_group, make_run, stored_completions
 
@@ -39,8 +40,16 @@ def run(database):
 
 
 def sizes(database, run):
+    """Bytes of the token values at each step of a run that has any."""
+    query = (
+        select(RolloutGroup.step, func.sum(func.length(RolloutTokens.data)))
+        .join(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
+        .where(RolloutGroup.run_id == run.id)
+        .group_by(RolloutGroup.step)
+        .order_by(RolloutGroup.step)
+    )
     with database.sessions() as session:
-        return token_bytes(session, run.id)
+        return {step: int(size) for step, size in session.execute(query)}
 
 
 def sweep(database, monkeypatch, *, of_run=0, of_all=0):
@@ -226,3 +235,25 @@ def test_where_the_largest_run_has_one_step_the_next_one_gives_way(database, run
     sweep(database, monkeypatch, of_all=most)
     assert sum(sizes(database, large).values()) + sum(sizes(database, run).values()) <= most
     assert messages(database, large) == []
+
+
+def test_bytes_of_a_run_that_trains_are_right_though_old_steps_are_counted_once(database, run, monkeypatch):
+    monkeypatch.setattr(token_budget, "LATE_STEPS", 2)
+    budget = TokenBudget(Settings(), database.sessions)
+    chance = np.random.default_rng(0)
+    last_step, ends = STEPS, []
+    for attempt in (1, 1, 1, 1, 2, 2, 2):
+        with database.sessions.begin() as session:
+            for late in (last_step - 1, last_step):  # an evaluation, stored after its step
+                make_group(session, run, step=late, kind="eval", prompt_index=1 + len(ends))
+            for _ in range(int(chance.integers(1, 4))):
+                last_step += 1
+                make_group(session, run, step=last_step)
+            session.execute(update(Run).where(Run.id == run.id).values(last_step=last_step, attempt=attempt))
+        monkeypatch.setattr(budget, "_of_run", sum(sizes(database, run).values()) - 1)
+        for _ in budget.sweep():
+            known = budget._known[run.id]
+        assert known.size == sum(sizes(database, run).values())
+        ends.append(known.end)
+    assert ends == sorted(set(ends))
+    assert ends[-1] == last_step - 2
