@@ -55,7 +55,7 @@ class _Counted:
         return self.settled + self.rest
 
     def free(self, step: int, size: int) -> None:
-        """So many bytes of a step were removed."""
+        """Subtract bytes of a step that were removed."""
         if step <= self.end:
             self.settled -= size
         else:
