@@ -161,7 +161,7 @@ def test_one_trial_that_fails_again_and_again_keeps_no_other_from_its_verdict(
     assert tried[:3] == ["a", "b", "c"]
 
 
-def test_a_job_pauses_from_its_end_however_long_it_takes(monkeypatch):
+def test_a_job_pauses_from_its_end_however_long_it_takes(sessions, monkeypatch):
     now, looks, pieces = [100.0], [], iter([True, True, True, False] * 2)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
@@ -174,9 +174,10 @@ def test_a_job_pauses_from_its_end_however_long_it_takes(monkeypatch):
         return next(pieces)
 
     chore = chores.Chore(find, pause=5.0)
-    while now[0] < 150:
-        now[0] += 1.0
-        chore.look(None)
-        chore.go_on()
+    with sessions() as session:
+        while now[0] < 150:
+            now[0] += 1.0
+            chore.look(session)
+            chore.go_on()
     # Four pieces of 10 s in as many passes of 1 s, then 5 s of pause.
     assert looks == [101.0, 150.0]
