@@ -26,7 +26,7 @@ KIND = "tokens"
 """Of the event that says what was removed."""
 MEGABYTE = 1_000_000
 GROUPS_AT_ONCE = 64
-LATE_STEPS = 1_000
+LATE_STEPS = 100
 """So many of the newest steps are counted again: completions may be stored later than their step."""
 
 NO_STEP = -(2**31)
