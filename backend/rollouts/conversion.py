@@ -26,12 +26,9 @@ MOST_BYTES = 8_000_000
 logger = logging.getLogger(__name__)
 
 
-_ROW = select(Rollout.id).limit(1)
-
-
 def is_unconverted(session: Session) -> bool:
     """Whether there are completions in rows."""
-    return session.scalar(_ROW) is not None
+    return session.scalar(select(Rollout.id).limit(1)) is not None
 
 
 def convert(sessions: Sessions) -> Iterator[None]:
