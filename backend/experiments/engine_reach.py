@@ -24,7 +24,7 @@ _lock = threading.Lock()
 
 def engine_warnings(config: RunConfig, settings: Settings) -> list[str]:
     """A sentence where servers are to sample and not all of them answer; nothing for another engine."""
-    urls = [url for url in settings.engine_url.split(",") if url]
+    urls = settings.engine_urls
     if config.sampling.engine.type != "server" or not urls:
         return []
     found = dict(zip(urls, _asked(urls), strict=True))

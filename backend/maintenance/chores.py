@@ -1,6 +1,6 @@
 """Chores: the reconciler's longer jobs, which it looks for every few seconds and does piece by piece.
 
-They pack points, pack completions of earlier versions, index completions, judge runs and trials, go on with
+They seal points, pack completions of earlier versions, index completions, judge runs and trials, go on with
 searches, and remove files that belong to nobody and token values beyond their budget.
 """
 
@@ -16,7 +16,7 @@ from backend.db.rollout_words import index_groups, unindexed
 from backend.diagnosis.store import judge_runs, unjudged
 from backend.errors import GrpoLabError
 from backend.maintenance.damaged_blocks import tell_block
-from backend.metrics.packing import pack, packable
+from backend.metrics.sealing import seal, sealable
 from backend.queue.doorbell import ring
 from backend.rollouts.conversion import convert, is_unconverted
 from backend.rollouts.token_budget import TokenBudget
@@ -28,7 +28,7 @@ from backend.trials.store import due_trials, settle
 
 logger = logging.getLogger(__name__)
 
-PACK_SECONDS, PACK_PAUSE_SECONDS = 0.1, 5.0
+SEAL_SECONDS, SEAL_PAUSE_SECONDS = 0.1, 5.0
 CONVERT_SECONDS, CONVERT_PAUSE_SECONDS = 0.25, 60.0
 INDEX_SECONDS, INDEX_PAUSE_SECONDS = 0.25, 2.0
 JUDGE_SECONDS, JUDGE_PAUSE_SECONDS = 0.1, 5.0
@@ -86,15 +86,15 @@ def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
     start = time.monotonic()
 
     def points(session: Session) -> Work | None:
-        tasks = packable(session)
-        return _pieces(pack(sessions, tasks, tell_block)) if tasks else None
+        tasks = sealable(session)
+        return _pieces(seal(sessions, tasks, tell_block)) if tasks else None
 
     def verdicts(session: Session) -> Work | None:
         runs = unjudged(session)
         return _pieces(_judge(sessions, runs)) if runs else None
 
     return [
-        Chore(points, PACK_PAUSE_SECONDS, PACK_SECONDS),
+        Chore(points, SEAL_PAUSE_SECONDS, SEAL_SECONDS),
         Chore(
             lambda session: _pieces(convert(sessions)) if is_unconverted(session) else None,
             CONVERT_PAUSE_SECONDS,

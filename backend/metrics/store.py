@@ -18,7 +18,7 @@ from backend.errors import Unavailable
 from backend.metrics.block_codec import BlockDamaged
 from backend.metrics.blocks import Stored
 from backend.metrics.copying import FEWEST, copy_points
-from backend.metrics.packing import put_into_blocks, reopen, seal_curves
+from backend.metrics.sealing import put_into_blocks, reopen, seal_curves
 
 Row = tuple[str, int, int, int, int, float | None]
 """run_id, key_id, step, attempt, kind, value."""

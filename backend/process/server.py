@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from backend.http.limits import ARRIVAL_SECONDS, CONNECTIONS, HEAD_BYTES
 from backend.http.problem_details import problem
 from backend.process.gc_freeze import gc_frozen
-from backend.process.memory import keep_returning_memory
+from backend.process.memory import keep_returning_memory, limit_arenas
 from backend.process.sockets import listen
 from backend.settings import Settings
 
@@ -127,6 +127,7 @@ def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Confi
 
 def run_server(settings: Settings) -> int:
     """Serve until a signal; 1 when it could not begin."""
+    limit_arenas()
     server = Server(server_config(partial(_make_app, settings), settings, factory=True, log_config=None))
     keep_returning_memory()
     with suppress(KeyboardInterrupt):

@@ -173,8 +173,8 @@ def _rates(found: dict[str, Found]) -> list[str]:
         lines.append(f"| page {name}: first paint, data drawn | {' | '.join(shown)} |")
     for what, cells in {
         "points stored a second": (f"{each.filled.points_per_second:,.0f}" for each in found.values()),
-        "points packed for reading a second": (
-            f"{each.filled.packed_per_second:,.0f}" for each in found.values()
+        "points sealed a second": (
+            f"{each.filled.sealed_per_second:,.0f}" for each in found.values()
         ),
         "rollouts packed and stored a second": (
             f"{each.filled.rollouts_per_second:,.0f}" for each in found.values()

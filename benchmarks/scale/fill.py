@@ -15,7 +15,7 @@ from backend.db.engine import Sessions, new_id, reading
 from backend.db.models import ALL_PACKED, Attempt, Experiment, Metric, MetricBlock, Run
 from backend.db.rollout_words import index_groups
 from backend.diagnosis.detectors import VERSION
-from backend.metrics.packing import pack, packable
+from backend.metrics.sealing import seal, sealable
 from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
 from worker.recording.records import CompletionRecord, GroupRecord
@@ -80,8 +80,8 @@ class Filled:
     points: int
     points_per_second: float
     """How fast those were stored that are no copies."""
-    packed_per_second: float
-    """How fast the points were packed for reading, which the service does in the background."""
+    sealed_per_second: float
+    """How fast the points were sealed, which the service does in the background."""
     rollouts: int
     rollouts_per_second: float
 
@@ -97,7 +97,7 @@ def fill(sessions: Sessions, size: Size) -> Filled:
     points += _curves(sessions, long_run, ["reward/mean"], size.long_steps)
     points += _wide(sessions, wide_run, size.wide_steps)
     seconds = time.perf_counter() - started
-    packing = seal(sessions)
+    sealing = seal_all(sessions)
     sources, targets = others[: size.short_runs], others[size.short_runs :][: size.copies]
     copied = _copy(sessions, sources, targets)
     started = time.perf_counter()
@@ -114,7 +114,7 @@ def fill(sessions: Sessions, size: Size) -> Filled:
         rollout_run=rollout_run,
         points=points + copied,
         points_per_second=points / seconds,
-        packed_per_second=points / packing,
+        sealed_per_second=points / sealing,
         rollouts=rollouts,
         rollouts_per_second=rollouts / seconds_of_rollouts,
     )
@@ -221,15 +221,15 @@ def _wide(sessions: Sessions, run: str, steps: int) -> int:
     return points
 
 
-def seal(sessions: Sessions) -> float:
-    """All points, as the service would have packed them long ago; how many seconds it took."""
+def seal_all(sessions: Sessions) -> float:
+    """All points, as the service would have sealed them long ago; how many seconds it took."""
     started = time.perf_counter()
     while True:
         with reading(sessions) as session:
-            tasks = packable(session)
+            tasks = sealable(session)
         if not tasks:
             return time.perf_counter() - started
-        for _ in pack(sessions, tasks):
+        for _ in seal(sessions, tasks):
             pass
 
 

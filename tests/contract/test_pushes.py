@@ -16,7 +16,7 @@ from backend.diagnosis.store import judge_runs, unjudged
 from backend.http.limits import PUSH_BYTES
 from backend.maintenance.reconciler import Reconciler
 from backend.metrics.blocks import Stored
-from backend.metrics.packing import seal_curves
+from backend.metrics.sealing import seal_curves
 from backend.redaction import redact_document
 from backend.rollouts.foreign_metrics import text_points
 from backend.rollouts.text_metrics import measured

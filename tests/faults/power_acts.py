@@ -24,7 +24,7 @@ from backend.db.engine import db_now, open_engine, open_sessions, reading
 from backend.db.migrate import downgrade, migrate
 from backend.db.models import Attempt, Rollout, Run
 from backend.db.schema import newest_schema
-from backend.metrics.packing import pack, packable
+from backend.metrics.sealing import seal, sealable
 from backend.process.preflight import check_state_dir
 from backend.rollouts.conversion import convert
 from backend.rollouts.store import pack_groups, write_groups
@@ -128,10 +128,10 @@ def sealing(place: Place, acknowledge: Acknowledge) -> None:
     sessions = open_sessions(open_engine(place.settings.effective_database_url))
     while True:
         with reading(sessions) as session:
-            tasks = packable(session)
+            tasks = sealable(session)
         if not tasks:
             break
-        for _ in pack(sessions, tasks):
+        for _ in seal(sessions, tasks):
             with reading(sessions) as session:
                 for attempt in session.scalars(select(Attempt)):
                     acknowledge("sealed", attempt.run_id, attempt.packed_step)

@@ -29,7 +29,7 @@ from backend.db.models import (
 )
 from backend.db.schema import schema_of
 from backend.errors import GrpoLabError
-from backend.metrics.packing import pack, packable
+from backend.metrics.sealing import seal, sealable
 from backend.process.preflight import CannotStart, check_database, check_state_dir, restore_mark
 from backend.rollouts.conversion import convert
 from backend.runs import lifecycle
@@ -129,10 +129,10 @@ def _seal(sessions: Sessions) -> None:
     """To the end what a cut has interrupted."""
     while True:
         with reading(sessions) as session:
-            tasks = packable(session)
+            tasks = sealable(session)
         if not tasks:
             break
-        deque(pack(sessions, tasks), maxlen=0)
+        deque(seal(sessions, tasks), maxlen=0)
     deque(convert(sessions), maxlen=0)
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import delete, select, text, update
 
 from backend.db.engine import open_engine, open_sessions
 from backend.db.models import Attempt, Event, LogChunk, Metric, MetricBlock, Run
-from backend.metrics.packing import pack, packable
+from backend.metrics.sealing import seal, sealable
 from backend.runs import lifecycle
 from tests.factories import make_checkpoint, make_group, make_run, write_metric
 from tests.faults.audit import audit
@@ -61,8 +61,8 @@ def test_a_run_that_was_killed_and_continued_has_no_violation(database, state_di
 def sealed(database, run_id):
     """The same run, all its points in blocks."""
     with database.sessions() as session:
-        tasks = packable(session)
-    assert list(pack(database.sessions, tasks))
+        tasks = sealable(session)
+    assert list(seal(database.sessions, tasks))
 
 
 @pytest.mark.usefixtures("sealed")

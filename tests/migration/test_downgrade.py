@@ -11,7 +11,7 @@ from backend.db.engine import open_engine, open_sessions
 from backend.db.migrate import upgrade
 from backend.db.models import Attempt, Metric, MetricBlock, Worker
 from backend.db.schema import newest_schema, schema_of
-from backend.metrics.packing import pack, packable
+from backend.metrics.sealing import seal, sealable
 from backend.process.instance_lock import hold_instance
 from backend.settings import Settings, service_url
 from tests.factories import make_attempt, make_run, write_metric
@@ -44,8 +44,8 @@ def test_every_point_is_there_after_the_way_down_and_up(settings, empty_url, cap
         make_attempt(session, run, 1, from_step=-1)
         write_metric(session, run, "reward/mean", values)
     with sessions() as session:
-        tasks = packable(session)
-    assert list(pack(sessions, tasks))
+        tasks = sealable(session)
+    assert list(seal(sessions, tasks))
     with sessions() as session:
         assert session.scalars(select(MetricBlock.points)).all()
     engine.dispose()

@@ -18,7 +18,7 @@ from backend.db.migrate import NewerDatabase, downgrade, upgrade
 from backend.db.models import ALL_PACKED, Attempt, Base, Metric, MetricBlock
 from backend.db.rollout_words import is_index
 from backend.db.schema import MIGRATIONS, known_schemas, newest_schema
-from backend.metrics.packing import pack, packable
+from backend.metrics.sealing import seal, sealable
 from backend.rollouts.conversion import convert
 from backend.rollouts.packing import pack_text
 from tests.factories import make_attempt, make_run, write_metric
@@ -137,8 +137,8 @@ def test_runs_whose_gaps_were_packed_wrongly_are_packed_again_and_no_others(empt
     with sessions() as session:  # their rows are there, and are sealed again
         assert session.scalars(select(MetricBlock.run_id)).all() == []
         assert set(session.scalars(select(Attempt.packed_step))) == {-1}
-        tasks = packable(session)
-    assert list(pack(sessions, tasks))
+        tasks = sealable(session)
+    assert list(seal(sessions, tasks))
     with sessions() as session:
         assert sum(session.scalars(select(MetricBlock.points))) == 1_000
         assert session.scalars(select(Metric.step)).all() == []

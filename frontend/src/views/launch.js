@@ -119,8 +119,8 @@ function Start({ offers }) {
       from: '',
     });
   }, [origin.data]);
-  if (query.from && origin.error) return html`<${Failure} error=${origin.error} retry=${origin.reload} />`;
   const fork = useFork(query);
+  if (query.from && origin.error) return html`<${Failure} error=${origin.error} retry=${origin.reload} />`;
   if (query.fork && fork.error) return html`<${Failure} error=${fork.error} retry=${fork.reload} />`;
   if (query.from || (query.fork && !fork.data)) return html`<${Skeleton} rows=${14} />`;
   return html`<${LaunchForm} offers=${offers} query=${query} change=${change} fork=${fork.data ?? null} />`;

@@ -31,7 +31,7 @@ from backend.db.models import (
     RunPrompt,
 )
 from backend.imports import run_archive_rollouts
-from backend.metrics.packing import pack, packable
+from backend.metrics.sealing import seal, sealable
 from backend.rollouts.labels import LabelRequest, put_label
 from backend.rollouts.packing import pack_text
 from backend.rollouts.store import pack_groups, write_groups
@@ -593,8 +593,8 @@ def test_what_is_damaged_or_gone_is_named_in_the_archive_and_where_it_is_importe
     assert "missing" not in json.loads(files_of(archive_of(client, run))["grpolab.json"])
     sessions = client.app.state.lab.sessions
     with reading(sessions) as session:
-        tasks = packable(session)
-    list(pack(sessions, tasks))
+        tasks = sealable(session)
+    list(seal(sessions, tasks))
     with sessions.begin() as session:
         session.execute(update(MetricBlock).where(MetricBlock.attempt == 2).values(data=b"\x01no block"))
     shutil.rmtree(settings.artifacts_of(run))

@@ -20,10 +20,10 @@ from backend.metrics.blocks import NOTHING, Stored, points_of
 from backend.metrics.thinning import OUTLINE_SHIFT, peaks
 
 TASKS = 1_000
-"""So many attempts are sealed in one go."""
+"""Attempts that are sealed in one go."""
 
 BLOCKS_AT_ONCE = 500
-"""So many are inserted by one statement."""
+"""Blocks that one statement inserts."""
 
 PLACES_AT_ONCE = 400
 """Blocks that one statement asks for: each takes two of its parameters."""
@@ -101,7 +101,7 @@ _UNSEALED = (
 )
 
 
-def packable(session: Session) -> list[Task]:
+def sealable(session: Session) -> list[Task]:
     """The attempts whose points can be sealed."""
     attempts = session.scalars(_UNSEALED).all()
     if not attempts:
@@ -125,7 +125,7 @@ Tell = Callable[[Session, Place, str], None]
 """Writes down, in the transaction of the session, which block is damaged and why."""
 
 
-def pack(sessions: Sessions, tasks: Sequence[Task], tell: Tell | None = None) -> Iterator[None]:
+def seal(sessions: Sessions, tasks: Sequence[Task], tell: Tell | None = None) -> Iterator[None]:
     """Do the tasks; yields after each piece. Two that do it at once do no harm.
 
     A run that cannot be sealed is left for later; when the database is away, all are. A damaged block to
@@ -135,21 +135,21 @@ def pack(sessions: Sessions, tasks: Sequence[Task], tell: Tell | None = None) ->
     for task in tasks:
         try:
             if task.run not in failed:
-                yield from _pack_attempt(sessions, task, tell)
+                yield from _seal_attempt(sessions, task, tell)
         except (SQLAlchemyError, BlockDamaged) as error:
-            logger.warning("the points of run %s cannot be packed: %s", task.run, str(error).splitlines()[0])
+            logger.warning("the points of run %s cannot be sealed: %s", task.run, str(error).splitlines()[0])
             if isinstance(error, OperationalError):
                 return
             failed.add(task.run)
 
 
-def _pack_attempt(sessions: Sessions, task: Task, tell: Tell | None) -> Iterator[None]:
+def _seal_attempt(sessions: Sessions, task: Task, tell: Tell | None) -> Iterator[None]:
     first, packed = task.first, task.packed
     while first <= task.last:
         with sessions.begin() as session:
             if not _is_ours(session, task, packed):
                 return
-            packed = _seal(session, task, first, tell)
+            packed = _seal_block(session, task, first, tell)
         yield
         first = packed + 1
 
@@ -170,7 +170,7 @@ def _own(run: str, attempt: int) -> Any:
     return and_(Attempt.run_id == run, Attempt.number == attempt)
 
 
-def _seal(session: Session, task: Task, first: int, tell: Tell | None) -> int:
+def _seal_block(session: Session, task: Task, first: int, tell: Tell | None) -> int:
     """Turn the rows of one block of every metric that has any into blocks; how far the attempt is sealed now.
 
     The steps behind it that have no row are part of it.
