@@ -67,6 +67,10 @@ class BlockDamaged(ValueError):
     """The bytes of a block are not what was written."""
 
 
+class BlockNewer(BlockDamaged):
+    """A newer version of the program wrote the block."""
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Points of a metric, by step."""
@@ -136,9 +140,15 @@ def decode(data: bytes) -> Columns:
 
 
 def content(
-    data: bytes, reader: zstandard.ZstdDecompressor | None = None, *, most: int = MOST_POINTS
+    data: bytes,
+    reader: zstandard.ZstdDecompressor | None = None,
+    *,
+    points: int | None = None,
+    within: tuple[int, int] = (-(2**31), 2**31 - 1),
 ) -> bytes:
-    """The content of a block of at most so many points, not yet decoded; raises BlockDamaged.
+    """The content of a block, not yet decoded; raises BlockDamaged.
+
+    `points` were written, of which an outline holds some, at steps `within` a first and a last one.
 
     One function: a chart reads hundreds of blocks.
     """
@@ -150,14 +160,18 @@ def content(
     elif kind == COMPRESSED:
         found = _unpacked(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
     else:
-        raise BlockDamaged(f"its version is {data[0] if data else None}, expected 1 or 2")
-    layout, steps, count, _ = HEADER.unpack_from(found)
+        kind_of_error = BlockNewer if data else BlockDamaged
+        raise kind_of_error(f"its version is {data[0] if data else None}, expected 1 or 2")
+    layout, steps, count, first = HEADER.unpack_from(found)
     is_known = layout <= FLOATS and steps <= LISTED and (steps != LISTED or layout == DOUBLES)
     places = 0 if steps == DENSE else count if steps == LISTED else count - 1
     if not is_known or count == 0 or len(found) != HEADER.size + 4 * places + count * WIDTHS[layout]:
         raise BlockDamaged("its header is wrong")
-    if count > min(most, MOST_POINTS):
-        raise BlockDamaged(f"it holds {count} points, {most} were written")
+    most = MOST_POINTS if points is None else min(points, MOST_POINTS)
+    if count > most or (count != points and points is not None and kind == COMPRESSED):
+        raise BlockDamaged(f"it holds {count} points, {points or MOST_POINTS} were written")
+    if not within[0] <= first <= within[1] - count + 1:
+        raise BlockDamaged(f"it begins at step {first}, expected steps {within[0]} to {within[1]}")
     return found
 
 

@@ -209,7 +209,7 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
     reader = zstandard.ZstdDecompressor()
     for row in stored:
         try:
-            found = content(row[7], reader, most=row[6])
+            found = content(row[7], reader, points=row[6], within=(row[3] * BLOCK, row[5]))
         except BlockDamaged as error:
             run, key, attempt, number, _, last, *_ = row
             points_of_it = _whole(session, row, reader)
@@ -230,7 +230,11 @@ def _whole(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> by
     query = select(MetricBlock.data).where(*own, MetricBlock.number == number)
     data = session.execute(query, execution_options={"binary": True}).scalar()
     try:
-        return None if data is None or data == row[7] else content(data, reader, most=row[6])
+        return (
+            None
+            if data is None or data == row[7]
+            else content(data, reader, points=row[6], within=(number * BLOCK, row[5]))
+        )
     except BlockDamaged:
         return None
 

@@ -7,14 +7,27 @@ from itertools import islice, pairwise
 from typing import Any, cast
 
 import numpy as np
-from sqlalchemy import CursorResult, Row, and_, bindparam, delete, func, insert, select, tuple_, update
+from sqlalchemy import (
+    CursorResult,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, insert_into
 from backend.db.models import ALL_PACKED, NOT_BEGUN, Attempt, Metric, MetricBlock, MetricKey, Run
 from backend.metrics import blocks
-from backend.metrics.block_codec import BlockDamaged, decode, encode, encode_outline
+from backend.metrics.block_codec import BlockDamaged, BlockNewer, decode, encode, encode_outline
 from backend.metrics.block_damage import Place, notice
 from backend.metrics.blocks import NOTHING, Stored, points_of
 from backend.metrics.thinning import OUTLINE_SHIFT, peaks
@@ -24,6 +37,10 @@ TASKS = 1_000
 
 BLOCKS_AT_ONCE = 500
 """Blocks that one statement inserts."""
+
+POINTS_AT_ONCE = 400_000
+"""Points of one transaction, about: others wait for it on SQLite. Of a run with more than 390 metrics, a part
+of each block is sealed at a time, which the next one joins."""
 
 PLACES_AT_ONCE = 400
 """Blocks that one statement asks for: each takes two of its parameters."""
@@ -93,31 +110,35 @@ class Task:
     """The last step of which no more is expected; ALL_PACKED where the attempt has ended."""
 
 
-_UNSEALED = (
-    select(Attempt)
-    .where(Attempt.packed_step < ALL_PACKED)
-    .order_by(Attempt.run_id, Attempt.number)
-    .limit(TASKS)
-)
-
-
 def sealable(session: Session) -> list[Task]:
     """The attempts whose points can be sealed."""
-    attempts = session.scalars(_UNSEALED).all()
-    if not attempts:
-        return []
-    own = Run.id.in_({attempt.run_id for attempt in attempts})
-    runs = {run.id: run for run in session.scalars(select(Run).where(own, Run.deleting_at.is_(None)))}
-    tasks = (_task(attempt, runs[attempt.run_id]) for attempt in attempts if attempt.run_id in runs)
-    return [task for task in tasks if task.first <= task.last]
+    return [_task(attempt, run) for attempt, run in session.execute(_unsealed()).all()]
+
+
+def _unsealed() -> Select[Attempt, Run]:
+    """The oldest attempts for which there may be a task: others must not take their places."""
+    full = (Run.last_step + 1) // blocks.BLOCK * blocks.BLOCK  # the steps of complete blocks
+    return (
+        select(Attempt, Run)
+        .join(Run, Run.id == Attempt.run_id)
+        .where(
+            Attempt.packed_step < ALL_PACKED,
+            Run.deleting_at.is_(None),
+            or_(
+                Attempt.number < Run.attempt,
+                Run.status != "running",
+                # until an attempt begins, the run's last step is that of the one before
+                and_(Attempt.from_step != NOT_BEGUN, full > Attempt.packed_step + 1),
+            ),
+        )
+        .order_by(Attempt.run_id, Attempt.number)
+        .limit(TASKS)
+    )
 
 
 def _task(attempt: Attempt, run: Run) -> Task:
-    last = (run.last_step + 1) // blocks.BLOCK * blocks.BLOCK - 1
-    if attempt.number < run.attempt or run.status != "running":
-        last = ALL_PACKED
-    elif attempt.from_step == NOT_BEGUN:  # until it begins, the run's last step is that of the one before
-        last = attempt.packed_step
+    has_ended = attempt.number < run.attempt or run.status != "running"
+    last = ALL_PACKED if has_ended else (run.last_step + 1) // blocks.BLOCK * blocks.BLOCK - 1
     return Task(attempt.run_id, attempt.number, attempt.packed_step, attempt.packed_step + 1, last)
 
 
@@ -177,12 +198,12 @@ def _seal_block(session: Session, task: Task, first: int, tell: Tell | None) -> 
     """
     end = min(first // blocks.BLOCK * blocks.BLOCK + blocks.BLOCK - 1, task.last)
     own = {"run": task.run, "attempt": task.attempt}
+    keys = session.scalars(_KEYS, {**own, "first": first, "last": end}).all()
+    end = min(end, first + max(1, POINTS_AT_ONCE // max(1, len(keys))) - 1)
     here = {**own, "first": first, "last": end}
     connection = session.connection()  # not the session: that many rows take half the time without the ORM
-    points = {
-        key: points_of(connection.execute(_PIECE, {**here, "key": key}).all())
-        for key in session.scalars(_KEYS, here).all()
-    }
+    read = {key: points_of(connection.execute(_PIECE, {**here, "key": key}).all()) for key in keys}
+    points = {key: each for key, each in read.items() if len(each.steps)}
     last = end
     if not any(each.steps[-1] == end for each in points.values()):
         following = session.scalar(_NEXT, {**own, "after": end, "last": task.last})
@@ -218,8 +239,8 @@ def put_into_blocks(
 ) -> None:
     """Store points of an attempt, by metric and in order of their steps; each replaces the one at its step.
 
-    A block that they belong to and that cannot be read is told and replaced; without `tell` BlockDamaged is
-    raised.
+    A damaged block that they belong to is told and replaced; BlockDamaged is raised without `tell`, and where
+    a newer version wrote the block.
     """
     parts = {(key, number): part for key, each in points.items() for number, part in _by_block(each)}
     old = _old_blocks(session, run, attempt, parts, tell)
@@ -264,11 +285,13 @@ def _old_blocks(
             points = decode(data)
         except BlockDamaged as error:
             place = Place(run, key, attempt, number, number * blocks.BLOCK, last)
-            if tell is not None:
+            if tell is not None and not isinstance(error, BlockNewer):
                 tell(session, place, str(error))
                 continue
             notice(place, str(error))
-            raise BlockDamaged(f"block {number} of metric {key} of run {run} is damaged: {error}") from None
+            raise BlockDamaged(
+                f"block {number} of metric {key} of run {run} cannot be read: {error}"
+            ) from None
         found[key, number] = Stored(points.steps, np.full(len(points.steps), attempt), points.values)
     return found
 

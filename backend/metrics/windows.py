@@ -35,7 +35,11 @@ class StoredPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The points of one run that count: up to a step, of no attempt that is newer than `attempt`."""
+    """The points of one run that count: up to a step, of no attempt that is newer than `attempt`.
+
+    `last_step` is at most the newest step that the run had when the part was made: what is written while
+    windows are read would else be missing between two of them.
+    """
 
     run: str
     last_step: int
@@ -76,7 +80,16 @@ def _part(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> Part:
         for key, name, is_row in session.execute(names).all()
         if is_row or _counts_in_blocks(session, part, key)
     }
-    return Part(part.run, part.last_step, attempt, limits, keys)
+    return Part(part.run, min(part.last_step, _newest_step(session, part.run, keys)), attempt, limits, keys)
+
+
+def _newest_step(session: Session, run: str, keys: Iterable[int]) -> int:
+    """The last step at which any of these metrics has a point; -1 if none has one."""
+    of_key = and_(Metric.run_id == run, Metric.key_id == MetricKey.id)
+    row = select(Metric.step).where(of_key).order_by(Metric.step.desc()).limit(1).scalar_subquery()
+    rows = session.scalar(select(func.max(row)).select_from(MetricKey).where(MetricKey.id.in_(keys)))
+    sealed = session.scalar(select(func.max(MetricBlock.last_step)).where(MetricBlock.run_id == run))
+    return max((step for step in (rows, sealed) if step is not None), default=-1)
 
 
 def _counts_in_blocks(session: Session, part: Part, key: int) -> bool:

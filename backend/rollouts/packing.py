@@ -1,7 +1,7 @@
 """Texts and per-token values as compact bytes, and back.
 
 A text is zstd of its UTF-8 bytes; lone surrogates and NUL, which models do write, are kept. The tokens
-of one group are a single zstd frame:
+of one group are a single zstd frame. Both carry zstd's checksum; those of earlier versions have none.
 
     4 bytes                    length of the header, little endian
     header, JSON               {"version": 2 or 3, "lengths": [T per completion],
@@ -37,6 +37,9 @@ VERSION = 3
 LEVEL = 3
 LIMIT_BYTES = 1 << 30
 """No group's tokens are longer; a damaged length is not believed."""
+
+EMPTY_BYTES = 32
+"""No frame of an empty text is longer."""
 
 _local = threading.local()  # compressors must not be shared between threads
 
@@ -175,13 +178,17 @@ def _arrays(raw: bytes, header: dict[str, Any], place: int) -> list[dict[str, ND
 
 def _compress(raw: bytes) -> bytes:
     if not hasattr(_local, "compressor"):
-        _local.compressor = zstandard.ZstdCompressor(level=LEVEL)
+        _local.compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
     packed: bytes = _local.compressor.compress(raw)
     return packed
 
 
 def _decompress(data: bytes, most: int) -> bytes:
-    _size(data, most)  # the library believes what a frame says, whatever most it is given
+    # The library believes what a frame says of its size, whatever most it is given, and reads none of size 0.
+    if not _size(data, most):
+        if len(data) > EMPTY_BYTES or zstandard.ZstdDecompressor().decompressobj().decompress(data):
+            raise PackedDamaged("it says that it is empty, and is not")
+        return b""
     if not hasattr(_local, "decompressor"):
         _local.decompressor = zstandard.ZstdDecompressor()
     raw: bytes = _local.decompressor.decompress(data)

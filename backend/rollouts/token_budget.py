@@ -8,7 +8,7 @@ step. A damaged frame stays until the tokens of its step go, and is told once. E
 of its own, and repeating one does no harm.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ KIND = "tokens"
 MEGABYTE = 1_000_000
 GROUPS_AT_ONCE = 64
 LATE_STEPS = 100
-"""So many of the newest steps are counted again: completions may be stored later than their step."""
+"""The newest steps that are counted again: completions may be stored later than their step."""
 
 NO_STEP = -(2**31)
 """Before the first step of any run."""
@@ -48,6 +48,8 @@ class _Counted:
     """Bytes up to there."""
     rest: int
     """Bytes behind it."""
+    event: int
+    """The newest event of values that were removed; another process may have removed some since."""
 
     @property
     def size(self) -> int:
@@ -86,7 +88,10 @@ class TokenBudget:
                     self._known[run] = _count(session, run, stamp, known)
                 yield
             if self._of_run and self._known[run].size > self._of_run:
+                self._count_again([run], runs)
                 yield from self._shrink(run, self._of_run, "the run")
+        if self._of_all and sum(known.size for known in self._known.values()) > self._of_all:
+            self._count_again(runs, runs)
         can_shrink = {run for run, known in self._known.items() if known.size}
         while self._of_all and can_shrink:
             if (over := sum(known.size for known in self._known.values()) - self._of_all) <= 0:
@@ -97,6 +102,13 @@ class TokenBudget:
             if self._known[largest].size >= before:  # its newest step alone is what there is
                 can_shrink.discard(largest)
                 yield
+
+    def _count_again(self, some: Iterable[str], stamps: Mapping[str, Stamp]) -> None:
+        """Count the runs anew of which another process has removed values since they were counted."""
+        with reading(self._sessions) as session:
+            for run in some:
+                if _newest_event(session, run) != self._known[run].event:
+                    self._known[run] = _count(session, run, stamps[run], None)
 
     def _shrink(self, run: str, most: int, whose: str) -> Iterator[None]:
         known = self._known[run]
@@ -121,6 +133,7 @@ class TokenBudget:
         if removed:
             with self._sessions.begin() as session:
                 add_event(session, KIND, _words(removed, megabytes, whose), run_id=run, data=removed)
+                known.event = _newest_event(session, run)
 
 
 def _words(removed: dict[str, int], megabytes: float, whose: str) -> str:
@@ -138,8 +151,15 @@ def _count(session: Session, run_id: str, stamp: Stamp, before: _Counted | None)
     if before is not None and before.stamp[0] == attempt:
         end, settled = before.end, before.settled
     new_end = max(end, last_step - LATE_STEPS)
+    event = _newest_event(session, run_id) if before is None else before.event  # before what it counts
     settled += _bytes(session, run_id, end, new_end)
-    return _Counted(stamp, new_end, settled, rest=_bytes(session, run_id, new_end, None))
+    return _Counted(stamp, new_end, settled, _bytes(session, run_id, new_end, None), event)
+
+
+def _newest_event(session: Session, run_id: str) -> int:
+    """The id of the newest event of removed values; 0 without one."""
+    query = select(func.max(Event.id)).where(Event.run_id == run_id, Event.kind == KIND)
+    return session.scalar(query) or 0
 
 
 def _bytes(session: Session, run_id: str, after: int, last: int | None) -> int:

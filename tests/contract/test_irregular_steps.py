@@ -10,7 +10,7 @@ from sqlalchemy import select
 from backend.db.engine import reading as open_reading
 from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
 from backend.db.run_lookup import names_of
-from backend.metrics import blocks, packing
+from backend.metrics import blocks, sealing
 from backend.metrics.api import _read, _singles
 from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.store import write_points
@@ -22,8 +22,8 @@ NAMES = ("reward/mean", "eval/accuracy", "kl/k3")
 
 def pack_all(database):
     with database.sessions() as session:
-        tasks = packing.packable(session)
-    for _ in packing.pack(database.sessions, tasks):
+        tasks = sealing.sealable(session)
+    for _ in sealing.seal(database.sessions, tasks):
         pass
 
 
@@ -127,7 +127,7 @@ def test_a_point_that_comes_while_its_block_is_made_is_not_lost(database, monkey
         with database.sessions.begin() as session:
             write_points(session, run.id, 1, [(7, {"kl/k3": 7.0}), (9, {"reward/mean": 9.0})])
 
-    real = packing._seal
+    real = sealing._seal_block
     writers = []
 
     def beside_another_writer(*arguments):
@@ -135,7 +135,7 @@ def test_a_point_that_comes_while_its_block_is_made_is_not_lost(database, monkey
         writers[-1].start()
         return real(*arguments)
 
-    monkeypatch.setattr(packing, "_seal", beside_another_writer)
+    monkeypatch.setattr(sealing, "_seal_block", beside_another_writer)
     pack_all(database)
     for writer in writers:
         writer.join()

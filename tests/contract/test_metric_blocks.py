@@ -12,7 +12,7 @@ from sqlalchemy import func, select, text, update
 
 from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
 from backend.db.run_lookup import names_of
-from backend.metrics import blocks, packing
+from backend.metrics import blocks, sealing
 from backend.metrics.api import _cursor, _read, _singles
 from backend.metrics.block_codec import decode
 from backend.metrics.reading import read_curves, read_points, valid_rows
@@ -37,7 +37,7 @@ def pack(database):
 def in_pieces(database):
     """What the reconciler goes on with piece by piece."""
     with database.sessions() as session:
-        return packing.pack(database.sessions, packing.packable(session))
+        return sealing.seal(database.sessions, sealing.sealable(session))
 
 
 def begin(session, run, number, from_step):
@@ -180,7 +180,7 @@ def test_a_run_deleted_while_it_is_packed_leaves_no_block(database, tmp_path):
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_curves_are_those_of_the_rows_after_any_history(database, data):
-    """Attempts that begin anywhere before what is there, sparse metrics, packing at any moment."""
+    """Attempts that begin anywhere before what is there, sparse metrics, sealing at any moment."""
     with database.sessions.begin() as session:
         run = make_run(session)
     written: dict[tuple[str, int], float] = {}

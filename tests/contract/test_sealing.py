@@ -10,7 +10,7 @@ from backend.db.migrate import downgrade, upgrade
 from backend.db.models import ALL_PACKED, Attempt, Event, Metric, MetricBlock, MetricKey, Run
 from backend.errors import Unavailable
 from backend.maintenance.damaged_blocks import tell_block, tell_damage
-from backend.metrics import block_damage, blocks, packing
+from backend.metrics import block_damage, blocks, sealing, windows
 from backend.metrics.block_check import damaged, sentence
 from backend.metrics.block_codec import decode, encode
 from backend.metrics.csv import csv_lines
@@ -48,8 +48,8 @@ def run(database):
 
 def seal(database):
     with database.sessions() as session:
-        tasks = packing.packable(session)
-    for _ in packing.pack(database.sessions, tasks, tell_block):
+        tasks = sealing.sealable(session)
+    for _ in sealing.seal(database.sessions, tasks, tell_block):
         pass
 
 
@@ -160,8 +160,14 @@ def test_a_full_disk_while_sealing_is_waited_for(database, run, caplog):
 
 @pytest.mark.parametrize(
     "harm",
-    [lambda data: data[:-2] + b"??", lambda _: encode(np.arange(10, 30), np.ones(20))],
-    ids=["other bytes", "more points than were written"],
+    [
+        lambda data: data[:-2] + b"??",
+        lambda _: encode(np.arange(10, 30), np.ones(20)),
+        lambda _: encode(np.arange(10, 15), np.ones(5)),
+        lambda _: encode(np.arange(0, 10), np.ones(10)),
+        lambda _: encode(np.arange(20, 30), np.ones(10)),
+    ],
+    ids=["other bytes", "more points than were written", "fewer", "an earlier block", "a later block"],
 )
 def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monkeypatch, harm):
     monkeypatch.setattr(block_damage, "_noticed", {})
@@ -210,7 +216,7 @@ def test_a_damaged_partial_block_is_told_once_and_the_run_is_sealed_on(database,
         assert found[run.id, "kl/k3"].steps.tolist() == [1]
         (told,) = session.scalars(select(Event.message).where(Event.kind == "data"))
     assert told.startswith("loss, steps 0 to 2 of attempt 1: the block that holds them is damaged")
-    assert "cannot be packed" not in caplog.text
+    assert "cannot be sealed" not in caplog.text
 
 
 def test_a_damaged_outline_is_named_as_one_and_the_points_are_drawn(database, monkeypatch):
@@ -244,15 +250,81 @@ def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run, monk
     seal(database)
     with database.sessions.begin() as session:
         session.execute(update(MetricBlock).values(data=b"\x01no block"))
-    with pytest.raises(Unavailable, match=r"of metric .* is damaged"), database.sessions.begin() as session:
+    with (
+        pytest.raises(Unavailable, match=r"of metric .* cannot be read"),
+        database.sessions.begin() as session,
+    ):
         write_metric(session, run, "loss", {30: 1.0}, attempt=2)
     assert [(place.attempt, place.number) for place in block_damage.noticed()] == [(2, 3)]
     assert counts(database) == [0, 9]
 
 
+def test_a_block_of_a_newer_version_is_not_replaced(database, monkeypatch, caplog):
+    monkeypatch.setattr(block_damage, "_noticed", {})
+    with database.sessions.begin() as session:
+        run = make_run(session, status="finished", attempt=1, last_step=5)
+        make_attempt(session, run, 1, from_step=-1)
+        write_metric(session, run, "loss", dict.fromkeys(range(6), 1.0))
+    seal(database)
+    with database.sessions.begin() as session:
+        newer = b"\x03" + session.scalars(select(MetricBlock.data)).one()[1:]
+        session.execute(update(MetricBlock).values(data=newer))
+        write_metric(session, run, "loss", {6: 1.0})
+    seal(database)
+    with database.sessions() as session:
+        assert session.scalars(select(MetricBlock.data)).one() == newer
+        assert session.scalar(select(func.count()).select_from(Metric)) == 1
+    assert "cannot be sealed: block 0" in caplog.text
+    assert "its version is 3, expected 1 or 2" in caplog.text
+
+
+def test_a_wide_run_is_sealed_a_part_of_a_block_at_a_time(database, run, monkeypatch):
+    before = everything(database, run)
+    monkeypatch.setattr(sealing, "POINTS_AT_ONCE", 9)  # three metrics: three steps at a time
+    pieces, real = [], sealing._remove_rows
+
+    def counted(*args, count):
+        pieces.append(count)
+        real(*args, count=count)
+
+    monkeypatch.setattr(sealing, "_remove_rows", counted)
+    seal(database)
+    assert counts(database)[0] == 0
+    assert len(pieces) > 10
+    assert max(pieces) <= 9
+    assert everything(database, run) == before
+    with database.sessions() as session:
+        assert list(damaged(session)) == []
+
+
+def test_attempts_without_anything_to_seal_take_no_places(database, run, monkeypatch):
+    monkeypatch.setattr(sealing, "TASKS", 2)
+    with database.sessions.begin() as session:
+        for number in range(3):
+            other = make_run(session, id=f"0{number}" + "a" * 24, status="running", attempt=1, last_step=8)
+            make_attempt(session, other, 1, from_step=-1)
+    seal(database)
+    assert counts(database)[0] == 0
+
+
+def test_a_csv_file_of_a_run_that_grows_has_no_hole(database, monkeypatch):
+    monkeypatch.setattr(windows, "WINDOW_POINTS", 10)
+    with database.sessions.begin() as session:
+        run = make_run(session, status="running", attempt=1, last_step=24)
+        make_attempt(session, run, 1, from_step=-1)
+        write_metric(session, run, "loss", dict.fromkeys(range(1, 25), 1.0))
+    lines = csv_lines(database.sessions, run.id, all_attempts=False)
+    found = [next(lines) for _ in range(4)]  # the header and three windows, of which the last is not full
+    with database.sessions.begin() as session:
+        write_metric(session, run, "loss", dict.fromkeys(range(25, 60), 1.0))
+    found += lines
+    steps = [int(line.partition(",")[0]) for line in "".join(found).splitlines()[1:]]
+    assert steps == list(range(1, 25))
+
+
 def test_late_points_read_only_the_blocks_that_they_belong_to(database, monkeypatch):
     """The others, of other steps or other metrics, may be a million, and damaged."""
-    monkeypatch.setattr(packing, "PLACES_AT_ONCE", 2)
+    monkeypatch.setattr(sealing, "PLACES_AT_ONCE", 2)
     names = [f"metric/{number}" for number in range(5)]
     with database.sessions.begin() as session:
         run = make_run(session, status="finished", attempt=1, last_step=50)

@@ -257,3 +257,37 @@ def test_bytes_of_a_run_that_trains_are_right_though_old_steps_are_counted_once(
         ends.append(known.end)
     assert ends == sorted(set(ends))
     assert ends[-1] == last_step - 2
+
+
+def test_two_services_that_take_turns_remove_no_more_than_one(database, monkeypatch):
+    """What the other one has removed is counted again before anything gives way."""
+    with database.sessions.begin() as session:
+        runs = [make_run(session, last_step=STEPS) for _ in range(3)]
+        for run in runs[:2]:
+            for step in range(1, STEPS + 1):
+                make_group(session, run, step=step)
+    one, other = (TokenBudget(Settings(), database.sessions) for _ in range(2))
+    most = sum(sum(sizes(database, run).values()) for run in runs[:2])
+    for budget in (one, other):
+        monkeypatch.setattr(budget, "_of_all", most)
+        assert list(budget.sweep())
+    with database.sessions.begin() as session:
+        make_group(session, runs[2], step=1)
+        session.get_one(Run, runs[2].id).last_step += 1  # a change of the stamp, so that it is counted
+    list(one.sweep())
+    after_one = [sizes(database, run) for run in runs]
+    assert sum(sum(size.values()) for size in after_one) <= most
+    list(other.sweep())
+    assert [sizes(database, run) for run in runs] == after_one
+
+
+def test_a_frame_with_an_unknown_kind_of_values_is_damaged(database, run, monkeypatch):
+    with database.sessions.begin() as session:
+        group = session.scalars(select(RolloutGroup.id).where(RolloutGroup.step == 1)).first()
+        raw = zstandard.decompress(session.get_one(RolloutTokens, group).data)
+        assert b'"f3"' in raw
+        frame = zstandard.compress(raw.replace(b'"f3"', b'"f8"', 1))
+        session.execute(update(RolloutTokens).where(RolloutTokens.group_id == group).values(data=frame))
+    sweep(database, monkeypatch, of_run=1)
+    assert list(sizes(database, run)) == [STEPS]
+    assert any("no kind of values is named 'f8'" in message for message in messages(database, run))

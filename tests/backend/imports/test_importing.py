@@ -16,7 +16,6 @@ from backend.db.engine import open_engine, open_sessions
 from backend.db.models import Experiment, Metric, MetricBlock, Run
 from backend.imports.tfrecord import masked_crc32c
 from backend.maintenance.reconciler import Reconciler
-from backend.metrics.sealing import sealable
 from backend.metrics.reading import read_points
 from backend.sandbox.errors import Unusable
 

@@ -1,5 +1,7 @@
 """Texts and tokens come back exactly as they went in."""
 
+import contextlib
+import itertools
 import json
 import tracemalloc
 from typing import Any
@@ -161,3 +163,15 @@ def test_whatever_is_wrong_with_packed_tokens_is_damage(data):
     for unpack in (unpack_tokens, unpack_arrays):
         with pytest.raises(PackedDamaged):
             unpack(data)
+
+
+def test_a_flip_of_any_bit_is_found():
+    text = pack_text("What is 1+1? " * 5)
+    tokens = pack_tokens([Tokens(["a", "b"], np.array([1, 2]), {"logprob": np.array([-0.5, -0.25])})] * 3)
+    for data, unpack in ((text, unpack_text), (tokens, unpack_tokens)):
+        whole = str(unpack(data))
+        for place, bit in itertools.product(range(len(data)), range(8)):
+            flipped = bytearray(data)
+            flipped[place] ^= 1 << bit
+            with contextlib.suppress(PackedDamaged):
+                assert str(unpack(bytes(flipped))) == whole
