@@ -111,6 +111,6 @@ def play(plant: Plant, faults: Sequence[str], *, seed: int, runs: int, steps: in
 
 def verdict_of(plant: Plant, chaos: Chaos, expected: dict[str, Record]) -> Verdict:
     """The audit and the comparison, once everything has ended."""
-    found = audit(plant.sessions, plant.settings.state, damaged=chaos.damaged)
+    found = audit(plant.sessions, plant.settings.state, damaged=plant.damaged)
     with reading(plant.sessions) as session:
         return judge(session, chaos.witness, expected, found)

@@ -57,7 +57,6 @@ class Chaos:
         self.plant = plant
         self.counts: Counter[str] = Counter()
         self.witness = Witness()
-        self.damaged: set[str] = set()
         self.gc_frozen = 0
         """Process id of a worker that is never killed nor frozen."""
         self._random = random.Random(seed)
@@ -182,12 +181,12 @@ class Chaos:
         if victim is None or not send(victim.pid, signal.SIGSTOP):
             return
         rows = self.rows(victim.run_id)
-        whole = [row for row in rows if f"{row.run_id}/{row.path}" not in self.damaged]
+        whole = [row for row in rows if f"{row.run_id}/{row.path}" not in self.plant.damaged]
         if len(whole) < 2:
             send(victim.pid, signal.SIGCONT)
             return
         newest, other = (self.plant.settings.artifacts_of(row.run_id) / row.path for row in whole[:2])
-        self.damaged.add(f"{victim.run_id}/{newest.name}")
+        self.plant.damaged.add(f"{victim.run_id}/{newest.name}")
         damage(newest, self._random.choice(WAYS), other, self._random)
         send(victim.pid, signal.SIGKILL)
         self.counts.update(("checkpoint_damaged", "trainer_killed"))

@@ -55,7 +55,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_fails_and_says_so(warm):
         for row, way in zip(rows, random.sample([way for way in WAYS if way != "swap"], 3), strict=False):
             directory = plant.settings.artifacts_of(run_id) / row.path
             damage(directory, way, directory, random.Random())
-            chaos.damaged.add(f"{run_id}/{row.path}")
+            plant.damaged.add(f"{run_id}/{row.path}")
         send(trainer.pid, signal.SIGKILL)
         plant.wait_until_ended([run_id])
         run = plant.read(run_id)
@@ -65,4 +65,4 @@ def test_a_run_whose_checkpoints_are_all_damaged_fails_and_says_so(warm):
         assert "none of the run's 3 checkpoints is whole" in run.reason
         assert len([message for message in said if message.startswith("refused: ")]) == 3
         assert run.last_step >= rows[0].step  # nothing was trained on top of it
-        assert audit(plant.sessions, plant.settings.state, damaged=chaos.damaged) == []
+        assert audit(plant.sessions, plant.settings.state, damaged=plant.damaged) == []
