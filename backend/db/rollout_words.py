@@ -126,10 +126,11 @@ def _next_groups(session: Session) -> Sequence[str]:
 
 def _index(session: Session, ids: Sequence[str]) -> None:
     query = select(RolloutGroup.id).where(RolloutGroup.id.in_(ids), RolloutGroup.search_number.is_(None))
-    first = _newest_number(session) + 1
-    numbers = {group: first + at for at, group in enumerate(sorted(session.scalars(query.with_for_update())))}
-    if not numbers:
+    unnumbered = sorted(session.scalars(query.with_for_update()))
+    if not unnumbered:
         return
+    first = _newest_number(session) + 1  # after the wait for another process that numbers the same groups
+    numbers = {group: first + at for at, group in enumerate(unnumbered)}
     connection = session.connection()
     connection.execute(
         update(RolloutGroup.__table__)  # type: ignore[arg-type]

@@ -83,8 +83,8 @@ class Plant:
     """Where checkpoints are copied to."""
     crew: list["subprocess.Popen[bytes]"] = field(default_factory=list)
     damaged: set[str] = field(default_factory=set)
-    """Checkpoints that were damaged on purpose, as `<run id>/<name>`. One that is not the newest whole one any
-    more is never read again and stays: it is no violation in later rounds either."""
+    """Checkpoints that were damaged on purpose, as `<run id>/<name>`. One that is not the newest any more is
+    never read again and stays, so later rounds must not take it for a violation."""
 
     def __enter__(self) -> Self:
         self.directory = Path(tempfile.mkdtemp(prefix="gl-"))
