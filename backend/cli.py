@@ -181,7 +181,7 @@ def restore(settings: Settings, *, source: str, overwrite: bool) -> int:
 
 def downgrade(settings: Settings, *, schema: str) -> int:
     """bring the database of a stopped installation to the schema of an older version"""
-    from backend.process.downgrade import downgrade_database
+    from backend.backup.downgrade import downgrade_database
     from backend.process.terminal import Terminal
 
     with Terminal().step("downgrade", f"to schema {schema}") as step:

@@ -50,6 +50,9 @@ BigId = BigInteger().with_variant(Integer, "sqlite")
 NOT_BEGUN = 2**31 - 1
 """`from_step` of an attempt that has not yet said where it continues from: it hides nothing."""
 
+BEFORE_ALL_STEPS = -(2**31)
+"""Less than the first step of any run."""
+
 ALL_PACKED = 2**31 - 1
 """`packed_step` of an attempt that has ended and is in blocks as a whole."""
 

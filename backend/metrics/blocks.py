@@ -17,15 +17,13 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, and_, bindparam, case, or_, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock
+from backend.db.models import ALL_PACKED, BEFORE_ALL_STEPS, Attempt, Metric, MetricBlock
 from backend.db.numbers import from_stored
 from backend.metrics.block_codec import MOST_POINTS, BlockDamaged, content, decode_all
 from backend.metrics.block_damage import Place, notice
 
 BLOCK = 1_024
 """Steps of a block, a multiple of an outline's bucket."""
-
-_BEFORE_ALL = -(2**31)
 
 _TAIL = (
     select(Metric.step, Metric.attempt, Metric.kind, Metric.value)
@@ -129,7 +127,7 @@ def read_tail(session: Session, run: str, key: int, reached: Reached) -> Stored:
     open_ones = {attempt: step for attempt, step in reached.items() if step < ALL_PACKED}
     if reached and not open_ones:
         return NOTHING
-    place = {"attempt": min(open_ones, default=0), "after": min(open_ones.values(), default=_BEFORE_ALL)}
+    place = {"attempt": min(open_ones, default=0), "after": min(open_ones.values(), default=BEFORE_ALL_STEPS)}
     return points_of(session.execute(_TAIL, {"run": run, "key": key, **place}).all())
 
 

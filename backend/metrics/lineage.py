@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from backend.db.models import Run
 
 ALL_STEPS = 2**31 - 1
+"""The last step that a column holds."""
 
 
 _ORIGINS = select(

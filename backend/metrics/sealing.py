@@ -25,7 +25,16 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, insert_into
-from backend.db.models import ALL_PACKED, NOT_BEGUN, Attempt, Metric, MetricBlock, MetricKey, Run
+from backend.db.models import (
+    ALL_PACKED,
+    BEFORE_ALL_STEPS,
+    NOT_BEGUN,
+    Attempt,
+    Metric,
+    MetricBlock,
+    MetricKey,
+    Run,
+)
 from backend.metrics import blocks
 from backend.metrics.block_codec import BlockDamaged, BlockNewer, decode, encode, encode_outline
 from backend.metrics.block_damage import Place, notice
@@ -44,9 +53,6 @@ of each block is sealed at a time, which the next one joins."""
 
 PLACES_AT_ONCE = 400
 """Blocks that one statement asks for: each takes two of its parameters."""
-
-NO_STEP = -(2**31)
-"""Before the first step of any run."""
 
 KEY = ("run_id", "key_id", "attempt", "number")
 
@@ -342,7 +348,7 @@ def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> in
     own = _own(run, attempt)
     packed = session.scalar(select(Attempt.packed_step).where(own).with_for_update(key_share=True))
     if packed is None or packed < min(steps):
-        return NO_STEP
+        return BEFORE_ALL_STEPS
     its = and_(MetricBlock.run_id == run, MetricBlock.attempt == attempt)
     number = select(func.max(MetricBlock.number)).where(its).scalar_subquery()
     newest = session.scalar(select(func.max(MetricBlock.last_step)).where(its, MetricBlock.number == number))

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.metrics.blocks import Outlined
+from backend.metrics.lineage import ALL_STEPS
 from backend.metrics.series import Curve, ema, window
 from backend.metrics.thinning import OUTLINE_SHIFT, coarseness
-
-LAST_STEP = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class View:
         if self.x != "step" or self.smoothing:
             return None
         first = 0 if self.x_min is None else math.ceil(_step(self.x_min))
-        last = LAST_STEP if self.x_max is None else math.floor(_step(self.x_max))
+        last = ALL_STEPS if self.x_max is None else math.floor(_step(self.x_max))
         if self.after is not None:
             first = max(first, self.after + 1)
         spans = {run.id: min(last, run.last_step) for run in runs}
@@ -53,4 +52,4 @@ class View:
 
 
 def _step(x: float) -> float:
-    return min(max(x, 0.0), LAST_STEP)
+    return min(max(x, 0.0), ALL_STEPS)

@@ -16,7 +16,7 @@ from sqlalchemy import bindparam, delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, reading
-from backend.db.models import Event, RolloutGroup, RolloutTokens, Run
+from backend.db.models import BEFORE_ALL_STEPS, Event, RolloutGroup, RolloutTokens, Run
 from backend.rollouts.packing import PackedDamaged, Tokens, pack_tokens, unpack_tokens
 from backend.rollouts.token_values import ALTERNATIVE, COMPUTED_FROM
 from backend.runs.events import add_event
@@ -28,9 +28,6 @@ MEGABYTE = 1_000_000
 GROUPS_AT_ONCE = 64
 LATE_STEPS = 100
 """The newest steps that are counted again: completions may be stored later than their step."""
-
-NO_STEP = -(2**31)
-"""Before the first step of any run."""
 
 Stamp = tuple[int, int]
 """Attempt and last step of a run: while they are the same, so are its bytes."""
@@ -147,7 +144,7 @@ def _words(removed: dict[str, int], megabytes: float, whose: str) -> str:
 def _count(session: Session, run_id: str, stamp: Stamp, before: _Counted | None) -> _Counted:
     """The bytes of a run; of what was counted before in the same attempt, only the newest steps again."""
     attempt, last_step = stamp
-    end, settled = NO_STEP, 0
+    end, settled = BEFORE_ALL_STEPS, 0
     if before is not None and before.stamp[0] == attempt:
         end, settled = before.end, before.settled
     new_end = max(end, last_step - LATE_STEPS)
