@@ -138,8 +138,8 @@ class Run(Base):
     status: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(Text, default="")
     wish: Mapped[str] = mapped_column(String(8), default="")
-    """What was asked of a running run: "", "stop", "pause", or "prune" by a search; the trainer reads it at each
-    step."""
+    """What was asked of a running run: "", "stop", "pause", or "prune" by a search; the trainer reads it at
+    each step."""
     attempt: Mapped[int] = mapped_column(default=0)
     worker_id: Mapped[str | None] = mapped_column(String(64))
     lease_until: Mapped[float] = mapped_column(default=0.0)

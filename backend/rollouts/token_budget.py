@@ -27,7 +27,7 @@ KIND = "tokens"
 MEGABYTE = 1_000_000
 GROUPS_AT_ONCE = 64
 LATE_STEPS = 100
-"""So many of the newest steps are counted again: completions may be stored later than their step."""
+"""Newest steps that are counted again: completions may be stored later than their step."""
 
 NO_STEP = -(2**31)
 """Before the first step of any run."""

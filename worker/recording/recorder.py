@@ -41,7 +41,7 @@ BATCH_SECONDS = 0.2
 """Quick steps are committed together, this often."""
 
 SWITCH_SECONDS = 0.0005
-"""So long the writer may hold the interpreter while the training thread waits for it, outside a lull. With
+"""How long the writer may hold the interpreter while the training thread waits, outside a lull. With
 Python's own 5 ms training stands still for nearly as long as the writer works."""
 
 BYTES_PER_TOKEN = 100
