@@ -105,12 +105,14 @@ def token(settings: Settings, *, viewer: bool = False, writer: str | None = None
 def link(settings: Settings, *, viewer: bool = False) -> int:
     """print a fresh one-time login link"""
     from backend.auth.tokens import login_link
-    from backend.process.instance_lock import running_instance
+    from backend.process.instance_lock import listening_as, running_instance
     from backend.process.terminal import Terminal, show_link
 
     terminal = Terminal()
+    instance = running_instance(settings)
+    settings = listening_as(settings, instance)
     show_link(terminal, settings, login_link(settings, _role(viewer=viewer)), opens_browser=False)
-    if running_instance(settings) is None:
+    if instance is None:
         terminal.say(
             f"  `make up` is not running in {settings.state}: "
             "the link works once a service uses this directory."

@@ -1,4 +1,4 @@
-"""Every error a user can meet, with its HTTP status and its words.
+"""Base errors of the service; a folder's own errors stand beside its code.
 
 GrpoLabError
 ├── NotFound            404
@@ -10,6 +10,8 @@ GrpoLabError
 ├── TooMany             429
 ├── PluginFailed        a user's own reward or problem source cannot be called, or fails time after time
 ├── RewardServerFailed  a judge or reward model is not configured, is down, or answers nonsense
+├── EngineFailed        the server that samples is not configured, is down, or answers nonsense
+├── EnvironmentFailed   a tool of an environment cannot work here, or the environment's server fails
 └── Fenced              this trainer no longer owns its run
 """
 

@@ -85,7 +85,7 @@ def _stamp(path: Path) -> Stamp | None:
 
 
 def learn(*values: str) -> None:
-    """These are secrets."""
+    """Add strings that `redact` replaces."""
     global _pattern  # noqa: PLW0603 - one pattern for the process, as its environment is one
     for value in values:
         if SHORTEST_SECRET <= len(value) <= LONGEST_SECRET:

@@ -155,7 +155,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
     learn_secrets(settings)
     sessions = open_sessions(open_engine(settings.effective_database_url, pool_size=2))
     config, is_check = persist(sessions, lambda session: _read_run(session, assignment))
-    place = f"{assignment.device}, {assignment.threads} threads"
+    place = f"{assignment.device}, {assignment.threads} thread{'s' if assignment.threads != 1 else ''}"
     logger.info(
         "attempt %d: %s, %d steps, on %s", assignment.attempt, config.policy.name, config.steps, place
     )

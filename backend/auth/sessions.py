@@ -46,7 +46,7 @@ class _Known(NamedTuple):
 
 
 class BrowserSessions:
-    """Those of one installation."""
+    """Browser sessions of one installation."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

@@ -113,7 +113,7 @@ def login_link(settings: Settings, role: Role = Role.OPERATOR) -> str:
 
 
 def role_of_link(settings: Settings, ticket: str) -> Role | None:
-    """Whose link this is if it is ours and in time; it may have been used."""
+    """Role of a valid login link, used or not; None for any other text."""
     match = _LINK.fullmatch(ticket)
     if match is None or int(match[1]) < time.time():
         return None
@@ -121,7 +121,7 @@ def role_of_link(settings: Settings, ticket: str) -> Role | None:
 
 
 def redeem_link(settings: Settings, ticket: str) -> Role | None:
-    """Whose link this is if it is ours, in time and unused; from now on it is used."""
+    """Role of a valid, unused login link, which is used from now on; None for any other text."""
     role = role_of_link(settings, ticket)
     if role is None:
         return None
@@ -173,7 +173,7 @@ def new_cookie(settings: Settings, role: Role) -> tuple[str, Login]:
 
 
 def login_of(settings: Settings, cookie: str) -> Login | None:
-    """Whose cookie this is if it is ours and in time; its session may have been ended."""
+    """Session of a valid login cookie, ended or not; None for any other text."""
     match = _COOKIE.fullmatch(cookie)
     if match is None or int(match[1]) < time.time():
         return None

@@ -22,7 +22,7 @@ DEEPEST = 200
 """Levels of a document; those that come from outside have at most a quarter of it."""
 
 DOCUMENTS = 500
-"""So many are in memory at a time."""
+"""Documents in memory at a time."""
 
 MOST_GENERATIONS = 1_000
 """Runs that come from each other, one after the other."""

@@ -35,6 +35,8 @@ RECIPES: dict[str, Recipe] = {
                 "steps": 40,
                 "optimizer": {"lr": 3e-3, "warmup_steps": 20},
                 "evaluation": {"every": 5},
+                # One lies before the onset, so that a remedy can be tried from there.
+                "checkpointing": {"every": 10},
                 "rewards": [
                     {"name": "correctness", "weight": 1.0},
                     {"name": "think_format", "weight": 1.0},

@@ -25,7 +25,7 @@ class Wait:
     """Held while a statement is interrupted, so that it is not the next one on its connection."""
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Interrupt the request's statements: its client is gone."""
         self.is_over = True
         if self._interrupt():
             threading.Thread(target=self._interrupt_until_ended, name="interruption", daemon=True).start()

@@ -113,7 +113,7 @@ def _width(outcome: Outcome) -> float:
 def ranked(findings: list[Finding], log: Log, width: float) -> tuple[Ranked, ...]:
     """Causes by strength, earliness and duration; one that another explains stands behind all others."""
     first = min((each.onset.sick for each in findings), default=0)
-    explained = {each.cause: _explained_by(each, findings, width) for each in findings}
+    explained = _explanations(findings, width)
     scores = {}
     for each in findings:
         earliness = math.exp(-(each.onset.sick - first) / width)
@@ -135,15 +135,44 @@ def ranked(findings: list[Finding], log: Log, width: float) -> tuple[Ranked, ...
     )
 
 
-def _explained_by(finding: Finding, findings: list[Finding], width: float) -> str:
-    for other in findings:
-        is_earlier = other.onset.sick < finding.onset.sick
-        is_weak = other.tier == "consistent" and finding.tier == "specific" and not is_earlier
-        is_late = other.onset.healthy > finding.onset.sick + width / 2
-        explains = finding.cause in CONSEQUENCES.get(other.cause, ())
-        if explains and not is_weak and not is_late and not _precedes(finding, other):
-            return other.cause
-    return ""
+def _explanations(findings: list[Finding], width: float) -> dict[str, str]:
+    """Cause that explains each finding; "" for one that stands for itself, at which every chain ends."""
+    explainers = {
+        each.cause: [other.cause for other in findings if _explains(other, each, width)] for each in findings
+    }
+    place = {each.cause: (each.onset.sick, ORDER[each.cause]) for each in findings}
+    found = {cause: "" for cause, others in explainers.items() if not others}
+    waiting = list(found)
+    while len(found) < len(explainers):
+        if not waiting:
+            # The rest explain each other in a circle: the first of those that nothing outside it explains.
+            rest = (cause for cause in explainers if cause not in found)
+            waiting = [min(rest, key=lambda cause: (len(_behind(cause, explainers)), place[cause]))]
+            found[waiting[0]] = ""
+        cause = waiting.pop(0)  # the nearest first: chains stay short
+        named = [each for each, others in explainers.items() if cause in others and each not in found]
+        found |= dict.fromkeys(named, cause)
+        waiting += named
+    return found
+
+
+def _behind(cause: str, explainers: dict[str, list[str]]) -> set[str]:
+    """Causes that explain one, directly or through others."""
+    behind: set[str] = set()
+    waiting = [cause]
+    while waiting:
+        new = set(explainers[waiting.pop()]) - behind
+        behind |= new
+        waiting += new
+    return behind
+
+
+def _explains(other: Finding, finding: Finding, width: float) -> bool:
+    is_earlier = other.onset.sick < finding.onset.sick
+    is_weak = other.tier == "consistent" and finding.tier == "specific" and not is_earlier
+    is_late = other.onset.healthy > finding.onset.sick + width / 2
+    is_consequence = finding.cause in CONSEQUENCES.get(other.cause, ())
+    return is_consequence and not is_weak and not is_late and not _precedes(finding, other)
 
 
 def _precedes(finding: Finding, other: Finding) -> bool:

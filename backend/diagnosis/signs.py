@@ -78,6 +78,15 @@ def unjudged(cause: str, needs: str) -> Unjudged:
     return Unjudged(cause, TITLES[cause], needs)
 
 
+def lacking(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> Unjudged:
+    """`needs` where the log has none of these metrics, else that the one with the most values has too few."""
+    counts = {name: len(log.series[name].finite()) for name in metrics if name in log.series}
+    name, count = max(counts.items(), key=lambda item: item[1], default=("", 0))
+    if not count:
+        return unjudged(cause, needs)
+    return unjudged(cause, f"values of {name}: it has only {count}, and {least} are needed")
+
+
 def change_of(log: Log, outcome: Outcome, sign: Sign) -> Change | None:
     """The change that a sign asks for; None where the metric is missing or did not change that far."""
     series, healthy = log.series.get(sign.metric), outcome.healthy

@@ -28,7 +28,9 @@ def examine_machine(settings: Settings) -> Iterator[Finding]:
     yield memory(settings, memory_bytes())
     yield torch()
     slots = find_slots(settings)
-    yield ok("devices", "; ".join(f"{slot.device_name}, {slot.threads} threads" for slot in slots))
+    threads = (f"{slot.threads} thread{'s' if slot.threads != 1 else ''}" for slot in slots)
+    named = (f"{slot.device_name}, {each}" for slot, each in zip(slots, threads, strict=True))
+    yield ok("devices", "; ".join(named))
     yield sandbox(settings)
 
 

@@ -13,10 +13,10 @@ from backend.metrics.block_check import damaged, sentence
 from backend.rollouts.block_check import damaged_groups
 
 SECONDS = 5.0
-"""So long blocks are read."""
+"""Time for reading blocks."""
 
 NAMED = 3
-"""So many damaged blocks are named."""
+"""Damaged blocks that are named, at most."""
 
 MUCH_FREE = 2**30
 """Free bytes of a database file that are worth a word, if they are half of it."""

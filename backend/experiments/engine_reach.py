@@ -16,7 +16,7 @@ from backend.settings import Settings
 SECONDS = 1.5
 """Time that a server has to answer."""
 REMEMBERED_SECONDS = 10.0
-"""So long an answer is told again without asking."""
+"""How long an answer is reused."""
 
 _known: dict[str, tuple[float, str]] = {}
 _lock = threading.Lock()

@@ -3,10 +3,11 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backend.config.metrics import interval_of, is_interval_end
 from backend.config.presets import PRESETS
@@ -76,9 +77,10 @@ def _introduction(facts: CardFacts, *, merged: bool) -> str:
     policy = facts.config.policy
     revision = f", revision {inline(policy.revision)}" if policy.revision else ""
     kind = "The LoRA adapter of" if facts.is_adapter and not merged else "A model trained from"
+    trained = ", trained" if facts.is_adapter and not merged else ""
     merging = " A LoRA adapter was trained and merged into it." if facts.is_adapter and merged else ""
     return (
-        f"{kind} {inline(policy.name)}{revision}, trained with reinforcement learning in GRPO Lab: the state "
+        f"{kind} {inline(policy.name)}{revision}{trained} by reinforcement learning in GRPO Lab: the state "
         f"after step {facts.step} of {facts.config.steps}, variant {inline(facts.variant)}, seed "
         f"{facts.config.seed}.{merging} The license of the result is not known to GRPO Lab: that of the base "
         "model and those of the data apply."
@@ -135,10 +137,23 @@ def _curves(facts: CardFacts) -> str:
     names = [name for name in CURVES if name in facts.curves and len(facts.curves[name])]
     if not names:
         return "No metrics were recorded up to this step."
-    steps = np.unique(np.concatenate([facts.curves[name].steps for name in names]))
-    chosen = steps[np.unique(np.linspace(0, len(steps) - 1, min(ROWS, len(steps))).round().astype(int))]
-    rows = [[str(step), *(_at(facts, name, int(step)) for name in names)] for step in chosen]
+    rows = [[str(step), *(_at(facts, name, int(step)) for name in names)] for step in _rows(facts, names)]
     return table(["step", *names], rows)
+
+
+def _rows(facts: CardFacts, names: Sequence[str]) -> NDArray[np.int64]:
+    """The first and the last step, and those between at which the most metrics have a value."""
+    every = np.concatenate([facts.curves[name].steps for name in names])
+    steps, counts = np.unique(every, return_counts=True)
+    full = _spread(steps[counts == counts.max()], ROWS - 2)
+    others = steps[[0, -1]] if len(full) >= ROWS // 2 else _spread(steps, ROWS - len(full))
+    return np.unique(np.concatenate([full, others]))
+
+
+def _spread(steps: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    places = np.unique(np.linspace(0, len(steps) - 1, min(most, len(steps))).round().astype(np.int64))
+    spread: NDArray[np.int64] = steps[places]
+    return spread
 
 
 def _at(facts: CardFacts, name: str, step: int) -> str:

@@ -157,12 +157,12 @@ class Guard:
 
     def _of_token(self, headers: Headers) -> tuple[Role | None, str]:
         """Whose token the request carries: the role, and a writer's name."""
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
+        token = _bearer(headers)
+        if not token:
             return None, ""
-        if (writer := writer_of_token(self._settings, token.strip())) is not None:
+        if (writer := writer_of_token(self._settings, token)) is not None:
             return Role.WRITER, writer
-        return role_of_token(self._settings, token.strip()), ""
+        return role_of_token(self._settings, token), ""
 
 
 def allowed_hosts(settings: Settings) -> set[str]:
@@ -210,6 +210,11 @@ def _is_file(scope: Scope) -> bool:
     return (scope["method"], scope["path"]) in FILES
 
 
+def _bearer(headers: Headers) -> str:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
 def _tells_its_origin(headers: Headers) -> bool:
     return "sec-fetch-site" in headers or "origin" in headers
 
@@ -218,6 +223,8 @@ def _unknown(scope: Scope) -> Response:
     if asks_for_page(Request(scope)):
         return login_page("Log in to see this page.")
     detail = "a token is needed: Authorization: Bearer <token>, or the cookie of a logged-in browser"
+    if _bearer(Headers(scope=scope)):
+        detail = "the token is not valid"
     return problem(401, "Not logged in", detail, headers={"WWW-Authenticate": "Bearer"})
 
 

@@ -65,7 +65,7 @@ def report_lines(answer: ImportAnswer) -> Iterator[str]:
         yield f"  the step goes back {report.restart_count} times, first from {first.before} to {first.after}"
     yield from (f"  {note}" for note in report.notes)
     if len(answer.runs) > 1:
-        yield f"  the file has {len(answer.runs)} runs; columns are those of the first that is chosen"
+        yield f"  the file has {len(answer.runs)} runs; the figures and columns are of the first chosen"
         for run in answer.runs:
             state = (
                 f" -> {run.name}" + (f" ({run.run})" if run.run else "") if run.is_chosen else " not chosen"

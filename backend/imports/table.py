@@ -1,6 +1,5 @@
 """Tables of logged values: what every format is read into, in the order in which the log was written."""
 
-import math
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -251,9 +250,3 @@ def flat(document: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterable
             yield from flat(value, name, depth + 1)
         else:
             yield name, value
-
-
-def finite_or_none(value: Any) -> float | None:
-    """A finite number, or None."""
-    number = as_number(value)
-    return number if number is not None and math.isfinite(number) else None

@@ -23,7 +23,7 @@ GAP_SECONDS = 3.0
 """A transaction that has not shown its events after this time is taken as rolled back."""
 
 RECENT = 500
-"""So many events may be young enough that others can still appear between them."""
+"""Newest events between which others may still appear."""
 
 
 class Position(NamedTuple):

@@ -34,7 +34,7 @@ NAME = "reconciler"
 LOOK_SECONDS = 1.0
 LEASE_SECONDS = 5.0
 DELETION_SECONDS = 0.5
-"""So long a look removes what was deleted permanently; the next one goes on."""
+"""Seconds of permanent deletion per look; the next one goes on."""
 DELETION_PAUSE_SECONDS = 30.0
 MARK_SECONDS = 10.0
 """How often the high-water mark of the database is raised."""

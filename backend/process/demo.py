@@ -23,18 +23,27 @@ def launch_demo(settings: Settings, url: str) -> str:
     body = {"name": "demo", "base": {}, "variants": variants, "seeds": [0]}
     # Another version's demo is another request.
     key = "demo-" + hashlib.sha256(json.dumps(body).encode()).hexdigest()[:16]
-    answer = _post(settings, url + "/api/v1/experiments", body, key=key)
-    runs = [f"{run['name']} ({run['status']})" for run in answer["runs"]]
-    return f"{len(runs)} runs: {', '.join(runs)}"
+    api = url + "/api/v1"
+    answer = _asked(settings, f"{api}/experiments", body, {"Idempotency-Key": key})
+    # The answer to a repeated launch is that to the first: what has become of the runs is asked apart.
+    found = [_asked(settings, f"{api}/runs/{run['id']}") for run in answer["runs"]]
+    if not found:
+        return "already launched; its runs were deleted since"
+    runs = ", ".join(f"{run['name']} ({run['status']})" for run in found)
+    is_new = all(run["status"] == "queued" for run in found)
+    return f"{len(found)} runs: {runs}" if is_new else f"already launched: {runs}"
 
 
-def _post(settings: Settings, address: str, body: dict[str, Any], *, key: str) -> dict[str, Any]:
+def _asked(
+    settings: Settings, address: str, body: dict[str, Any] | None = None, more: dict[str, str] | None = None
+) -> dict[str, Any]:
     headers = {
         "Authorization": f"Bearer {token_of(settings, Role.OPERATOR)}",
         "Content-Type": "application/json",
-        "Idempotency-Key": key,
+        **(more or {}),
     }
-    request = urllib.request.Request(address, json.dumps(body).encode(), headers)  # noqa: S310 - our own service
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address, data, headers)  # noqa: S310 - our own service
     try:
         with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - our own service
             answer: dict[str, Any] = json.load(response)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
+from urllib.parse import urlsplit
 
 from backend.settings import Settings
 
@@ -76,6 +77,14 @@ def running_instance(settings: Settings) -> Instance | None:
     except BlockingIOError:
         return _read(path)
     return None
+
+
+def listening_as(settings: Settings, instance: Instance | None) -> Settings:
+    """The settings with the address at which the running installation listens, if there is one."""
+    address = urlsplit(instance.url if instance else "")
+    if not address.hostname or not address.port:
+        return settings
+    return settings.model_copy(update={"host": address.hostname, "port": address.port})
 
 
 def _take(file: IO[str], path: Path) -> None:

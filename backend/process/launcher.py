@@ -22,12 +22,12 @@ from backend.auth.tokens import login_link
 from backend.db.engine import open_engine, open_sessions, reading
 from backend.db.migrate import migrate
 from backend.process import preflight
-from backend.process.instance_lock import AlreadyRunning, hold_instance, is_alive
+from backend.process.instance_lock import AlreadyRunning, hold_instance, is_alive, listening_as
 from backend.process.lifeline import VARIABLE as LIFELINE
 from backend.process.lifeline import die_with_parent
 from backend.process.log_files import cap, last_words
 from backend.process.preflight import CannotStart
-from backend.process.terminal import Terminal, show_link
+from backend.process.terminal import Terminal, link_command, show_link
 from backend.queue.broker import Broker, choose_broker, is_ready, prepare_broker
 from backend.sandbox.layers import check_sandbox
 from backend.settings import Settings, service_url
@@ -271,7 +271,8 @@ def run_tree(settings: Settings, *, show_demo: bool) -> int:
         terminal.say(f"  {running}")
         if show_demo and running.instance.pid:
             _show_demo(terminal, settings, running.instance.url)
-        terminal.say("  `make link` prints a login link")
+        command = link_command(listening_as(settings, running.instance))
+        terminal.say(f"  `{command}` prints a login link")
     return 0
 
 

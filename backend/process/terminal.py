@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import shlex
 import sys
 import time
 import webbrowser
@@ -70,11 +71,23 @@ def tunnel_hint(settings: Settings) -> str:
     return f"ssh -N -L {settings.port}:127.0.0.1:{settings.port} {login}"
 
 
+def link_command(settings: Settings) -> str:
+    """The command that prints a link of this installation, with the settings that are not the defaults."""
+    given = {"PORT": settings.port, "STATE_DIR": settings.state_dir}
+    usual = Settings.model_fields
+    differing = [
+        f"{name}={shlex.quote(str(value))}"
+        for name, value in given.items()
+        if value != usual[name.lower()].default
+    ]
+    return " ".join(["make link", *differing])
+
+
 def show_link(terminal: Terminal, settings: Settings, link: str, *, opens_browser: bool = True) -> None:
     """Print the one-time link, open it where there is a screen, else say how to reach it."""
     terminal.say()
     terminal.say(f"  Open  {link}")
-    terminal.say("        (works once, for ten minutes; `make link` prints a new one)")
+    terminal.say(f"        (works once, for ten minutes; `{link_command(settings)}` prints a new one)")
     if hint := tunnel_hint(settings):
         terminal.say("  On a remote machine? Run this on your own computer, then open the link there:")
         terminal.say(f"        {hint}")

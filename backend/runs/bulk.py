@@ -107,7 +107,7 @@ def _write_tags(session: Session, tags: dict[str, list[str]]) -> list[str]:
 
 
 def _trash(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
-    """Those that train are asked to stop first."""
+    """Move runs to the trash; running ones are asked to stop first."""
     listed = [row for row in rows if row.deleted_at is None]
     training = [row for row in listed if row.status == "running"]
     still = [row for row in listed if row.status != "running"]

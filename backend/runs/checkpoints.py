@@ -30,10 +30,13 @@ def last_step_of(session: Session, run_id: str) -> int:
 
 def checkpoint_at(session: Session, run_id: str, step: int) -> Checkpoint:
     """The newest checkpoint of one step; raises NotFound."""
-    for row in checkpoints_of(session, run_id):
+    rows = checkpoints_of(session, run_id)
+    for row in rows:
         if row.step == step:
             return row
-    raise NotFound(f"run {run_id!r} has no checkpoint of step {step}")
+    name = session.scalar(select(Run.name).where(Run.id == run_id)) or repr(run_id)
+    there = ", ".join(map(str, sorted({row.step for row in rows}))) or "none"
+    raise NotFound(f"{name} has no checkpoint of step {step}; it has checkpoints of steps: {there}")
 
 
 def add_checkpoint(session: Session, row: dict[str, Any]) -> None:

@@ -59,7 +59,7 @@ BATCHES: tuple[tuple[Any, int], ...] = (
 """What belongs to a run, and how many rows of it are removed in one transaction."""
 
 NAMED = 3
-"""So many runs that stand in the way are named."""
+"""Runs in the way that are named, at most."""
 
 
 class StillNeeded(Conflict):

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 CHECKPOINT = re.compile(r"s(\d{6,})-a\d+")
 MANIFEST = "manifest.json"
 NAMED = 5
-"""So many checkpoints that lie on the disk are named."""
+"""Checkpoints on the disk that are named, at most."""
 
 
 class Mark(NamedTuple):

@@ -35,9 +35,6 @@ from worker.policy.quantized import quantise_base
 from worker.policy.recompute import enable_recompute
 from worker.policy.token_batch import microbatches, token_batch
 
-QUARTER = 128
-"""Tokens of two of the eight completions."""
-
 RESULTS = Path(__file__).parent / "results.md"
 PAGE = Path(__file__).parents[2] / "docs" / "one-gpu.md"
 BEGIN, END = "<!-- estimates against measured peaks -->", "<!-- end of estimates -->"

@@ -48,11 +48,12 @@ def _loss(name: str, surrogate: Settings, note: str = "", **settings: Any) -> Ve
 
 VERL_CASES = [
     _loss("vanilla", {"type": "ppo_clip", "dual_clip": 3.0}, clip_ratio_c=3.0, note="dual clip 3"),
-    _loss("dppo_tv", _divergence("tv", 0.2)),
+    _loss("dppo_tv", _divergence("tv", 0.2), note="bounds of 0.2"),
     _loss(
         "dppo_tv",
         {"type": "divergence", "measure": "tv", "low": 0.05, "high": 0.05},
         **NARROW,
+        note="bounds of 0.05",
     ),
     _loss("dppo_kl", _divergence("kl", 0.05), **NARROW),
     _loss(

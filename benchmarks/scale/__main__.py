@@ -173,9 +173,7 @@ def _rates(found: dict[str, Found]) -> list[str]:
         lines.append(f"| page {name}: first paint, data drawn | {' | '.join(shown)} |")
     for what, cells in {
         "points stored a second": (f"{each.filled.points_per_second:,.0f}" for each in found.values()),
-        "points sealed a second": (
-            f"{each.filled.sealed_per_second:,.0f}" for each in found.values()
-        ),
+        "points sealed a second": (f"{each.filled.sealed_per_second:,.0f}" for each in found.values()),
         "rollouts packed and stored a second": (
             f"{each.filled.rollouts_per_second:,.0f}" for each in found.values()
         ),

@@ -281,9 +281,9 @@ def test_a_writer_has_only_runs_of_its_own(client, send, settings):
 @pytest.mark.parametrize(
     ("token", "status", "words"),
     [
-        ("wrong", 401, "a token is needed"),
+        ("wrong", 401, "the token is not valid"),
         (VIEWER_TOKEN, 403, "viewers cannot push runs; this needs a writer's token"),
-        (f"writer.node.{'0' * 64}", 401, "a token is needed"),
+        (f"writer.node.{'0' * 64}", 401, "the token is not valid"),
     ],
 )
 def test_a_wrong_token_and_a_viewers_are_refused_in_a_sentence(client, send, token, status, words):
@@ -291,6 +291,12 @@ def test_a_wrong_token_and_a_viewers_are_refused_in_a_sentence(client, send, tok
     assert answer.status_code == status
     assert words in answer.json()["detail"]
     assert count(client, Run) == 0
+
+
+def test_a_request_without_a_token_is_told_that_it_needs_one(client):
+    answer = client.get("/api/v1/runs", headers={"Authorization": ""})
+    assert answer.status_code == 401
+    assert answer.json()["detail"].startswith("a token is needed: ")
 
 
 def test_a_token_of_one_writer_does_not_become_anothers(client, send, settings):

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from backend import cli
 from backend.db.migrate import upgrade
 from backend.doctor import examine
+from backend.process.instance_lock import hold_instance
 from backend.process.preflight import free_port, is_loopback
-from backend.process.terminal import tunnel_hint
+from backend.process.terminal import link_command, tunnel_hint
 from backend.settings import Settings
 from backend.workers.devices import Gpu, default_cpu_slots, visible_gpus
 
@@ -109,6 +111,26 @@ def test_without_a_screen_the_way_over_ssh_is_shown(monkeypatch):
     monkeypatch.setattr("getpass.getuser", lambda: "ada")
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 5000 10.0.0.2 22")
     assert tunnel_hint(settings) == "ssh -N -L 8400:127.0.0.1:8400 ada@10.0.0.2"
+
+
+def test_the_command_for_a_new_link_names_the_settings_that_differ(tmp_path, monkeypatch):
+    monkeypatch.delenv("PORT", raising=False)
+    monkeypatch.delenv("STATE_DIR", raising=False)
+    assert link_command(Settings()) == "make link"
+    place = tmp_path / "my state"
+    assert link_command(Settings(port=9000, state_dir=place)) == f"make link PORT=9000 STATE_DIR='{place}'"
+
+
+def test_a_link_leads_to_where_the_running_service_listens(state_dir, capsys):
+    settings = Settings(state_dir=state_dir)
+    settings.run_dir.mkdir(parents=True, exist_ok=True)
+    with hold_instance(settings, "http://127.0.0.1:9123"):
+        assert cli.link(settings) == 0
+    said = capsys.readouterr().out
+    assert "Open  http://127.0.0.1:9123/?token=" in said
+    assert "-L 9123:127.0.0.1:9123" in said
+    assert cli.link(settings) == 0
+    assert f"Open  http://127.0.0.1:{settings.port}/?token=" in capsys.readouterr().out
 
 
 def test_the_doctor_finds_a_healthy_machine_healthy(state_dir):

@@ -17,7 +17,7 @@ from worker.checkpoints.fork import ForkOrigin
 
 
 class Lineage(NamedTuple):
-    """Whose checkpoints these are."""
+    """Run, config and origin of a checkpoint."""
 
     run_id: str
     config: RunConfig

@@ -17,7 +17,7 @@ from worker.recording.recorder import Recorder
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 120.0
-"""So long a run asks again for what it cannot go on without, and for its last copies."""
+"""How long a run asks again for what it cannot go on without, and for its last copies."""
 
 PAUSE_SECONDS = 5.0
 

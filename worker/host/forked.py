@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import IO
 
 FORK_SECONDS = 10.0
-"""So long the parent may take to fork, on a machine that swaps."""
+"""How long the parent may take to fork, on a machine that swaps."""
 
 UNKNOWN = -signal.SIGKILL
 """The exit code of a trainer whose parent died before it: as if whoever killed the one killed the other."""

@@ -28,7 +28,7 @@ def make_worker(settings: Settings, *, argv: tuple[str, ...] = TRAINER) -> Celer
 
     @app.task(name=TASK)
     def train() -> None:
-        """Somebody rang, so look into SQL."""
+        """Claim runs: the doorbell rang."""
         pool.serve()
 
     def open_pool(**_: Any) -> None:

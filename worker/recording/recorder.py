@@ -41,7 +41,7 @@ BATCH_SECONDS = 0.2
 """Quick steps are committed together, this often."""
 
 SWITCH_SECONDS = 0.0005
-"""So long the writer may hold the interpreter while the training thread waits for it, outside a lull. With
+"""How long the writer may hold the interpreter while the training thread waits, outside a lull. With
 Python's own 5 ms training stands still for nearly as long as the writer works."""
 
 BYTES_PER_TOKEN = 100
@@ -79,11 +79,11 @@ class Recorder:
         self._lease_seconds = lease_seconds
         self._summary = Summary()
         self._paid = 0.0
-        self._outbox: WriteQueue[Record] = WriteQueue()
+        self._queue: WriteQueue[Record] = WriteQueue()
         self._shown_at = time.monotonic()
         self._steps_put = 0  # the training thread counts these, the writer thread those
         self._steps_written = 0
-        self._vigil = Outage(note, run_id, self._backlog)
+        self._outage = Outage(note, run_id, self._backlog)
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     def __enter__(self) -> Self:
@@ -94,14 +94,14 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._outbox.close()
+        self._queue.close()
         self._thread.join()
-        self._vigil.end()
+        self._outage.end()
         if kind is not None and self._paid:  # some of it by a step that came to no end
             with left_for_later("store what judges cost"), self._sessions.begin() as session:
                 self._guard(session, {})
         if kind is None:
-            self._outbox.flush()
+            self._queue.flush()
 
     # ------------------------------------------------------------ the training thread
 
@@ -115,7 +115,7 @@ class Recorder:
 
     def record_step(self, record: StepRecord) -> None:
         """Hand over a step. Waits only when the database has been away for very long."""
-        self._outbox.put(record, _size(record.groups))
+        self._queue.put(record, _size(record.groups))
         self._steps_put += 1
 
     def event(
@@ -128,11 +128,11 @@ class Recorder:
         step: int | None = None,
     ) -> None:
         """Hand over a line for the run's history."""
-        self._outbox.put(EventRecord(kind, level, message, step, data or {}), 0)
+        self._queue.put(EventRecord(kind, level, message, step, data or {}), 0)
 
     def verdict(self, record: VerdictRecord) -> None:
         """Hand over the diagnosis of the steps so far."""
-        self._outbox.put(record, 0)
+        self._queue.put(record, 0)
 
     def pay(self, amount: float) -> None:
         """Add to what the judges of this attempt cost; stored with whatever is stored next."""
@@ -142,15 +142,15 @@ class Recorder:
         """Show progress within a long evaluation, which is no hang; cheap to call often."""
         if time.monotonic() - self._shown_at >= LIFE_SECONDS:
             self._shown_at = time.monotonic()
-            self._outbox.put(LifeRecord(), 0)
+            self._queue.put(LifeRecord(), 0)
 
     def lull(self) -> AbstractContextManager[None]:
         """Around what the training thread computes without the interpreter: then the writer works."""
-        return self._outbox.lull()
+        return self._queue.lull()
 
     def flush(self) -> None:
         """Return once everything handed over is committed."""
-        self._outbox.flush()
+        self._queue.flush()
 
     def commit(self, write: Callable[[Session], None]) -> None:
         """Write what waits, then `write` in a transaction of its own that only the run's owner can make.
@@ -176,17 +176,17 @@ class Recorder:
 
     def read(self, query: Callable[[Session], Found]) -> Found:
         """The result of a query, however long the database takes to come back."""
-        found = consult(self._sessions, query, waiting=self._vigil.wait)
-        self._vigil.end()
+        found = consult(self._sessions, query, waiting=self._outage.wait)
+        self._outage.end()
         return found
 
     def _backlog(self) -> Backlog:
-        return Backlog(self._steps_put - self._steps_written, self._outbox.is_holding)
+        return Backlog(self._steps_put - self._steps_written, self._queue.is_holding)
 
     def _persist(self, transact: Callable[[Session], None]) -> None:
         """Run a transaction, however long it takes; a long wait becomes a line of the run's history."""
-        persist(self._sessions, transact, waiting=self._vigil.wait)
-        if told := self._vigil.end():
+        persist(self._sessions, transact, waiting=self._outage.wait)
+        if told := self._outage.end():
             line = EventRecord("database", "warning", f"{told}; nothing was lost", None, {})
             with left_for_later("note the wait"), self._sessions.begin() as session:
                 self._guard(session, {})
@@ -198,16 +198,16 @@ class Recorder:
         try:
             self._write_all()
         except BaseException as error:  # noqa: BLE001 - raised again in the training thread
-            self._outbox.fail(error)
+            self._queue.fail(error)
 
     def _write_all(self) -> None:
         next_commit = 0.0
-        while (batch := self._outbox.take(next_commit)) is not None:
+        while (batch := self._queue.take(next_commit)) is not None:
             next_commit = time.monotonic() + BATCH_SECONDS
             if batch:
                 self._persist(self._prepare(batch))
                 self._steps_written += sum(isinstance(item, StepRecord) for item in batch)
-                self._outbox.mark_written(len(batch))
+                self._queue.mark_written(len(batch))
             else:
                 with left_for_later("look for a wish"):
                     self._look_for_wish()

@@ -18,7 +18,7 @@ MAX_BATCH = 200
 """Items taken at once: the size of a transaction."""
 
 LULL_SECONDS = 0.8
-"""So much longer than it must the writer waits for a lull."""
+"""Further seconds that the writer waits for a lull."""
 
 IDLE_SECONDS = 0.5
 """When nothing comes for this long, the writer is free to look around."""

@@ -7,7 +7,7 @@ from backend.db.text import clean_text
 from worker.policy.model import Policy
 
 CHARACTERS_PER_TOKEN = 16
-"""So many characters of an answer are looked at for each token that it may have: a flood costs nothing."""
+"""Characters of an answer that are read for each token it may have: a flood costs nothing."""
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 """Characters that are not to be seen, but for tab and newline."""

@@ -19,6 +19,8 @@ MOST_PROMPTS, COMPLETIONS = 8, 4
 """Of each form."""
 
 MOST_CHARACTERS = 2_000
+"""Of each text that the report repeats."""
+
 THINKING = "enable_thinking"
 """The variable by which Qwen3, SmolLM3 and others turn thinking off."""
 
@@ -64,8 +66,8 @@ def _known(template: str) -> Iterator[Form]:
         yield Form("chat_quiet", "Chat, thinking off", chat | quiet)
 
 
-def shown(text: str) -> str:
-    """A prompt as the report repeats it: storable and not too long."""
+def shortened(text: str) -> str:
+    """A text as the report repeats it: storable and not too long."""
     text = clean_text(text)
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
 
@@ -86,7 +88,7 @@ def _trial(
     count = len(completions)
     return blank.model_copy(
         update={
-            "prompt": shown(text),
+            "prompt": shortened(text),
             "answered": sum(last_boxed(each.text) is not None for each in completions) / count,
             "truncated": sum(each.is_truncated for each in completions) / count,
             "tokens": sum(len(each.ids) for each in completions) / count,

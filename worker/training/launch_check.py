@@ -15,7 +15,6 @@ import torch
 
 from backend.config.data import DataConfig
 from backend.config.run import RunConfig
-from backend.db.text import clean_text
 from backend.rollouts.tags import CLOSE, OPEN
 from backend.runs.check_report import CheckReport, ReferenceCheck, RewardProbe, RowsReport, WrongReference
 from backend.settings import Settings
@@ -36,7 +35,7 @@ from worker.rollout.engine import Interrupted
 from worker.rollout.episodes import episodes_of
 from worker.rollout.sampler import Sampler
 from worker.training.check_numbers import findings, mean, numbers_of
-from worker.training.form_trials import form_trials
+from worker.training.form_trials import form_trials, shortened
 from worker.training.step_metrics import Metrics, group_metrics
 from worker.training.step_records import step_records
 from worker.training.stop_rules import request_to_end
@@ -51,8 +50,6 @@ MOST_PROBED = 32
 """Prompts to which the texts without work are given."""
 
 MOST_EXAMPLES = 10
-MOST_CHARACTERS = 2_000
-"""Of each text that the report repeats."""
 
 SECTIONS = ("reward/", "length/", "text/", "tokens/")
 """Metrics of a step that mean the same in a check."""
@@ -301,9 +298,3 @@ def ten_answers(right: str, others: Sequence[str]) -> list[str]:
     """The right answer, then nine others: of other prompts as far as they differ, else numbers."""
     wrong = dict.fromkeys([*others, *map(str, range(10))])
     return [right, *(answer for answer in wrong if answer != right)][:10]
-
-
-def shortened(text: str) -> str:
-    """A text as the report repeats it: storable and not too long."""
-    text = clean_text(text)
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"

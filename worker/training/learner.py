@@ -210,7 +210,7 @@ class Learner:
         )
 
     def _loss_share(self, collected: Collected) -> float:
-        """What the groups that were left out of a step do to means over the rest; nothing once replaced."""
+        """Factor on means over the trained groups for those left out; 1 if they were refilled."""
         rule = self.config.filters
         if not isinstance(rule.refill, NoRefill):
             return 1.0

@@ -14,6 +14,7 @@ from backend.diagnosis.signs import (
     change_of,
     finding_of,
     has,
+    lacking,
     unjudged,
 )
 from backend.diagnosis.smoothing import noise
@@ -186,7 +187,7 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
 def overfitting(log: Log, outcome: Outcome) -> Answer:
     """Held-out accuracy that falls while the training accuracy stays or rises."""
     if not has(log, "eval/accuracy"):
-        return unjudged("overfitting", "evaluations on held-out problems")
+        return lacking(log, "overfitting", "evaluations on held-out problems", "eval/accuracy")
     train = log.find("reward/accuracy", least=12)
     if train is None or outcome.goal != "eval/accuracy" or outcome.onset is None:
         return None
@@ -208,7 +209,8 @@ def vanishing_signal(log: Log, outcome: Outcome) -> Answer:
     """Groups whose completions all earn the same: no gradient comes from them."""
     found = log.find("groups/zero_variance_frac", least=5)
     if found is None:
-        return unjudged("vanishing_signal", "the share of groups with equal rewards")
+        needs = "the share of groups with equal rewards"
+        return lacking(log, "vanishing_signal", needs, "groups/zero_variance_frac", least=5)
     if outcome.verdict == "never_learned" and (middle := float(np.median(found[1].values))) > 0.5:
         first = int(found[1].steps[0])
         words = f"{middle:.0%} of the groups had equal rewards in the median step"

@@ -7,7 +7,17 @@ import numpy as np
 from backend.diagnosis.findings import Finding
 from backend.diagnosis.log import Log
 from backend.diagnosis.outcome import Interval, Outcome
-from backend.diagnosis.signs import TITLES, Answer, Sign, finding_of, first_of, has, standing, unjudged
+from backend.diagnosis.signs import (
+    TITLES,
+    Answer,
+    Sign,
+    finding_of,
+    first_of,
+    has,
+    lacking,
+    standing,
+    unjudged,
+)
 
 
 def non_finite(log: Log, outcome: Outcome) -> Answer:
@@ -99,7 +109,8 @@ def dead_run(log: Log, outcome: Outcome) -> Answer:
     limits = {"optim/update_norm": 0.0, "optim/lr": NO_RATE, "optim/grad_norm": 0.0}
     known = [found for name in limits if (found := log.find(name, least=5)) is not None]
     if not known:
-        return unjudged("dead_run", "the learning rate, the gradient norm or the size of the updates")
+        needs = "the learning rate, the gradient norm or the size of the updates"
+        return lacking(log, "dead_run", needs, *limits, least=5)
     for name, series in known:
         still = float(np.mean(series.values[len(series) // 10 :] <= limits[name]))
         if still > 0.9:
@@ -174,7 +185,7 @@ def _always_pulled(log: Log, words: tuple[str, ...]) -> Finding:
 def kl_runaway(log: Log, outcome: Outcome) -> Answer:
     """Distance from the reference that grows while the goal does not."""
     if not has(log, "kl/k3", "kl/k2", "kl/k1"):
-        return unjudged("kl_runaway", "a KL to the reference")
+        return lacking(log, "kl_runaway", "a KL to the reference", "kl/k3", "kl/k2", "kl/k1")
     signs = (
         Sign("kl/k3", "up", 5.0, 1e-3, is_log=True, beyond=0.05),
         Sign("kl/k2", "up", 5.0, 1e-3, is_log=True, beyond=0.05),
@@ -187,7 +198,8 @@ def displacement(log: Log, outcome: Outcome) -> Answer:
     """Updates that make right answers less likely: the pull of wrong ones drags them along."""
     lift = log.find("policy/lift_right", least=4)
     if lift is None:
-        return unjudged("displacement", "the lift of right answers (policy/lift_right)")
+        needs = "the lift of right answers (policy/lift_right)"
+        return lacking(log, "displacement", needs, "policy/lift_right", least=4)
     if outcome.healthy is None or outcome.onset is None:
         return None
     before = lift[1].between(-math.inf, outcome.healthy.sick).values

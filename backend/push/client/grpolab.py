@@ -51,7 +51,7 @@ FILE_BYTES = 64_000_000
 """After a longer file comes a new one, and it is removed once all of it is stored."""
 HEAD_BYTES = 16_000_000
 HELD_BYTES = 32_000_000
-"""So much waits in memory while the disk refuses to take it; what comes then is dropped, and counted."""
+"""Most that waits in memory while the disk refuses it; what comes then is dropped, and counted."""
 BATCH_VALUES = 100_000
 """As many values the service stores at once."""
 BATCH_SECONDS = 1.0

@@ -23,7 +23,7 @@ from backend.runs.query.syntax import Name, QueryError
 CONFIG = "config."
 LONGEST_NAME = 128
 MOST_NAMED = 5
-"""So many fields are named in an error."""
+"""Fields that an error names, at most."""
 
 FieldType = Literal["text", "number", "date", "tags", "config", "metric"]
 

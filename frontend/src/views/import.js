@@ -98,7 +98,7 @@ export function View() {
           seen.runs.length > 1 &&
           html`<${Runs} runs=${seen.runs} chosen=${chosen} onChange=${(runs) => lookAgain({ runs, mapping: {} })} />`
         }
-        <${Report} report=${seen.report} />
+        <${Report} report=${seen.report} several=${chosen.length > 1} />
         <${Names}
           seen=${seen}
           several=${chosen.length > 1}

@@ -125,6 +125,14 @@ def test_a_loss_of_0_a_ratio_of_1_and_no_kl_are_no_evidence():
     assert "kl_runaway" in {each.cause for each in found.unjudged}
 
 
+def test_a_metric_with_too_few_values_is_not_called_missing():
+    log = healthy()
+    few = {"policy/lift_right": Series(np.array([10, 20]), np.array([0.1, 0.2]))}
+    needs = {each.cause: each.needs for each in diagnose(Log(log.series | few)).unjudged}
+    assert needs["displacement"] == "values of policy/lift_right: it has only 2, and 4 are needed"
+    assert needs["mismatch"] == "log-probabilities of the sampler (mismatch/k3)"
+
+
 def test_a_rate_of_0_and_equal_evaluations_are_a_dead_run():
     count = 80
     chance = np.random.default_rng(0)

@@ -85,6 +85,28 @@ def test_recipe_curves_evaluation_and_config_are_there():
     assert json.loads(config) == facts().config.model_dump(mode="json")
 
 
+def test_the_rows_of_the_curves_are_steps_at_which_the_run_was_evaluated():
+    evaluated = np.arange(0, 81, 10)
+    curves = {
+        "reward/mean": Points(np.arange(1, 82), np.ones(81)),
+        "eval/accuracy": Points(evaluated, evaluated / 100),
+    }
+    curve = model_card(facts(curves=curves)).split("## Curves")[1].split("## ")[0]
+    steps = [int(step) for step in re.findall(r"^\| (\d+) \|", curve, re.MULTILINE)]
+    assert steps == [*evaluated, 81]
+
+
+def test_few_evaluations_stand_among_other_steps():
+    curves = {
+        "reward/mean": Points(np.arange(1, 82), np.ones(81)),
+        "eval/accuracy": Points(np.array([40]), np.array([0.5])),
+    }
+    curve = model_card(facts(curves=curves)).split("## Curves")[1].split("## ")[0]
+    steps = [int(step) for step in re.findall(r"^\| (\d+) \|", curve, re.MULTILINE)]
+    assert len(steps) == 10
+    assert {1, 40, 81} <= set(steps)
+
+
 def test_a_suite_has_its_recorded_interval():
     ends = {"": 0.5, "_low": 0.41, "_high": 0.625}
     steps = np.array([10, 20])

@@ -20,6 +20,10 @@ def test_a_demo_is_launched_once_and_that_of_another_version_beside_it(service, 
     assert first.startswith("2 runs: ")
     assert first.count(" (queued)") == 2
     assert demo.launch_demo(settings, service.base) == first
+    service.train(service.get("/runs")["items"][-1]["id"], 1, end="finished")
+    again = demo.launch_demo(settings, service.base)
+    assert again.startswith("already launched: ")
+    assert (again.count(" (finished)"), again.count(" (queued)")) == (1, 1)
     healthy = RECIPES["demo_healthy"]
     newer = healthy.model_copy(update={"config": healthy.config.model_copy(update={"steps": 81})})
     monkeypatch.setattr(demo, "RECIPES", {**RECIPES, "demo_healthy": newer})

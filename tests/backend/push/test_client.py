@@ -179,7 +179,7 @@ def test_a_refusal_that_goes_on_without_the_record_is_not_the_records(grpolab, r
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ("no-such-token", "refuses the run (401): a token is needed"),
+        ("no-such-token", "refuses the run (401): the token is not valid"),
         (VIEWER_TOKEN, "(403): viewers cannot push runs"),
     ],
 )

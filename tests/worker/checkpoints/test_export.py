@@ -114,4 +114,4 @@ def test_a_run_is_exported_by_its_name_with_its_card(
     assert main(["export", "r", "--to", str(tmp_path / "out")]) == 1
     assert "exists already" in capsys.readouterr().err
     assert main(["export", "r", "--step", "99", "--to", str(tmp_path / "x")]) == 1
-    assert "has no checkpoint of step 99" in capsys.readouterr().err
+    assert "r has no checkpoint of step 99; it has checkpoints of steps: " in capsys.readouterr().err

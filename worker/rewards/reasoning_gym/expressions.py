@@ -32,7 +32,6 @@ _TOKEN = re.compile(
 )
 _LEADING_ZERO = re.compile(r"0+[1-9][0-9]*")
 _BINARY = {"^": 1, "+": 2, "-": 2, "*": 3, "/": 3, "//": 3, "%": 3}
-_UNARY = 4
 
 
 class NotExpression(ValueError):

@@ -2,14 +2,14 @@
 import { html } from '../../dom.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 
-/** @param {{report: any}} props */
-export function Report({ report }) {
+/** Figures of the first chosen run, and whether there are `several`. @param {{report: any, several: boolean}} props */
+export function Report({ report, several }) {
   const { format_title: title, points, metrics, rows, first_step: first, last_step: last } = report;
   return html`
     <h2 class="import-title">${title}</h2>
     <p>
       ${plural(points, 'value')} of ${plural(metrics, 'metric')} in ${plural(rows, 'row')}, steps ${formatCount(first)}
-      ${' '}to ${formatCount(last)}.
+      ${' '}to ${formatCount(last)}${several && ', in the first of the chosen runs'}.
       ${report.config_fields > 0 && ` ${plural(report.config_fields, 'field')} of its config are kept.`}
     </p>
     <${Notes} report=${report} />

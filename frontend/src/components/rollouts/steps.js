@@ -223,7 +223,7 @@ function Curves({ run, from, to, step, curve }) {
 function ageAtStep(series, step) {
   if (!series.steps.length || series.steps[0] > step) return '';
   const at = series.steps[nearestStep(series.steps, step)];
-  return at === step ? '' : ` (old: step ${at})`;
+  return at === step ? '' : ` (measured at step ${at})`;
 }
 
 /** The value at a step, or the newest one before it. @param {Series | undefined} series @param {number} step */

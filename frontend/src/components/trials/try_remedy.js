@@ -122,7 +122,7 @@ function TrialDialog({ run, cause, onClose }) {
           <${NumberField}
             name="steps"
             label="Last step"
-            help=${`The diagnosis first reported the failure at step ${found.alarm}.`}
+            help=${`With the data up to step ${found.alarm}, the diagnosis would already have reported the failure.`}
             value=${draft.steps}
             proposed=${found.steps}
             error=${errors.get('steps')}

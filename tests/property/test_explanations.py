@@ -1,0 +1,54 @@
+"""Explanations among findings, over arbitrary sets: no circles, and each chain ends at a cause of its own."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.diagnosis.detectors import DETECTORS
+from backend.diagnosis.diagnose import CONSEQUENCES, ranked
+from backend.diagnosis.findings import Finding
+from backend.diagnosis.log import Log
+from backend.diagnosis.outcome import Interval
+
+
+def finding(cause, first, length, tier):
+    return Finding(cause, cause, Interval(first, first + length), tier, 0.5, 1.0, ("said",), ("metric",))
+
+
+IN_A_CIRCLE = ("repetition", "broken_format", "length_blowup")
+
+
+def sets_of(causes):
+    each = st.builds(
+        finding,
+        st.sampled_from(causes),
+        st.integers(0, 12),
+        st.integers(0, 4),
+        st.sampled_from(["specific", "consistent"]),
+    )
+    return st.lists(each, unique_by=lambda finding: finding.cause)
+
+
+@given(sets_of(list(DETECTORS)) | sets_of([*IN_A_CIRCLE, "update_size"]), st.floats(5, 20))
+def test_every_explanation_leads_to_a_cause_of_its_own(found, width):
+    explained = {each.finding.cause: each.explained_by for each in ranked(found, Log({}), width)}
+    assert explained.keys() == {each.cause for each in found}
+    for cause in explained:
+        chain = [cause]
+        while explained[chain[-1]]:
+            assert chain[-1] in CONSEQUENCES[explained[chain[-1]]]
+            chain.append(explained[chain[-1]])
+            assert len(chain) <= len(found)
+
+
+def test_a_circle_of_effects_ends_at_what_began_it():
+    found = [
+        finding("update_size", 21, 1, "specific"),
+        finding("repetition", 22, 3, "specific"),
+        finding("broken_format", 22, 2, "specific"),
+        finding("length_blowup", 23, 3, "specific"),
+    ]
+    explained = {each.finding.cause: each.explained_by for each in ranked(found, Log({}), 5.0)}
+    effects = dict.fromkeys(IN_A_CIRCLE, "update_size")
+    assert explained == {"update_size": "", **effects}
+    explained = {each.finding.cause: each.explained_by for each in ranked(found[1:], Log({}), 5.0)}
+    assert [cause for cause, by in explained.items() if not by] == ["broken_format"]
