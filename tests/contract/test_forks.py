@@ -81,6 +81,21 @@ def test_what_cannot_be_continued_is_refused_at_its_field(client, database, pare
         assert session.scalars(select(Run.id)).all() == [parent.id]
 
 
+def validated(client, config, **point):
+    return client.post("/api/v1/validate", json={"base": config, "fork": point})
+
+
+def test_a_form_hears_before_the_launch_what_a_fork_cannot_be(client, parent):
+    answer = validated(client, {"steps": 20}, run=parent.id, step=20)
+    assert answer.status_code == 422, answer.text
+    said = "is 20, but the fork starts after step 20 of parent: expected at least 21"
+    assert [(error["path"], error["message"]) for error in answer.json()["errors"]] == [("steps", said)]
+    assert validated(client, {"steps": 21}, run=parent.id, step=20).status_code == 200
+    (error,) = validated(client, {"policy": {"name": "tiny_moe"}}, run=parent.id, step=10).json()["errors"]
+    assert error["path"] == "policy.name"
+    assert validated(client, {}, run="nobody", step=10).status_code == 404
+
+
 def test_a_run_in_the_trash_is_not_forked(client, parent):
     client.delete(f"/api/v1/runs/{parent.id}")
     answer = fork(client, parent, step=10)
