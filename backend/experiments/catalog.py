@@ -214,7 +214,7 @@ def validate(body: dict[str, Any], request: Request, session: ReadSession, setti
             "formula_mathml": written["mathml"],
             "formula_notes": written["notes"],
             "formula_legend": written["legend"],
-            "estimates": estimates(session, config, settings),
+            "estimates": estimates(session, config, settings, after=wanted.fork.step if wanted.fork else 0),
             "memory": memory.model_dump(mode="json"),
             "warnings": [*unreached, *warnings(config), *memory_warnings(memory)],
         }
