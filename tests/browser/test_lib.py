@@ -96,6 +96,14 @@ def test_a_duration_shows_its_two_largest_units(in_browser, seconds, text):
 
 
 @pytest.mark.parametrize(
+    ("metric", "kind"),
+    [("reward/mean", "train"), ("eval/accuracy", "eval"), ("eval/sums/pass@4", "eval/sums"), ("", "train")],
+)
+def test_the_completions_behind_a_metric_are_those_that_it_measures(in_browser, metric, kind):
+    assert in_browser("lib/metrics.js", "(m, metric) => m.kindOf(metric)", metric) == kind
+
+
+@pytest.mark.parametrize(
     ("low", "high", "text"),
     [
         (192, 348, "3.2 – 5.8 min"),
