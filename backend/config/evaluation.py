@@ -68,14 +68,16 @@ class Suite(Frozen):
         is_end = step == last_step and (self.at_end or last_step == 0)
         return is_end or step in self.steps or (self.every > 0 and step % self.every == 0)
 
-    def evaluations(self, steps: int) -> int:
-        """The number of times a run of so many steps evaluates the suite."""
-        chosen = {step for step in self.steps if step <= steps} | (
+    def evaluations(self, steps: int, *, after: int = 0) -> int:
+        """The number of times a run of so many steps evaluates the suite; of a fork those behind `after`."""
+        first = after + 1 if after else 0
+        chosen = {step for step in self.steps if first <= step <= steps} | (
             {steps} if self.at_end or not steps else set()
         )
         if not self.every:
             return len(chosen)
-        return 1 + steps // self.every + sum(step % self.every > 0 for step in chosen)
+        at_multiples = steps // self.every - (first - 1) // self.every
+        return at_multiples + sum(step % self.every > 0 for step in chosen)
 
     @model_validator(mode="after")
     def _makes_sense(self) -> "Suite":

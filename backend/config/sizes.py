@@ -11,23 +11,29 @@ BYTES_PER_ALTERNATIVE = 6
 """Its id and its log-probability, before compression."""
 
 
-def most_tokens(config: RunConfig) -> int:
-    """Tokens of the whole run if every completion is as long as it may be and every refill is used."""
+def most_tokens(config: RunConfig, *, after: int = 0) -> int:
+    """Tokens of the whole run if every completion is as long as it may be and every refill is used.
+
+    Of a fork those of the steps behind `after`.
+    """
     sampling, evaluation, updates = config.sampling, config.evaluation, config.updates
     batches = config.filters.refill.most_batches
     batches *= updates.epochs if updates.resample_each_epoch else 1
-    train = batches * sampling.prompts_per_step * sampling.group_size * config.steps
-    evaluations = 2 + config.steps // evaluation.every if evaluation.every else 0
+    train = batches * sampling.prompts_per_step * sampling.group_size * (config.steps - after)
+    every = evaluation.every
+    evaluations = 2 + config.steps // every - after // every if every else 0
     completions = train + evaluations * evaluation.prompts * evaluation.k
-    return completions * sampling.max_new_tokens + sum(_most_of(suite, config) for suite in evaluation.suites)
+    return completions * sampling.max_new_tokens + sum(
+        _most_of(suite, config, after) for suite in evaluation.suites
+    )
 
 
-def _most_of(suite: Suite, config: RunConfig) -> int:
+def _most_of(suite: Suite, config: RunConfig, after: int) -> int:
     cap = suite.max_new_tokens or config.sampling.max_new_tokens
-    return suite.evaluations(config.steps) * suite.prompts * suite.n * cap
+    return suite.evaluations(config.steps, after=after) * suite.prompts * suite.n * cap
 
 
-def most_bytes(config: RunConfig) -> int:
-    """Bytes that storing every rollout of the run takes at most."""
+def most_bytes(config: RunConfig, *, after: int = 0) -> int:
+    """Bytes that storing every rollout of the run, or of a fork behind `after`, takes at most."""
     each = BYTES_PER_TOKEN + BYTES_PER_ALTERNATIVE * config.recording.alternatives
-    return most_tokens(config) * each
+    return most_tokens(config, after=after) * each

@@ -19,6 +19,8 @@ from backend.config.recipes import RECIPES
 from backend.config.rewards import reward_catalog
 from backend.config.rules import warnings
 from backend.config.run import RunConfig
+from backend.db.models import Run
+from backend.errors import RunNotFound
 from backend.experiments.engine_reach import engine_warnings
 from backend.experiments.estimates import estimates
 from backend.experiments.memory_estimate import memory_estimate, memory_warnings
@@ -29,6 +31,8 @@ from backend.http.responses import Json, Page
 from backend.http.routing import Router
 from backend.policies.offered import policy_offers
 from backend.runs.checks import runnable
+from backend.runs.children import refuse_as_fork
+from backend.runs.origin import refuse_imported
 from backend.runs.schemas import Body, Fields
 
 router = Router(prefix="/api/v1", tags=["catalog"])
@@ -189,12 +193,18 @@ def policies(settings: SettingsOf) -> Json:
 
 @router.post("/validate", response_model=Validated)
 def validate(body: dict[str, Any], request: Request, session: ReadSession, settings: SettingsOf) -> Json:
-    """The complete config of a run, its loss as a formula, and what it will take; 422 says what is wrong.
+    """The complete config of a run or fork, its loss as a formula, what it will take; 422 says what is wrong.
 
     For operators, `warnings` also says which sampling servers do not answer.
     """
     wanted = _as_request(body)
     config = runnable(settings, wanted.base, wanted.variant, wanted.seed)
+    if wanted.fork is not None:
+        parent = session.get(Run, wanted.fork.run)
+        if parent is None or parent.deleting_at is not None:
+            raise RunNotFound(wanted.fork.run)
+        refuse_imported(parent, "forked")
+        refuse_as_fork(parent, wanted.fork.step, config)
     unreached = engine_warnings(config, settings) if request.state.role is Role.OPERATOR else []
     written, memory = formula(config), memory_estimate(session, config, settings)
     return Json(
@@ -204,7 +214,7 @@ def validate(body: dict[str, Any], request: Request, session: ReadSession, setti
             "formula_mathml": written["mathml"],
             "formula_notes": written["notes"],
             "formula_legend": written["legend"],
-            "estimates": estimates(session, config, settings),
+            "estimates": estimates(session, config, settings, after=wanted.fork.step if wanted.fork else 0),
             "memory": memory.model_dump(mode="json"),
             "warnings": [*unreached, *warnings(config), *memory_warnings(memory)],
         }
@@ -212,8 +222,8 @@ def validate(body: dict[str, Any], request: Request, session: ReadSession, setti
 
 
 def _as_request(body: dict[str, Any]) -> ValidateRequest:
-    """The body is a plain RunConfig unless it has a `base` or a `variant`."""
-    is_plain = not body.keys() & {"base", "variant"}
+    """The body is a plain RunConfig unless it has a `base`, a `variant` or a `fork`."""
+    is_plain = not body.keys() & {"base", "variant", "fork"}
     try:
         return ValidateRequest.model_validate(
             {"base": body, "seed": body.get("seed", 0)} if is_plain else body

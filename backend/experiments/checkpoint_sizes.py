@@ -26,10 +26,13 @@ MASTER_BYTES = 4
 """Moments and master weights are float32."""
 
 
-def most_checkpoints(config: RunConfig) -> int:
-    """The largest number of checkpoints on the disk at a time, counting the one that is being written."""
+def most_checkpoints(config: RunConfig, *, after: int = 0) -> int:
+    """The largest number of checkpoints on the disk at a time, counting the one that is being written.
+
+    Of a fork those that it saves behind the step `after`.
+    """
     rule, steps = config.checkpointing, config.steps
-    saves = -(-steps // rule.every) if rule.every else min(steps, 1)
+    saves = -(-steps // rule.every) - after // rule.every if rule.every else min(steps, 1)
     return min(saves, most_kept(keep=rule.keep, spaced=rule.spaced) + 1)
 
 

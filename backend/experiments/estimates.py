@@ -11,20 +11,26 @@ from backend.settings import Settings
 Estimates = dict[str, float | None]
 
 
-def estimates(session: Session, config: RunConfig, settings: Settings) -> Estimates:
-    """Per run; `seconds` and `step_seconds` are None until a run of these sizes was seen, the range never."""
-    checkpoints, size = most_checkpoints(config), checkpoint_bytes(session, config, settings)
+def estimates(session: Session, config: RunConfig, settings: Settings, *, after: int = 0) -> Estimates:
+    """Per run, or of a fork behind the step `after`.
+
+    `seconds` and `step_seconds` are None until a run of these sizes was seen, the range never.
+    """
+    checkpoints = most_checkpoints(config, after=after)
+    size = checkpoint_bytes(session, config, settings)
     time = duration(session, config, settings.models_dir)
+    steps = config.steps - after
+    share = steps / config.steps if after else 1.0
     return {
-        "seconds": None if time.step_seconds is None else time.step_seconds * config.steps,
-        "seconds_low": time.low,
-        "seconds_high": time.high,
+        "seconds": None if time.step_seconds is None else time.step_seconds * steps,
+        "seconds_low": time.low * share,
+        "seconds_high": time.high * share,
         "step_seconds": time.step_seconds,
         "like_runs": float(time.like_runs),
         "scaled_runs": float(time.scaled_runs),
-        "completions": float(config.sampling.prompts_per_step * config.sampling.group_size * config.steps),
-        "tokens_at_most": float(most_tokens(config)),
-        "disk_bytes": float(most_bytes(config)),
+        "completions": float(config.sampling.prompts_per_step * config.sampling.group_size * steps),
+        "tokens_at_most": float(most_tokens(config, after=after)),
+        "disk_bytes": float(most_bytes(config, after=after)),
         "checkpoints": float(checkpoints),
         "checkpoint_bytes": None if size is None else checkpoints * size,
     }

@@ -150,12 +150,22 @@ class ExperimentDetail(ExperimentItem):
     request: dict[str, Any]
 
 
+class ForkPoint(Body):
+    """The checkpoint that a fork would go on from."""
+
+    run: str
+    """Id of the run whose checkpoint it is."""
+    step: Annotated[int, Field(ge=0, le=10_000_000)]
+
+
 class ValidateRequest(Body):
     """A variant as a launch would write it."""
 
     base: Fields = Field(default={})
     variant: Fields = Field(default={})
     seed: Seed = 0
+    fork: ForkPoint | None = None
+    """Check the config as that of a fork, and estimate only the steps that are left."""
 
 
 class Symbol(BaseModel):

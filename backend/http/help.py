@@ -10,12 +10,16 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 from backend.errors import NotFound
 from backend.http.frontend import with_edition
 from backend.http.markdown import Rendered, render
+from backend.pages import PAGES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 INDEX = "README"
 HERE = ' aria-current="page"'
 REVALIDATE = {"Cache-Control": "no-cache"}
+
+MENU = "".join(f'<a href="{page.path}">{html.escape(page.label)}</a>' for page in PAGES if page.label)
+"""The entries of the application's menu."""
 
 router = APIRouter(include_in_schema=False)
 
@@ -89,7 +93,9 @@ def _document(name: str) -> str:
     contents = (
         f"<details open><summary>On this page</summary><ul>{sections}</ul></details>" if sections else ""
     )
-    return PAGE.format(title=html.escape(shown.title), pages=_links(name), contents=contents, body=shown.body)
+    return PAGE.format(
+        title=html.escape(shown.title), menu=MENU, pages=_links(name), contents=contents, body=shown.body
+    )
 
 
 def _links(current: str) -> str:
@@ -127,8 +133,7 @@ PAGE = """<!doctype html>
     <a class="brand" href="/runs" aria-label="GRPO Lab">
       <img src="/static/favicon.svg" alt="" width="20" height="20">
       <span>GRPO Lab</span></a>
-    <nav aria-label="Pages"><a href="/runs">Runs</a><a href="/launch">Launch</a><a href="/queue">Queue</a>
-      <a href="/help" aria-current="page">Help</a></nav>
+    <nav aria-label="Pages">{menu}<a href="/help" aria-current="page">Help</a></nav>
   </header>
   <div class="help-frame">
     <nav class="help-pages" aria-label="Help pages"><ul>{pages}</ul></nav>

@@ -101,9 +101,14 @@ def _clone(settings: Settings, parent: Run, request: CloneRequest) -> ChildRun:
 def forked_config(settings: Settings, parent: Run, step: int, changes: Mapping[str, Any]) -> RunConfig:
     """The config of a fork behind a step; raises InvalidConfig for changes that no fork can have."""
     config = runnable(settings, merge(parent.config, changes))
+    refuse_as_fork(parent, step, config)
+    return config
+
+
+def refuse_as_fork(parent: Run, step: int, config: RunConfig) -> None:
+    """Raise InvalidConfig for a config that no fork of this run behind a step can have."""
     if errors := [*_other_policy(parent, config), *_too_few_steps(parent, config, step)]:
         raise InvalidConfig(errors)
-    return config
 
 
 def _fork(settings: Settings, parent: Run, request: ForkRequest) -> ChildRun:

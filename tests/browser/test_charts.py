@@ -182,6 +182,13 @@ def test_the_badge_says_that_all_points_are_shown_raw(in_browser):
     assert badge(in_browser, [series()]) == ["1 run", "all 3 points", "unsmoothed"]
 
 
+def test_a_page_without_groups_has_no_means(in_browser):
+    view = {"x": "step", "log": [], "smoothing": 0, "zoom": None}
+    call = "(s, [items, view]) => s.notesOf(items, [], s.shownOf('loss/total', view), view, 1)"
+    notes = in_browser("components/curves/shown.js", call, [[series()], view])
+    assert [note["text"] for note in notes] == ["1 run", "all 3 points", "unsmoothed"]
+
+
 def test_the_badge_counts_what_the_picture_leaves_out(in_browser):
     nan = series(raw_points=9000, non_finite=[{"step": 3, "x": 3, "value": "NaN"}])
     assert badge(in_browser, [nan], smoothing=0.6, logY=True, asked=2) == [

@@ -36,8 +36,11 @@ def fits(page: Page) -> bool:
 
 def test_the_help_is_reached_from_the_header_and_read(page):
     page.goto("/queue")
-    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Help").click()
+    menu = page.get_by_role("navigation", name="Pages", exact=True).get_by_role("link")
+    labels = menu.all_inner_texts()
+    menu.filter(has_text="Help").click()
     expect(page.get_by_role("heading", name="Documentation", exact=True)).to_be_visible()
+    expect(menu).to_have_text(labels)
     expect(page.get_by_role("img", name="Compare")).to_be_visible()
     page.get_by_role("main").get_by_role("link", name="Methods").click()
     expect(page.get_by_role("heading", name="Fields of a run's config", exact=True)).to_be_visible()

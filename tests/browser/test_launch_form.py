@@ -113,6 +113,12 @@ def test_the_least_changes_give_the_other_config_again(in_browser):
     assert set(changes) == {"preset", "objective", "updates"}
 
 
+@pytest.mark.parametrize(("step", "steps"), [(25, 40), (40, 80), (50, 90)])
+def test_a_fork_of_a_run_that_has_ended_there_trains_as_many_steps_again(in_browser, step, steps):
+    made = in_browser(FORM, "(f, step) => f.beyondFork({ steps: 40, seed: 1 }, step)", step)
+    assert made == {"steps": steps, "seed": 1}
+
+
 def test_a_clone_of_a_run_launches_the_same_config(in_browser):
     config = resolve({"steps": 40}, {"preset": "dapo", "optimizer": {"lr": 0.002}}, 3).model_dump(mode="json")
     function = "(f, [catalog, config]) => f.formFromConfig(catalog, config, { variant: 'mine', seed: 3 })"

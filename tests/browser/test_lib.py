@@ -95,6 +95,29 @@ def test_a_duration_shows_its_two_largest_units(in_browser, seconds, text):
     assert in_browser(FORMAT, "(f, seconds) => f.formatDuration(seconds)", seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("metric", "kind"),
+    [("reward/mean", "train"), ("eval/accuracy", "eval"), ("eval/sums/pass@4", "eval/sums"), ("", "train")],
+)
+def test_the_completions_behind_a_metric_are_those_that_it_measures(in_browser, metric, kind):
+    assert in_browser("lib/metrics.js", "(m, metric) => m.kindOf(metric)", metric) == kind
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (192, 348, "3.2 – 5.8 min"),
+        (183.6, 6480, "3.1 min – 1.8 h"),
+        (22, 306, "22 s – 5.1 min"),
+        (60, 60.1, "60 s"),
+        (None, 60, "–"),
+    ],
+)
+def test_the_ends_of_a_range_have_a_unit_each_unless_one_fits_both(in_browser, low, high, text):
+    shown = in_browser(FORMAT, "(f, [low, high]) => f.formatDurationRange(low, high)", [low, high])
+    assert shown.replace("\u00a0", " ") == text
+
+
 def test_ten_runs_have_ten_colours_and_the_eleventh_is_dashed(in_browser):
     looks = in_browser(
         COLOURS,

@@ -112,3 +112,12 @@ def test_the_page_fits_its_window(page, service, scheme, width, part, tmp_path):
     expect(page.locator(".search-result, .lift-table").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.screenshot(path=tmp_path / f"search-{part}-{width}-{scheme}.png")
+
+
+def test_no_bar_is_the_highest_where_nothing_matches(in_browser):
+    def said(matched, highest):
+        call = "(s, [matched, highest]) => s.countsText(matched, 6272, highest)"
+        return in_browser("components/rollouts/search_steps.js", call, [matched, highest])
+
+    assert said(0, 1) == "0 of 6\u202f272 completions match"
+    assert said(5, 0.25) == "5 of 6\u202f272 completions match; highest bar 25 %"

@@ -192,6 +192,31 @@ def test_a_viewer_sees_trials_and_no_button(browser, service):
     context.close()
 
 
+def test_of_changes_only_what_differs_from_the_config_is_said(in_browser):
+    config = {
+        "rewards": [
+            {"name": "correctness", "weight": 1},
+            {"name": "think_format", "only_when_correct": False},
+        ],
+        "length": {"truncated": {"type": "keep"}},
+        "optimizer": {"lr": 0.1},
+    }
+
+    def said(**changes):
+        call = "(m, [config, changes]) => m.changedFields(config, changes)"
+        return in_browser("lib/trials.js", call, [config, changes])
+
+    correct, form = config["rewards"]
+    changed = form | {"only_when_correct": True}
+    assert said(rewards=[correct, changed]) == ["rewards: think_format.only_when_correct: false → true"]
+    assert said(rewards=[form, {"name": "length", "weight": 0.5}]) == [
+        "rewards: without correctness",
+        "rewards: with length (weight 0.5)",
+    ]
+    changes = {"length.truncated": {"type": "mask"}, "optimizer.lr": 0.01, "new.field": 1}
+    assert said(**changes) == ["length.truncated: keep → mask", "optimizer.lr: 0.1 → 0.01", "new.field: 1"]
+
+
 def test_changes_are_read_line_by_line(in_browser):
     read = "(m, text) => m.readChanges(text)"
     assert in_browser("lib/trials.js", read, 'a.b: 1\n\n  c: {"type": "k3"} \nd: word\ne: "x: y"') == {

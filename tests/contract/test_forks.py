@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import select
 
+from backend.config.evaluation import Suite
 from backend.db.models import Checkpoint, Run
 from tests.factories import make_attempt, make_run, write_metric
 
@@ -79,6 +80,47 @@ def test_what_cannot_be_continued_is_refused_at_its_field(client, database, pare
     assert words in error["message"]
     with database.sessions() as session:
         assert session.scalars(select(Run.id)).all() == [parent.id]
+
+
+def validated(client, config, **point):
+    return client.post("/api/v1/validate", json={"base": config, "fork": point})
+
+
+def test_a_form_hears_before_the_launch_what_a_fork_cannot_be(client, parent):
+    answer = validated(client, {"steps": 20}, run=parent.id, step=20)
+    assert answer.status_code == 422, answer.text
+    said = "is 20, but the fork starts after step 20 of parent: expected at least 21"
+    assert [(error["path"], error["message"]) for error in answer.json()["errors"]] == [("steps", said)]
+    assert validated(client, {"steps": 21}, run=parent.id, step=20).status_code == 200
+    (error,) = validated(client, {"policy": {"name": "tiny_moe"}}, run=parent.id, step=10).json()["errors"]
+    assert error["path"] == "policy.name"
+    assert validated(client, {}, run="nobody", step=10).status_code == 404
+
+
+def test_a_fork_is_estimated_without_the_steps_that_its_parent_made(client, parent):
+    suite = {"name": "sums", "every": 5, "problem": {"name": "sums", "operands": 3}}
+    config = {"steps": 40, "evaluation": {"every": 10, "suites": [suite]}, "checkpointing": {"every": 10}}
+    whole = client.post("/api/v1/validate", json=config).json()["estimates"]
+    rest = validated(client, config, run=parent.id, step=30).json()["estimates"]
+    assert rest["completions"] == whole["completions"] / 4
+    assert rest["seconds_low"] == pytest.approx(whole["seconds_low"] / 4)
+    assert rest["seconds_high"] == pytest.approx(whole["seconds_high"] / 4)
+    assert 0 < rest["tokens_at_most"] < whole["tokens_at_most"] / 2
+    assert rest["disk_bytes"] / whole["disk_bytes"] == rest["tokens_at_most"] / whole["tokens_at_most"]
+    assert (whole["checkpoints"], rest["checkpoints"]) == (4, 1)
+
+
+@pytest.mark.parametrize("after", range(12))
+def test_the_evaluations_of_a_suite_and_of_a_fork_are_counted_as_they_are_due(after):
+    for rule in (
+        {"every": 3},
+        {"every": 0},
+        {"every": 4, "steps": (0, 2, 5, 8)},
+        {"at_end": False, "every": 5},
+    ):
+        suite = Suite(**rule)
+        due = [step for step in range(after + 1 if after else 0, 13) if suite.is_due(step, last_step=12)]
+        assert suite.evaluations(12, after=after) == len(due)
 
 
 def test_a_run_in_the_trash_is_not_forked(client, parent):

@@ -56,6 +56,9 @@ export function bySection(metrics) {
 /** Evaluations are rare points, not a curve through every step. @param {string} metric */
 export const isSparse = (metric) => metric.startsWith('eval/');
 
+/** The kind of the completions behind a metric: `train`, `eval`, `eval/<suite>`. @param {string} metric */
+export const kindOf = (metric) => (isSparse(metric) ? metric.split('/').slice(0, -1).join('/') : 'train');
+
 /** Metrics whose name contains all words of the search. @param {string[]} metrics @param {string} search */
 export function matching(metrics, search) {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);

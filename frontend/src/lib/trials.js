@@ -1,10 +1,52 @@
 /** Changes of a config as text that people edit: one `path: value` per line, values as JSON. */
+import { shortValue } from './launch/form.js';
+import { getAt, knobDifferences } from './launch/layers.js';
 
 /** @param {Record<string, unknown>} changes */
 export const changesText = (changes) =>
   Object.entries(changes)
     .map(([path, value]) => `${path}: ${JSON.stringify(value)}`)
     .join('\n');
+
+/**
+ * What changes of a config differ from it: of a list of named items the fields of an item, as in
+ * `rewards: think_format.weight: 1 → 0`.
+ * @param {Record<string, any> | null | undefined} config @param {Record<string, unknown>} changes
+ * @returns {string[]}
+ */
+export const changedFields = (config, changes) =>
+  Object.entries(changes).flatMap(([path, value]) => {
+    const old = getAt(config ?? {}, path);
+    if (old === undefined) return [`${path}: ${shortValue(value)}`];
+    const inItems = isNamed(old) && isNamed(value) ? itemChanges(old, value) : null;
+    if (inItems) return inItems.map((words) => `${path}: ${words}`);
+    return fieldChanges({ [path]: old }, { [path]: value });
+  });
+
+/** @param {Record<string, any>} old @param {Record<string, any>} now */
+const fieldChanges = (old, now) =>
+  knobDifferences(old, now)
+    .filter(({ other }) => other !== undefined)
+    .map(({ path, one, other }) => `${path}: ${shortValue(one)} → ${shortValue(other)}`);
+
+/** @param {any[]} old @param {any[]} now */
+function itemChanges(old, now) {
+  const [before, after] = [old, now].map((items) => new Map(items.map((item) => [item.name, item])));
+  return [...new Set([...before.keys(), ...after.keys()])].flatMap((name) => {
+    if (!after.has(name)) return [`without ${name}`];
+    if (!before.has(name)) return [`with ${shortValue(after.get(name))}`];
+    return fieldChanges({ [name]: before.get(name) }, { [name]: after.get(name) });
+  });
+}
+
+/** Whether this is a list of items with a name each. @param {unknown} value @returns {value is {name: string}[]} */
+const isNamed = (value) =>
+  Array.isArray(value) &&
+  value.every((item) => typeof item?.name === 'string') &&
+  new Set(value.map(({ name }) => name)).size === value.length;
+
+/** Whether a change writes a list whole, of which most may be as before. @param {string} text of changes */
+export const hasList = (text) => Object.values(readChanges(text).changes).some(Array.isArray);
 
 const WORD = /^[A-Za-z_][\w./-]*$/;
 

@@ -156,12 +156,13 @@ function Comparison({ runs, view, change, onRuns }) {
 
   const isExperiment = view.experiment && !view.runs?.length && !view.query;
   const [isReporting, setReporting] = useState(false);
-  const onPoint = (/** @type {string | null} */ run, /** @type {number} */ step, /** @type {string} */ group) => {
-    if (run) return openRollouts(run, step);
+  /** @param {string | null} run @param {number} step @param {string} metric @param {string} group */
+  const onPoint = (run, step, metric, group) => {
+    if (run) return openRollouts(run, step, metric);
     const first = groups.find(({ name }) => name === group)?.runs[0];
     if (!first) return undefined;
     if (ids.length > groups.length) say(`A mean has no rollouts. Showing seed ${first.seed}`);
-    return openRollouts(first.id, step);
+    return openRollouts(first.id, step, metric);
   };
 
   return html`<div class="page compare">

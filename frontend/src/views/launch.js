@@ -9,6 +9,7 @@ import { json } from '../lib/url_json.js';
 import { belowBase, belowVariant, laidOver, ownFields } from '../lib/launch/merge.js';
 import {
   MOST_IN_NAME,
+  beyondFork,
   bodyOf,
   contentKey,
   defaultName,
@@ -107,19 +108,19 @@ function Start({ offers }) {
   const origin = useLoad(query.from ? `run ${query.from}` : null, (signal) =>
     get(`/runs/${encodeURIComponent(query.from)}`, undefined, signal),
   );
+  const fork = useFork(query);
   useEffect(() => {
-    if (!query.from || !origin.data) return;
+    if (!query.from || !origin.data || (query.fork && !fork.data)) return;
     const { config, variant, seed, name } = origin.data;
     change({
-      ...formFromConfig(offers.catalog, config ?? {}, {
+      ...formFromConfig(offers.catalog, fork.data ? beyondFork(config ?? {}, fork.data.step) : (config ?? {}), {
         variant,
         seed,
         experiment: query.fork ? '' : `${name} again`,
       }),
       from: '',
     });
-  }, [origin.data]);
-  const fork = useFork(query);
+  }, [origin.data, fork.data?.step]);
   if (query.from && origin.error) return html`<${Failure} error=${origin.error} retry=${origin.reload} />`;
   if (query.fork && fork.error) return html`<${Failure} error=${fork.error} retry=${fork.reload} />`;
   if (query.from || (query.fork && !fork.data)) return html`<${Skeleton} rows=${14} />`;
@@ -175,7 +176,7 @@ function LaunchForm({ offers, query, change, fork }) {
   const { base, variants } = query;
   const seeds = parseSeeds(query.seeds);
   const layers = useLayers(catalog, base, variants);
-  const verdicts = useVerdicts(base, variants, seeds.seeds[0] ?? 0).map((verdict, i) => ({
+  const verdicts = useVerdicts(base, variants, seeds.seeds[0] ?? 0, fork).map((verdict, i) => ({
     ...verdict,
     errors: verdict.errors.map((error) => worded(catalog.schema, error, layers.variants[i].full)),
   }));

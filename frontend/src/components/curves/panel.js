@@ -6,6 +6,7 @@ import { ApiError } from '../../data/api.js';
 import { mountPanel, rangeSeen } from '../../charts/draw.js';
 import { figureOf, isOutside } from '../../charts/figure.js';
 import { chartTheme } from '../../charts/theme.js';
+import { kindOf } from '../../lib/metrics.js';
 import { breakdownAddress, isDecomposable } from '../../lib/breakdown.js';
 import { address } from '../../lib/url.js';
 import { notesOf, shownOf } from './shown.js';
@@ -28,16 +29,20 @@ import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
  *   single panels
  */
 
-/** Opens the rollouts behind a point of a curve. @param {string | null} run @param {number} step */
-export const openRollouts = (run, step) => {
-  if (run) navigate(address('/rollouts', { run, step }));
+/**
+ * Opens the rollouts behind a point of a metric's curve: those of an evaluation where it measures one.
+ * @param {string | null} run @param {number} step @param {string} [metric]
+ */
+export const openRollouts = (run, step, metric = '') => {
+  const kind = kindOf(metric);
+  if (run) navigate(address('/rollouts', { run, step, kind: kind === 'train' ? undefined : kind }));
 };
 
 /**
  * @param {{metric: string, runs: string[], view: PanelView, looks: import('./lines.js').Looks,
  *   names: Map<string, string>, marks?: {step: number, text: string}[],
  *   onsets?: import('../../lib/runs/verdicts.js').Onset[], onPoint?: (run: string | null, step: number,
- *   key: string) => void,
+ *   metric: string, key: string) => void,
  *   onZoom?: (zoom: [number, number] | null) => void, onBaseline?: (key: string) => void, onExpand?: () => void,
  *   onTune?: (changes: {tune: import('./tuning.js').Tunings}) => void,
  *   onMove?: (by: number) => void, onDrop?: (metric: string) => void, tall?: boolean, warning?: string}} props
@@ -79,7 +84,7 @@ export function Panel({
   useLayoutEffect(() => {
     if (!element.current) return undefined;
     const mounted = mountPanel(element.current, metric, {
-      onPoint: (...point) => handlers.current.onPoint(...point),
+      onPoint: (run, step, key) => handlers.current.onPoint(run, step, metric, key),
       onZoom: (zoom) => handlers.current.onZoom?.(zoom),
       onRange: (y) => handlers.current.stretch(y),
       onNear: setNear,

@@ -44,13 +44,14 @@ export function Panels({
         panel(metric, {
           onMove: (/** @type {number} */ by) => move(metric, at + by),
           onDrop: (/** @type {string} */ dropped) => shown.includes(dropped) && move(dropped, at),
+          onExpand: () => change({ panel: metric }, { push: true }),
         }),
       )}
     </div>`;
   };
-  const panel = (/** @type {string} */ metric, /** @type {object} */ places) => html`<${Panel}
-    ...${places}
+  const panel = (/** @type {string} */ metric, /** @type {object} */ own) => html`<${Panel}
     key=${metric}
+    ...${own}
     metric=${metric}
     runs=${runs}
     view=${view}
@@ -63,7 +64,6 @@ export function Panels({
     onZoom=${(zoom) => change({ zoom })}
     onBaseline=${onBaseline}
     onTune=${change}
-    onExpand=${() => change({ panel: metric }, { push: true })}
   />`;
   return html`
     ${
@@ -76,22 +76,7 @@ export function Panels({
     ${
       enlarged &&
       html`<${Enlarged} metrics=${metrics} metric=${enlarged} change=${change}>
-        <${Panel}
-          key=${`${enlarged} enlarged`}
-          metric=${enlarged}
-          runs=${runs}
-          view=${view}
-          looks=${looks}
-          names=${names}
-          marks=${marks}
-          onsets=${onsets}
-          onPoint=${onPoint}
-          warning=${warning(enlarged)}
-          onZoom=${(zoom) => change({ zoom })}
-    onBaseline=${onBaseline}
-    onTune=${change}
-          tall
-        />
+        ${panel(enlarged, { key: `${enlarged} enlarged`, tall: true })}
       <//>`
     }
   `;

@@ -38,7 +38,7 @@ export const notesOf = (series, lines, shown, view, asked) =>
     most: MOST_RUNS,
     logX: shown.logX,
     logY: shown.logY,
-    grouped: view.groupBy && (view.groupBy === 'variant' ? 'variant' : 'group'),
+    grouped: !view.groupBy ? '' : view.groupBy === 'variant' ? 'variant' : 'group',
     asked,
     outside: outsideOf(lines, limitsOf(lines, shown)),
     healthy: series.length ? bandToShade(shown) : null,

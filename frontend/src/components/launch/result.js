@@ -219,7 +219,7 @@ function Estimates({ form, verdicts, seeds }) {
         </thead>
         <tbody>
           ${costs.map(
-            (cost) => html`<tr key=${cost.key}>
+            (cost) => html`<tr key=${cost.key} class=${cost.key === 'seconds_low' ? 'estimates-range' : ''}>
               <th scope="row">${cost.title}</th>
               ${rows.map(
                 ({ name, estimates }) => html`<td class="number" key=${name}>

@@ -58,10 +58,12 @@ function keep(key, verdict) {
 
 /**
  * @param {object} base @param {{name: string}[]} variants @param {number} seed
+ * @param {{run: Api.RunItem, step: number} | null} fork
  * @returns {Verdict[]} one for each variant
  */
-export function useVerdicts(base, variants, seed) {
-  const bodies = variants.map((variant) => ({ base, variant, seed }));
+export function useVerdicts(base, variants, seed, fork) {
+  const point = fork && { fork: { run: fork.run.id, step: fork.step } };
+  const bodies = variants.map((variant) => ({ base, variant, seed, ...point }));
   const keys = bodies.map(contentKey);
   const [, redraw] = useState(0);
   const last = useRef(/** @type {Map<string, Verdict>} */ (new Map()));

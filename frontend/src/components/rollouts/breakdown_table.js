@@ -1,5 +1,6 @@
 /** The rows of a change: categories of completions, their means and shares, and what they add to it. */
 import { html } from '../../dom.js';
+import { kindOf } from '../../lib/metrics.js';
 import { FILTERS } from '../../lib/rollouts.js';
 import { formatCount, formatPercent, formatValue } from '../../lib/text/format.js';
 import { oneLine } from '../../lib/text/tokens.js';
@@ -72,9 +73,6 @@ export function BreakdownTable({ answer }) {
 
 /** @param {Api.BreakdownWindow} window */
 const stepsOf = ({ first, last }) => (first === last ? `step ${first}` : `steps ${first} to ${last}`);
-
-/** The kind of the completions behind a metric. @param {string} metric */
-const kindOf = (metric) => (metric.startsWith('eval/') ? metric.split('/').slice(0, -1).join('/') : 'train');
 
 /** @param {{row: Api.BreakdownRow}} props */
 const Label = ({ row }) => html`

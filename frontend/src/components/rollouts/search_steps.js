@@ -38,7 +38,7 @@ export function SearchSteps({ resource, from, to, onWindow }) {
     from === bar.first && to === bar.last ? onWindow(null, null) : onWindow(bar.first, bar.last);
   return html`<section class="card search-steps" aria-label="Matches over steps">
     <p class="quiet">
-      ${formatCount(matched)} of ${plural(of, 'completion')} match; highest bar ${formatValue(highest * 100)} %
+      ${countsText(matched, of, highest)}
       ${
         data.every > 1 &&
         html`<span title="Common words are counted in evenly chosen groups">
@@ -74,6 +74,15 @@ export function SearchSteps({ resource, from, to, onWindow }) {
     }
   </section>`;
 }
+
+/**
+ * How many match, and what the height of the strip stands for. @param {number} matched @param {number} of
+ * @param {number} highest share
+ */
+export const countsText = (matched, of, highest) =>
+  `${formatCount(matched)} of ${plural(of, 'completion')} match${
+    matched ? `; highest bar ${formatValue(highest * 100)} %` : ''
+  }`;
 
 /** @param {Bar} bar */
 const barText = ({ first, last, matched, of }) =>

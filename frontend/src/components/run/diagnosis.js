@@ -4,6 +4,7 @@ import { useGet } from '../../data/resource.js';
 import { VERDICTS, stepsText } from '../../lib/runs/verdicts.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { breakdownAddress } from '../../lib/breakdown.js';
+import { changedFields } from '../../lib/trials.js';
 import { address } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
 import { Trials } from '../trials/trials.js';
@@ -164,9 +165,7 @@ function Cause({ run, cause, alone, shown }) {
         Object.keys(remedy.changes).length > 0 &&
         html`${' '}
           <code>
-            ${Object.entries(remedy.changes)
-              .map(([path, value]) => `${path}: ${JSON.stringify(value)}`)
-              .join(', ')}
+            ${changedFields(run.config, remedy.changes).join(', ')}
           </code>`
       }${' '}
       <${TryRemedy} run=${run} cause=${cause.cause} />

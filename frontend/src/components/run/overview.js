@@ -4,7 +4,7 @@ import { post } from '../../data/api.js';
 import { useHistory } from '../../data/run_events.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { catalog, runLooks } from '../../app/state.js';
-import { matching } from '../../lib/metrics.js';
+import { KEY_METRICS, matching } from '../../lib/metrics.js';
 import { costText } from '../../lib/service/queue.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
 import { isForeign, isPushed, originTitle } from '../../lib/runs/origin.js';
@@ -28,16 +28,6 @@ import { Empty } from '../shared/states.js';
  */
 const SHOWN_OF_IMPORTED = 6;
 
-const KEY_CURVES = [
-  'reward/mean',
-  'reward/accuracy',
-  'eval/accuracy',
-  'policy/entropy',
-  'length/mean',
-  'groups/zero_variance_frac',
-  'optim/grad_norm',
-];
-
 /** Names of the metrics that a run has recorded. @param {Api.RunItem} run */
 export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
 
@@ -60,7 +50,7 @@ export function Overview({ run, view, change }) {
   const events = useHistory(run.id).data ?? [];
   const line = lineOf(run, events);
   const recorded = recordedMetrics(run);
-  const keys = KEY_CURVES.filter((metric) => recorded.includes(metric));
+  const keys = KEY_METRICS.filter((metric) => recorded.includes(metric));
   const metrics = keys.length || !isForeign(run) ? keys : recorded.slice(0, SHOWN_OF_IMPORTED);
   return html`
     <h2 class="visually-hidden">Key figures and curves</h2>

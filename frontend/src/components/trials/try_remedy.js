@@ -5,7 +5,7 @@ import { post } from '../../data/api.js';
 import { resync } from '../../data/live.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useLoad } from '../../data/resource.js';
-import { changesText, placedErrors, readChanges } from '../../lib/trials.js';
+import { changedFields, changesText, hasList, placedErrors, readChanges } from '../../lib/trials.js';
 import { formatBytes, formatCount, formatDurationRange, plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
@@ -109,7 +109,12 @@ function TrialDialog({ run, cause, onClose }) {
         html`
           <p>${found.title && html`<b>${found.title}.</b>`} ${found.fork.words}</p>
           ${found.notes.map((note) => html`<${Note} key=${note} words=${note} />`)}
-          <${Arms} arms=${arms} errors=${errors} onChange=${(/** @type {Arm[]} */ next) => change({ arms: next })} />
+          <${Arms}
+            run=${run}
+            arms=${arms}
+            errors=${errors}
+            onChange=${(/** @type {Arm[]} */ next) => change({ arms: next })}
+          />
           <${NumberField}
             name="seeds"
             label="Runs of each arm"
@@ -149,8 +154,10 @@ function TrialDialog({ run, cause, onClose }) {
 /** @param {{words: string}} props */
 const Note = ({ words }) => html`<p class="formula-warning"><${Icon} name="warn" size=${12} /> ${words}</p>`;
 
-/** @param {{arms: Arm[], errors: Map<string, string>, onChange: (arms: Arm[]) => void}} props */
-function Arms({ arms, errors, onChange }) {
+/**
+ * @param {{run: Api.RunItem, arms: Arm[], errors: Map<string, string>, onChange: (arms: Arm[]) => void}} props
+ */
+function Arms({ run, arms, errors, onChange }) {
   const set = (/** @type {number} */ at, /** @type {string} */ text) =>
     onChange(arms.map((arm, i) => (i === at ? { ...arm, text } : arm)));
   return html`
@@ -166,16 +173,13 @@ function Arms({ arms, errors, onChange }) {
         >
           <${Icon} name="cross" size=${12} />
         </button>
-        <textarea
-          class="field"
+        <${ArmText}
           id=${`trial-arm-${i}`}
-          rows=${Math.max(2, arm.text.split('\n').length)}
-          spellcheck="false"
-          placeholder="optimizer.lr: 0.0001"
-          aria-invalid=${errors.has(String(i)) ? 'true' : undefined}
-          value=${arm.text}
-          onInput=${(/** @type {any} */ event) => set(i, event.target.value)}
-        ></textarea>
+          config=${run.config}
+          text=${arm.text}
+          isWrong=${errors.has(String(i))}
+          onText=${(/** @type {string} */ text) => set(i, text)}
+        />
         ${errors.has(String(i)) && html`<span class="field-error" role="alert">${errors.get(String(i))}</span>`}
       </div>`,
     )}
@@ -190,6 +194,34 @@ function Arms({ arms, errors, onChange }) {
         <${Icon} name="plus" size=${12} /> Add a change to try
       </button>`
     }
+  `;
+}
+
+/**
+ * The changes of an arm; one that comes with a whole list is shown as what differs, and its text below that.
+ * @param {{id: string, config: Api.RunItem['config'], text: string, isWrong: boolean,
+ *   onText: (text: string) => void}} props
+ */
+function ArmText({ id, config, text, isWrong, onText }) {
+  const [isFolded] = useState(() => hasList(text));
+  const input = html`<textarea
+    class="field"
+    id=${id}
+    rows=${Math.max(isFolded ? 6 : 2, text.split('\n').length)}
+    spellcheck="false"
+    placeholder="optimizer.lr: 0.0001"
+    aria-invalid=${isWrong ? 'true' : undefined}
+    value=${text}
+    onInput=${(/** @type {any} */ event) => onText(event.target.value)}
+  ></textarea>`;
+  if (!isFolded) return input;
+  const lines = changedFields(config, readChanges(text).changes);
+  return html`
+    <div class="trial-changed">${lines.map((line) => html`<code key=${line}>${line}</code>`)}</div>
+    <details class="trial-text">
+      <summary>Edit</summary>
+      ${input}
+    </details>
   `;
 }
 

@@ -151,6 +151,13 @@ export function formFromConfig(catalog, config, { variant, seed = config.seed ??
 }
 
 /**
+ * A run's config as that of a fork behind a step: where the run ended there, as many steps again.
+ * @param {Fields} config @param {number} step @returns {Fields}
+ */
+export const beyondFork = (config, step) =>
+  config.steps > step ? config : { ...config, steps: step + Math.max(config.steps, 1) };
+
+/**
  * A variant that makes `base` into the config of a recipe.
  * @param {import('./merge.js').Catalog} catalog
  * @param {Fields} base

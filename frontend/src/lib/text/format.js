@@ -101,15 +101,21 @@ const TIME_UNITS = [
 ];
 const SECONDS_IN = { s: 1, min: 60, h: 3600, d: 86_400 };
 
+/** The unit in which a length of time has few digits. @param {number} seconds */
+const timeUnitOf = (seconds) =>
+  /** @type {keyof typeof SECONDS_IN} */ (TIME_UNITS.find(([most]) => seconds < most)?.[1] ?? 'd');
+
 /**
- * An estimated length of time in one unit: `3.2 – 5.8 min`; one number where both ends read alike.
+ * An estimated length of time: `3.2 – 5.8 min`, `19 min – 4.1 h`; one number where both ends read alike.
+ * A line breaks only behind the dash.
  * @param {number | null | undefined} low seconds @param {number | null | undefined} high seconds
  */
 export function formatDurationRange(low, high) {
   if (typeof low !== 'number' || typeof high !== 'number') return NONE;
-  const unit = /** @type {keyof typeof SECONDS_IN} */ (TIME_UNITS.find(([most]) => high < most)?.[1] ?? 'd');
-  const [from, to] = [low, high].map((seconds) => String(Number((seconds / SECONDS_IN[unit]).toPrecision(2))));
-  return from === to ? `${to} ${unit}` : `${from} – ${to} ${unit}`;
+  const units = [low, high].map(timeUnitOf);
+  const [from, to] = [low, high].map((seconds, i) => `${Number((seconds / SECONDS_IN[units[i]]).toPrecision(2))}`);
+  if (units[0] !== units[1]) return `${from}\u00a0${units[0]}\u00a0– ${to}\u00a0${units[1]}`;
+  return from === to ? `${to}\u00a0${units[1]}` : `${from}\u00a0– ${to}\u00a0${units[1]}`;
 }
 
 /** An amount of money without its currency. @param {number} amount */
