@@ -20,7 +20,7 @@ from backend.db.rollout_words import is_index
 from backend.db.schema import MIGRATIONS, known_schemas, newest_schema
 from backend.metrics.sealing import seal, sealable
 from backend.rollouts.conversion import convert
-from backend.rollouts.packing import pack_text
+from backend.rollouts.packing import pack_text, unpack_text
 from tests.factories import make_attempt, make_run, write_metric
 
 SCRIPTS = ScriptDirectory(str(MIGRATIONS))
@@ -220,5 +220,7 @@ def rows_of(connection, table):
 
 
 def plain(value):
-    """JSON as a document, whatever the driver makes of it."""
+    """JSON as a document, whatever the driver makes of it; packed text as text, with a checksum or without."""
+    if isinstance(value, bytes):
+        return unpack_text(value)
     return json.loads(value) if isinstance(value, str) and value.startswith(("[", "{")) else value
