@@ -220,7 +220,7 @@ def rows_of(connection, table):
 
 
 def plain(value):
-    """JSON as a document, whatever the driver makes of it; packed text as text, with a checksum or without."""
+    """JSON as a document, whatever the driver makes of it; packed text as text, whatever its checksum."""
     if isinstance(value, bytes):
         return unpack_text(value)
     return json.loads(value) if isinstance(value, str) and value.startswith(("[", "{")) else value
