@@ -13,7 +13,7 @@ from backend.db.models import Attempt, Experiment, Run
 from backend.metrics.store import write_points
 from benchmarks.curves.data import METRIC, values_of
 from benchmarks.installation import Installation, vacuum
-from benchmarks.scale.fill import attempt_row, ended_at, run_row, seal
+from benchmarks.scale.fill import attempt_row, ended_at, run_row, seal_all
 from benchmarks.service import Service
 
 PER_TRANSACTION = 20_000
@@ -72,7 +72,7 @@ class Ours:
 
     def settle(self) -> float:
         """Do what the service and autovacuum do within minutes; the seconds that sealing took."""
-        seconds = seal(self.sessions)
+        seconds = seal_all(self.sessions)
         vacuum(self._engine)
         return seconds
 

@@ -26,7 +26,7 @@ from backend.metrics.store import write_points
 from benchmarks.curves.data import METRIC, names_of, values_of
 from benchmarks.installation import installation
 from benchmarks.peers import python_of, run
-from benchmarks.scale.fill import seal
+from benchmarks.scale.fill import seal_all
 from benchmarks.storage import rates, rollouts
 from benchmarks.storage.rows import attempt_row, run_row
 from benchmarks.storage.used import used
@@ -113,7 +113,7 @@ def ours(database: str, curves: Curves) -> tuple[int, int]:
                 points = ((step, {METRIC: value}) for step, value in enumerate(values.tolist(), 1))
                 write_points(session, row["id"], 1, points)
         live = used(sessions, TABLES)
-        seal(sessions)
+        seal_all(sessions)
         sealed = used(sessions, TABLES)
         engine.dispose()
     return live - empty, sealed - empty

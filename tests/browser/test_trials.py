@@ -3,6 +3,7 @@
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -193,11 +194,12 @@ def test_a_viewer_sees_trials_and_no_button(browser, service):
 
 
 def test_of_changes_only_what_differs_from_the_config_is_said(in_browser):
+    rewards: list[dict[str, Any]] = [
+        {"name": "correctness", "weight": 1},
+        {"name": "think_format", "only_when_correct": False},
+    ]
     config = {
-        "rewards": [
-            {"name": "correctness", "weight": 1},
-            {"name": "think_format", "only_when_correct": False},
-        ],
+        "rewards": rewards,
         "length": {"truncated": {"type": "keep"}},
         "optimizer": {"lr": 0.1},
     }
@@ -206,7 +208,7 @@ def test_of_changes_only_what_differs_from_the_config_is_said(in_browser):
         call = "(m, [config, changes]) => m.changedFields(config, changes)"
         return in_browser("lib/trials.js", call, [config, changes])
 
-    correct, form = config["rewards"]
+    correct, form = rewards
     changed = form | {"only_when_correct": True}
     assert said(rewards=[correct, changed]) == ["rewards: think_format.only_when_correct: false → true"]
     assert said(rewards=[form, {"name": "length", "weight": 0.5}]) == [

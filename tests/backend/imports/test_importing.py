@@ -127,7 +127,7 @@ def test_points_of_an_imported_run_are_sealed_at_once(client):
     run = imported(client, "step,loss\n" + "".join(f"{step},{value}\n" for step, value in values.items()))
     sessions = client.app.state.lab.sessions
     with sessions() as session:
-        assert packable(session) == []
+        assert sealable(session) == []
         assert session.scalar(select(func.count()).select_from(Metric)) == 0
         found = read_points(session, [run["id"]], ["loss/total"])[run["id"], "loss/total"]
     assert found.steps.tolist() == list(values)
