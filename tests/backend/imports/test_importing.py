@@ -17,6 +17,7 @@ from backend.db.models import Experiment, Metric, MetricBlock, Run
 from backend.imports.tfrecord import masked_crc32c
 from backend.maintenance.reconciler import Reconciler
 from backend.metrics.reading import read_points
+from backend.metrics.sealing import sealable
 from backend.sandbox.errors import Unusable
 
 LOGS = Path(__file__).parent / "logs"
