@@ -81,7 +81,7 @@ def test_a_collapse_is_named_with_onset_evidence_and_remedy(page, service):
     expect(card).to_contain_text("First signal: policy/entropy, between steps")
     expect(card.get_by_role("heading", name="Entropy exploded")).to_be_visible()
     expect(card).to_contain_text("Try: No entropy bonus; where there is none, a third of the learning rate")
-    expect(card).to_contain_text("optimizer.lr: 0.0001")
+    expect(card).to_contain_text("optimizer.lr: 0.0003 → 0.0001")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
     found = page.evaluate("axe.run('.diagnosis')")["violations"]

@@ -110,12 +110,12 @@ def test_one_process_at_a_time_holds_a_lease_until_it_ends(sessions):
         assert not take_lease(session, "job", "a", seconds=100)
 
 
-def test_points_are_packed_piece_by_piece_and_nothing_is_written_where_all_are(
+def test_points_are_sealed_piece_by_piece_and_nothing_is_written_where_all_are(
     sessions, settings, monkeypatch
 ):
     monkeypatch.setattr(blocks, "BLOCK", 10)
-    monkeypatch.setattr(chores, "PACK_SECONDS", 0.0)
-    monkeypatch.setattr(chores, "PACK_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(chores, "SEAL_SECONDS", 0.0)
+    monkeypatch.setattr(chores, "SEAL_PAUSE_SECONDS", 0.0)
     with sessions.begin() as session:
         run = make_run(session, status="finished", attempt=1, last_step=25)
         make_attempt(session, run, 1, from_step=-1)
