@@ -78,8 +78,13 @@ def unjudged(cause: str, needs: str) -> Unjudged:
     return Unjudged(cause, TITLES[cause], needs)
 
 
-def lacking(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> Unjudged:
-    """`needs` where the log has none of these metrics, else that the one with the most values has too few."""
+def lacking(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> Unjudged | None:
+    """Why a cause cannot be judged; None where one of these metrics has at least `least` finite values.
+
+    The log lacks `needs` where it has none of them, else values of the one that has the most.
+    """
+    if log.find(*metrics, least=least) is not None:
+        return None
     counts = {name: len(log.series[name].finite()) for name in metrics if name in log.series}
     name, count = max(counts.items(), key=lambda item: item[1], default=("", 0))
     if not count:

@@ -207,7 +207,7 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
     reader = zstandard.ZstdDecompressor()
     for row in stored:
         try:
-            found = content(row[7], reader, points=row[6], within=(row[3] * BLOCK, row[5]))
+            found = _content_of(row, row[7], reader)
         except BlockDamaged as error:
             run, key, attempt, number, _, last, *_ = row
             points_of_it = _whole(session, row, reader)
@@ -221,6 +221,11 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
         yield found
 
 
+def _content_of(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> bytes:
+    """The content of a row's block or outline; raises BlockDamaged, also where it is that of another row."""
+    return content(data, reader, points=row[6], within=(row[3] * BLOCK, row[5]))
+
+
 def _whole(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:
     """All points of a block whose outline is damaged; None where it is the block itself."""
     run, key, attempt, number, *_ = row
@@ -228,11 +233,7 @@ def _whole(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> by
     query = select(MetricBlock.data).where(*own, MetricBlock.number == number)
     data = session.execute(query, execution_options={"binary": True}).scalar()
     try:
-        return (
-            None
-            if data is None or data == row[7]
-            else content(data, reader, points=row[6], within=(number * BLOCK, row[5]))
-        )
+        return None if data is None or data == row[7] else _content_of(row, data, reader)
     except BlockDamaged:
         return None
 

@@ -11,15 +11,15 @@ from backend.diagnosis.signs import Answer, Sign, change_of, finding_of, first_o
 
 def mismatch(log: Log, outcome: Outcome) -> Answer:
     """Sampler and learner differ more than before, or more than training tolerates."""
-    if not has(log, "mismatch/k3", "mismatch/prob_diff_mean", "mismatch/ess"):
-        return lacking(
-            log,
-            "mismatch",
-            "log-probabilities of the sampler (mismatch/k3)",
-            "mismatch/k3",
-            "mismatch/prob_diff_mean",
-            "mismatch/ess",
-        )
+    if gap := lacking(
+        log,
+        "mismatch",
+        "log-probabilities of the sampler (mismatch/k3)",
+        "mismatch/k3",
+        "mismatch/prob_diff_mean",
+        "mismatch/ess",
+    ):
+        return gap
     signs = (
         Sign("mismatch/k3", "up", 3.0, 1e-4, is_log=True, beyond=1e-2),
         Sign("mismatch/prob_diff_mean", "up", 2.0, 1e-3, beyond=0.03),
@@ -71,8 +71,8 @@ def router_drift(log: Log, outcome: Outcome) -> Answer:
 
 def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
     """Entropy far above its healthy level: the text becomes nonsense."""
-    if not has(log, "policy/entropy"):
-        return lacking(log, "entropy_explosion", "the policy's entropy", "policy/entropy")
+    if gap := lacking(log, "entropy_explosion", "the policy's entropy", "policy/entropy"):
+        return gap
     found = change_of(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02))
     if found is None or found.extreme - found.healthy < 0.25:
         return None
@@ -81,8 +81,8 @@ def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
 
 def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
     """Entropy far below its healthy level, with groups whose completions are all alike."""
-    if not has(log, "policy/entropy"):
-        return lacking(log, "entropy_collapse", "the policy's entropy", "policy/entropy")
+    if gap := lacking(log, "entropy_collapse", "the policy's entropy", "policy/entropy"):
+        return gap
     found = change_of(log, outcome, Sign("policy/entropy", "down", 0.3, 0.02))
     if found is None:
         return None
@@ -112,10 +112,10 @@ def _pushed(log: Log, outcome: Outcome, cause: str, found: Change, direction: Di
 
 def length_blowup(log: Log, outcome: Outcome) -> Answer:
     """Completions that grow until the cap truncates them."""
-    if not has(log, "length/mean", "length/truncated_frac"):
-        return lacking(
-            log, "length_blowup", "the length of completions", "length/mean", "length/truncated_frac"
-        )
+    if gap := lacking(
+        log, "length_blowup", "the length of completions", "length/mean", "length/truncated_frac"
+    ):
+        return gap
     signs = (
         Sign("length/mean", "up", 1.5, 2.0),
         Sign("length/truncated_frac", "up", 1.5, 0.02, beyond=0.1),
@@ -126,8 +126,8 @@ def length_blowup(log: Log, outcome: Outcome) -> Answer:
 
 def length_collapse(log: Log, outcome: Outcome) -> Answer:
     """Completions far shorter than when the run was healthy, and not because the cap truncates them."""
-    if not has(log, "length/mean"):
-        return lacking(log, "length_collapse", "the length of completions", "length/mean")
+    if gap := lacking(log, "length_collapse", "the length of completions", "length/mean"):
+        return gap
     found = change_of(log, outcome, Sign("length/mean", "down", 0.6, 2.0))
     is_cut = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, beyond=0.1))
     return None if found is None or is_cut else finding_of("length_collapse", found)
@@ -135,14 +135,10 @@ def length_collapse(log: Log, outcome: Outcome) -> Answer:
 
 def repetition(log: Log, outcome: Outcome) -> Answer:
     """Completions that loop: the same pieces of text over and over."""
-    if not has(log, "text/repetition", "text/compression"):
-        return lacking(
-            log,
-            "repetition",
-            "the repetition of texts (text/repetition)",
-            "text/repetition",
-            "text/compression",
-        )
+    if gap := lacking(
+        log, "repetition", "the repetition of texts (text/repetition)", "text/repetition", "text/compression"
+    ):
+        return gap
     signs = (
         Sign("text/repetition", "up", 2.0, 0.02, beyond=0.2),
         Sign("text/compression", "down", 0.6, 0.02),
@@ -153,10 +149,10 @@ def repetition(log: Log, outcome: Outcome) -> Answer:
 
 def broken_format(log: Log, outcome: Outcome) -> Answer:
     """Thinking tags that open twice, never close, or answers that are no longer boxed."""
-    if not has(log, "text/structure_ok"):
-        return lacking(
-            log, "broken_format", "the structure of completions (text/structure_ok)", "text/structure_ok"
-        )
+    if gap := lacking(
+        log, "broken_format", "the structure of completions (text/structure_ok)", "text/structure_ok"
+    ):
+        return gap
     signs = (
         Sign("text/structure_broken", "up", 2.0, 0.02, beyond=0.1),
         Sign("text/structure_polluted", "up", 2.0, 0.02, beyond=0.1),
@@ -169,12 +165,12 @@ def broken_format(log: Log, outcome: Outcome) -> Answer:
 
 def language_mix(log: Log, outcome: Outcome) -> Answer:
     """Letters of another script than the prompt's."""
-    if not has(log, "text/unusual_script_frac"):
-        return lacking(
-            log,
-            "language_mix",
-            "the scripts of completions (text/unusual_script_frac)",
-            "text/unusual_script_frac",
-        )
+    if gap := lacking(
+        log,
+        "language_mix",
+        "the scripts of completions (text/unusual_script_frac)",
+        "text/unusual_script_frac",
+    ):
+        return gap
     found = change_of(log, outcome, Sign("text/unusual_script_frac", "up", 2.0, 0.01, beyond=0.05))
     return None if found is None else finding_of("language_mix", found)

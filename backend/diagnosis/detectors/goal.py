@@ -13,7 +13,6 @@ from backend.diagnosis.signs import (
     Sign,
     change_of,
     finding_of,
-    has,
     lacking,
     unjudged,
 )
@@ -186,8 +185,8 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
 
 def overfitting(log: Log, outcome: Outcome) -> Answer:
     """Held-out accuracy that falls while the training accuracy stays or rises."""
-    if not has(log, "eval/accuracy"):
-        return lacking(log, "overfitting", "evaluations on held-out problems", "eval/accuracy")
+    if gap := lacking(log, "overfitting", "evaluations on held-out problems", "eval/accuracy"):
+        return gap
     train = log.find("reward/accuracy", least=12)
     if train is None or outcome.goal != "eval/accuracy" or outcome.onset is None:
         return None

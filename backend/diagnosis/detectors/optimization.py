@@ -184,8 +184,8 @@ def _always_pulled(log: Log, words: tuple[str, ...]) -> Finding:
 
 def kl_runaway(log: Log, outcome: Outcome) -> Answer:
     """Distance from the reference that grows while the goal does not."""
-    if not has(log, "kl/k3", "kl/k2", "kl/k1"):
-        return lacking(log, "kl_runaway", "a KL to the reference", "kl/k3", "kl/k2", "kl/k1")
+    if gap := lacking(log, "kl_runaway", "a KL to the reference", "kl/k3", "kl/k2", "kl/k1"):
+        return gap
     signs = (
         Sign("kl/k3", "up", 5.0, 1e-3, is_log=True, beyond=0.05),
         Sign("kl/k2", "up", 5.0, 1e-3, is_log=True, beyond=0.05),
