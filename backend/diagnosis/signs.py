@@ -79,9 +79,9 @@ def unjudged(cause: str, needs: str) -> Unjudged:
 
 
 def lacking(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> Unjudged | None:
-    """Why a cause cannot be judged; None where one of these metrics has at least `least` finite values.
+    """The reason why a cause cannot be judged; None where a metric has at least `least` finite values.
 
-    The log lacks `needs` where it has none of them, else values of the one that has the most.
+    The log lacks `needs` where it has none of the metrics, else values of the one that has the most.
     """
     if log.find(*metrics, least=least) is not None:
         return None
