@@ -128,6 +128,19 @@ def test_ten_runs_have_ten_colours_and_the_eleventh_is_dashed(in_browser):
     assert [look["dash"] for look in looks] == ["solid"] * 10 + ["dash"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "slots"),
+    [
+        ([3, 4, 5], [3, 4, 5]),
+        ([3, 3, 4], [3, 4, 5]),
+        ([9, 9], [9, 0]),
+        ([7] * 11, [7, 8, 9, 0, 1, 2, 3, 4, 5, 6, 7]),
+    ],
+)
+def test_a_group_has_the_colour_of_its_first_run_unless_another_has_it(in_browser, wanted, slots):
+    assert in_browser(COLOURS, "(c, [wanted]) => c.slotsOfGroups(wanted)", [wanted]) == slots
+
+
 def test_the_palette_is_as_long_as_the_service_believes(in_browser):
     assert in_browser(COLOURS, "c => [c.PALETTES.light.length, c.PALETTES.dark.length]") == [COLOUR_COUNT] * 2
 

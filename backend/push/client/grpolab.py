@@ -59,6 +59,7 @@ SIGN_SECONDS = 10.0
 """How often the service hears of a run that logs nothing; how old the answer of `should_stop` may be."""
 LONGEST_PAUSE = 30.0
 ANSWER_SECONDS = 30.0
+SILENT_SECONDS = 2.0
 LAST_STEP = 2**31 - 2
 NAME_CHARACTERS = 200
 
@@ -175,7 +176,10 @@ class Run:
     def _close(self, seconds: float) -> bool:
         self._closing.set()
         self._wake.set()
-        self._thread.join(seconds)
+        self._thread.join(min(seconds, SILENT_SECONDS))
+        if self._thread.is_alive() and seconds > SILENT_SECONDS:
+            _say(f"waiting up to {seconds:g} s until {self.url} has stored everything")
+            self._thread.join(seconds - SILENT_SECONDS)
         if is_open := self._thread.is_alive():
             again = f"{Path(__file__).name} send --url {self.url} {self._directory.parent}"
             _say(f"{self.url} has not confirmed everything: once it answers, run `python {again}`")
@@ -278,6 +282,7 @@ class _Service:
     def __init__(self, url: str, token: str) -> None:
         self._url, self._token = url, token
         self._told = ""
+        self._is_shown = False
         self.should_stop = self.is_refused = False
 
     def send(self, spool: _Spool) -> bool:
@@ -295,6 +300,7 @@ class _Service:
             raise _Later from None
         if self._told:
             self._tell("")
+        self._show(answer["run"])
         spool.confirm(lines)
         self.should_stop = bool(answer.get("stop"))
         return spool.has_more()
@@ -337,6 +343,12 @@ class _Service:
         self._tell(f"{self._url} refuses the run ({error.code}): {detail}; everything is kept and sent later")
         wait = error.headers.get("Retry-After", "")
         raise _Later(min(float(wait), LONGEST_PAUSE) if wait.isdigit() else 0.0)
+
+    def _show(self, run: Any) -> None:
+        """Print the address of the run's page, once."""
+        if not self._is_shown and isinstance(run, str) and _ID.fullmatch(run):
+            _say(f"the run is at {self._url}/run/{run}")
+        self._is_shown = True
 
     def _tell(self, sentence: str) -> None:
         """Once, however often it is true."""

@@ -2,7 +2,7 @@
 import { computed, effect, signal } from '../dom.js';
 import { get } from '../data/api.js';
 import { listen, resync } from '../data/live.js';
-import { looksTogether } from '../lib/colours.js';
+import { looksTogether, slotsOfGroups } from '../lib/colours.js';
 
 /** @typedef {import('../data/api.js').ApiError} ApiError */
 
@@ -42,12 +42,17 @@ export const runLooks = (runs) =>
     theme.value,
   );
 
-/** Looks of named groups (variants), by their order. @param {string[]} names */
-export const groupLooks = (names) =>
-  looksTogether(
-    names.map((key, slot) => ({ key, slot })),
+/**
+ * Looks of groups: each has the colour that its first run has on all pages, unless another group has it.
+ * @param {{name: string, runs: Pick<Api.RunItem, 'colour'>[]}[]} groups
+ */
+export function groupLooks(groups) {
+  const slots = slotsOfGroups(groups.map(({ runs }) => runs[0].colour));
+  return looksTogether(
+    groups.map(({ name }, i) => ({ key: name, slot: slots[i] })),
     theme.value,
   );
+}
 
 /** Look of one run by itself. @param {Api.RunItem} run @returns {import('../lib/colours.js').Look} */
 export const runLook = (run) => [...runLooks([run]).values()][0];

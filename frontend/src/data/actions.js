@@ -78,10 +78,13 @@ export async function emptyTrash(reload) {
   reload();
 }
 
-/** @param {string} id @param {string} name @param {(run: Run) => void} onChange */
-export async function renameRun(id, name, onChange) {
+/**
+ * Changes a run's name or notes. @param {string} id @param {{name?: string, notes?: string}} changes
+ * @param {(run: Run) => void} onChange
+ */
+export async function changeRun(id, changes, onChange) {
   try {
-    onChange(await patch(`/runs/${id}`, { name }));
+    onChange(await patch(`/runs/${id}`, changes));
   } catch (error) {
     sayError(error);
   }

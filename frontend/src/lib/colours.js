@@ -52,6 +52,22 @@ export function looksTogether(items, theme) {
   );
 }
 
+/**
+ * A slot of the palette for each group: that of its first run where no group before it has it, else the next free one.
+ * From the eleventh group on none is free, and each takes that of its run.
+ * @param {number[]} wanted slots of their first runs @returns {number[]}
+ */
+export function slotsOfGroups(wanted) {
+  /** @type {Set<number>} */
+  const taken = new Set();
+  return wanted.map((slot) => {
+    let free = slot % LIGHT.length;
+    for (let tried = 0; taken.has(free) && tried < LIGHT.length; tried += 1) free = (free + 1) % LIGHT.length;
+    taken.add(free);
+    return free;
+  });
+}
+
 /** `#rrggbb` or `rgb(r, g, b)` with an opacity, for bands. @param {string} colour @param {number} opacity 0-1 */
 export function withOpacity(colour, opacity) {
   const [red, green, blue] = colour.startsWith('#')

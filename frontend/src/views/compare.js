@@ -117,9 +117,7 @@ function Comparison({ runs, view, change, onRuns }) {
   const by = isGrouped ? keysOf(view.by).join() : 'variant';
   const groups = useMemo(() => groupsOf(runs, by), [runs, by]);
   const drawn = useMemo(() => fairShare(groups, MOST_RUNS), [groups]);
-  const looks = isGrouped
-    ? groupLooks(groups.map(({ name }) => name))
-    : runLooks(runs.filter(({ id }) => drawn.includes(id)));
+  const looks = isGrouped ? groupLooks(groups) : runLooks(runs.filter(({ id }) => drawn.includes(id)));
   const names = useMemo(() => namesOf(runs, groups), [runs.map(runTitle).join('|'), groups]);
   const configs = useMemo(() => onePerConfig(runs.filter(({ id }) => drawn.includes(id))), [runs, drawn]);
   const warning = (/** @type {string} */ metric) => scaleWarning(scalesApart(metric, aboutMetric(metric), configs));
@@ -244,7 +242,7 @@ function Comparison({ runs, view, change, onRuns }) {
         view=${view}
         change=${change}
         available=${available}
-        looks=${groupLooks(groups.map(({ name }) => name))}
+        looks=${groupLooks(groups)}
       />
       <${Relations} runs=${runs} view=${view} change=${change} lookOf=${lookOf} />
       <${SignalBudgets} runs=${runs} />

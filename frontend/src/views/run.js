@@ -43,13 +43,17 @@ export function View({ run_id: id }) {
   useTitle(run.data?.name ?? 'Run');
   return html`<div class="page">
     <${Loaded} resource=${run} skeleton=${html`<${Skeleton} rows=${12} />`}>
-      ${(data) => html`<${Page} run=${data} onChange=${(changed) => run.put((old) => ({ ...old, ...changed }))} />`}
+      ${(data) => html`<${Page}
+        run=${data}
+        onChange=${(changed) => run.put((old) => ({ ...old, ...changed }))}
+        reload=${run.reload}
+      />`}
     <//>
   </div>`;
 }
 
-/** @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void}} props */
-function Page({ run, onChange }) {
+/** @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, reload: () => void}} props */
+function Page({ run, onChange, reload }) {
   const [view, change] = useQuery(SPEC);
   useKeys(curveKeys(view, change));
   const go = (/** @type {string} */ tab) => change({ tab }, { push: true });
@@ -68,7 +72,7 @@ function Page({ run, onChange }) {
   const at = tabs.includes(view.tab) ? view.tab : 'overview';
   const Part = parts[at];
   return html`
-    <${RunHeader} run=${run} onChange=${onChange} />
+    <${RunHeader} run=${run} onChange=${onChange} reload=${reload} />
     <${Tabs} names=${tabs} at=${at} onGo=${go} />
     <div class="tab-body" role="tabpanel" id="run-panel" aria-labelledby=${`tab-${at}`}>
       ${

@@ -1,7 +1,7 @@
 /** Head of a run's page: name, state, what can be asked of it. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { post } from '../../data/api.js';
-import { renameRun } from '../../data/actions.js';
+import { changeRun } from '../../data/actions.js';
 import { runLook, sayError, status } from '../../app/state.js';
 import { address } from '../../lib/url.js';
 import { movesOf, reasonText, secondsLeft } from '../../lib/runs/moves.js';
@@ -12,14 +12,16 @@ import { waitingText } from '../../lib/service/status.js';
 import { Icon } from '../shared/icons.js';
 import { Progress, Status, Swatch, Tag } from '../shared/marks.js';
 import { ForkLink } from './fork_link.js';
+import { InTrash, MoreActions } from './more_actions.js';
+import { Notes } from './notes.js';
 import { Confirm } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
 import { Ago } from '../shared/states.js';
 
 const ICONS = { stop: 'stop', pause: 'pause', resume: 'play', retry: 'refresh' };
 
-/** @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void}} props */
-export function RunHeader({ run, onChange }) {
+/** @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, reload: () => void}} props */
+export function RunHeader({ run, onChange, reload }) {
   return html`
     <div class="page-head run-head">
       <${Swatch} look=${runLook(run)} />
@@ -28,6 +30,7 @@ export function RunHeader({ run, onChange }) {
       <${Advance} run=${run} />
       <span class="spacer"></span>
       <${Moves} run=${run} onChange=${onChange} />
+      <${MoreActions} run=${run} onChange=${onChange} reload=${reload} />
     </div>
     <p class="run-line quiet">
       ${
@@ -64,6 +67,8 @@ export function RunHeader({ run, onChange }) {
       </span>
       ${run.tags?.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)}
     </p>
+    <${Notes} run=${run} onChange=${onChange} />
+    <${InTrash} run=${run} reload=${reload} />
     <${Reason} run=${run} />
     <${Waiting} run=${run.id} />
     <${Silent} run=${run} />
@@ -134,7 +139,7 @@ function Name({ run, onChange }) {
     if (!field.current?.reportValidity()) return;
     setEditing(false);
     const name = field.current.value.trim();
-    if (name && name !== run.name) renameRun(run.id, name, onChange);
+    if (name && name !== run.name) changeRun(run.id, { name }, onChange);
   };
   return html`<form onSubmit=${save}>
     <input

@@ -3,8 +3,9 @@ import { html, useState } from '../../dom.js';
 import { actOnRuns, emptyTrash } from '../../data/actions.js';
 import { distinct } from '../../lib/runs/fields.js';
 import { formatCount, plural } from '../../lib/text/format.js';
-import { Confirm, Dialog } from '../shared/overlay.js';
+import { Confirm } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
+import { TagDialog } from './tag_dialog.js';
 
 const STOPPABLE = ['queued', 'running', 'paused'];
 const MOST_COMPARED = 200;
@@ -79,7 +80,16 @@ function Actions({ ids, runs, archived, compare, clear }) {
         text="Running runs stop after the current step; queued runs leave the queue. Recorded data is kept."
       />`
     }
-    ${asking === 'tag' && html`<${TagDialog} ids=${ids} loaded=${loaded} runs=${runs} onClose=${() => ask('')} />`}
+    ${
+      asking === 'tag' &&
+      html`<${TagDialog}
+        ids=${ids}
+        loaded=${loaded}
+        known=${distinct(runs.items, ({ tags }) => tags ?? [])}
+        reload=${runs.reload}
+        onClose=${() => ask('')}
+      />`
+    }
   `;
 }
 
@@ -132,55 +142,4 @@ export function EmptyTrash({ runs }) {
       />`
     }
   `;
-}
-
-/**
- * @param {{ids: string[], loaded: Api.RunItem[], runs: import('../../data/run_list.js').RunList,
- *   onClose: () => void}} props `loaded`: those of the selected runs whose tags are known
- */
-function TagDialog({ ids, loaded, runs, onClose }) {
-  const [tag, setTag] = useState('');
-  const others = distinct(runs.items, (run) => run.tags ?? []);
-  const put = (/** @type {string} */ name) => {
-    onClose();
-    actOnRuns(hasAll(name) ? 'untag' : 'tag', ids, runs.reload, name);
-  };
-  const submit = (/** @type {SubmitEvent} */ event) => {
-    event.preventDefault();
-    if (tag.trim()) put(tag.trim());
-  };
-  const hasAll = (/** @type {string} */ name) => loaded.length > 0 && loaded.every(({ tags }) => tags.includes(name));
-  return html`<${Dialog} title=${`Tag ${plural(ids.length, 'run')}`} onClose=${onClose}>
-    <form onSubmit=${submit}>
-      <input
-        class="field wide"
-        aria-label="Tag"
-        placeholder="e.g. baseline"
-        pattern="[\\s\\S]{0,64}"
-        title="At most 64 characters"
-        value=${tag}
-        autofocus
-        onInput=${(event) => setTag(event.target.value)}
-      />
-      ${
-        others.length > 0 &&
-        html`<p class="tag-choice">
-          ${others.map(
-            (name) => html`<button type="button" class="button button-small" key=${name} onClick=${() => put(name)}>
-              ${hasAll(name) ? 'remove ' : ''}
-              ${name}
-            </button>`,
-          )}
-        </p>`
-      }
-      <footer>
-        <button type="button" class="button" onClick=${onClose}>
-          Cancel
-        </button>
-        <button class="button button-primary" disabled=${!tag.trim()}>
-          ${hasAll(tag.trim()) && tag.trim() ? 'Remove tag' : 'Tag'}
-        </button>
-      </footer>
-    </form>
-  <//>`;
 }

@@ -1,0 +1,55 @@
+/** Tagging of one run or many. */
+import { html, useState } from '../../dom.js';
+import { actOnRuns } from '../../data/actions.js';
+import { plural } from '../../lib/text/format.js';
+import { Dialog } from '../shared/overlay.js';
+
+/**
+ * @param {{ids: string[], loaded: Api.RunItem[], known: string[], reload: () => void, onClose: () => void}} props
+ *   `loaded`: those of the runs whose tags are known; `known`: tags that are offered
+ */
+export function TagDialog({ ids, loaded, known, reload, onClose }) {
+  const [tag, setTag] = useState('');
+  const put = (/** @type {string} */ name) => {
+    onClose();
+    actOnRuns(hasAll(name) ? 'untag' : 'tag', ids, reload, name);
+  };
+  const submit = (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    if (tag.trim()) put(tag.trim());
+  };
+  const hasAll = (/** @type {string} */ name) => loaded.length > 0 && loaded.every(({ tags }) => tags.includes(name));
+  return html`<${Dialog} title=${`Tag ${plural(ids.length, 'run')}`} onClose=${onClose}>
+    <form onSubmit=${submit}>
+      <input
+        class="field wide"
+        aria-label="Tag"
+        placeholder="e.g. baseline"
+        pattern="[\\s\\S]{0,64}"
+        title="At most 64 characters"
+        value=${tag}
+        autofocus
+        onInput=${(event) => setTag(event.target.value)}
+      />
+      ${
+        known.length > 0 &&
+        html`<p class="tag-choice">
+          ${known.map(
+            (name) => html`<button type="button" class="button button-small" key=${name} onClick=${() => put(name)}>
+              ${hasAll(name) ? 'remove ' : ''}
+              ${name}
+            </button>`,
+          )}
+        </p>`
+      }
+      <footer>
+        <button type="button" class="button" onClick=${onClose}>
+          Cancel
+        </button>
+        <button class="button button-primary" disabled=${!tag.trim()}>
+          ${hasAll(tag.trim()) && tag.trim() ? 'Remove tag' : 'Tag'}
+        </button>
+      </footer>
+    </form>
+  <//>`;
+}
