@@ -17,7 +17,7 @@ from backend.db.models import Experiment, Run
 from backend.db.numbers import NAN, SPELLINGS
 from backend.runs.query import syntax
 from backend.runs.query.dates import EXPECTED, read_period
-from backend.runs.query.fields import Field, find_field
+from backend.runs.query.fields import Field, find_field, spelled
 from backend.runs.query.json_paths import JsonValue, SpelledValue
 from backend.runs.query.syntax import Comparison, QueryError, Value, parse
 
@@ -125,13 +125,14 @@ def _is_missing(session: Session, field: Field) -> Condition:
 
 
 def _text(field: Field, operator: str, value: Value) -> Condition:
-    if operator == "=" and field.values and value.text not in field.values:
-        near = get_close_matches(value.text[:100], field.values, n=1)
+    text = spelled(field, value.text) if operator == "=" else value.text
+    if operator == "=" and field.values and text not in field.values:
+        near = get_close_matches(text[:100], field.values, n=1)
         hint = f"did you mean {near[0]}?" if near else f"{', '.join(field.values)} are known"
         raise QueryError(f"there is no {field.name} {value.text[:100]!r}; {hint}", value.at)
     if field.column is None:
-        return _in_experiment(_like(Experiment.name, operator, value.text))
-    return _like(field.column, operator, value.text)
+        return _in_experiment(_like(Experiment.name, operator, text))
+    return _like(field.column, operator, text)
 
 
 def _like(column: ColumnElement[str] | InstrumentedAttribute[str], operator: str, text: str) -> Condition:

@@ -71,6 +71,17 @@ COLUMNS: dict[str, Field] = {
 
 ALIASES = {"tags": "tag"}
 
+_NO_VERDICT = "no_verdict"
+"""Title of the verdict `inconclusive` on the pages, with an underscore for its space."""
+
+
+def spelled(field: Field, text: str) -> str:
+    """A value as it is stored, where all that the field can be is fixed: "Never learned" as "never_learned"."""
+    if not field.values:
+        return text
+    word = text.lower().replace(" ", "_")
+    return "inconclusive" if field.name == "verdict" and word == _NO_VERDICT else word
+
 
 def find_field(session: Session, name: Name) -> Field:
     """The field of a name; raises QueryError with the nearest names for an unknown one."""
