@@ -125,10 +125,12 @@ def _recipe(config: RunConfig) -> str:
 
 
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted path, value) of every field whose value differs; a union of another type is one field."""
-    if isinstance(before, dict) and isinstance(after, dict) and before.get("type") == after.get("type"):
+    """(dotted path, value) of every field whose value differs; all that are set where a union has another type."""
+    if isinstance(after, dict) and after:
+        is_same = isinstance(before, dict) and before.get("type") == after.get("type")
         for name, value in after.items():
-            yield from _differences(before.get(name), value, f"{path}.{name}" if path else name)
+            old = before.get(name) if is_same else None
+            yield from _differences(old, value, f"{path}.{name}" if path else name)
     elif before != after:
         yield path, after
 

@@ -11,6 +11,8 @@ const SIDE = 70;
 const ROOM = 26;
 const STEP = 0.05;
 const LETTER = 6.5;
+/** Pixels between two axes, at least: their labels must not overlap. */
+const LEAST_GAP = 110;
 
 /** @typedef {import('../../lib/runs/axes.js').Axis} Axis */
 
@@ -20,8 +22,9 @@ const LETTER = 6.5;
  *   onBrush: (changes: Record<string, [number, number] | null>) => void, width: number}} PlotProps
  * @param {PlotProps} props
  */
-export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width }) {
+export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width: room }) {
   if (!axes.length) return html`<p class="faint">Choose axes above.</p>`;
+  const width = Math.max(room, 2 * SIDE + (axes.length - 1) * LEAST_GAP);
   const gap = axes.length > 1 ? (width - 2 * SIDE) / (axes.length - 1) : 0;
   const x = (/** @type {number} */ i) => SIDE + i * gap;
   const y = (/** @type {number} */ place) => TOP + (1 - place) * HEIGHT;

@@ -280,7 +280,7 @@ export function FilesTab({ run }) {
         ${({ items }) => html`
           <p class="quiet">
             ${plural(items.length, 'checkpoint')},${' '}
-            ${formatBytes(items.reduce((sum, { bytes }) => sum + bytes, 0))} in total. Kept: the latest${' '}
+            ${formatBytes(items.reduce((sum, { bytes }) => sum + bytes, 0))} in total. Retention keeps the latest${' '}
             ${run.config?.checkpointing?.keep ?? ''}, the best by${' '}
             ${bestBy(run)},
             up to${' '}

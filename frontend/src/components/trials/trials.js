@@ -1,12 +1,16 @@
 /** Trials with their verdicts so far: of a run in its diagnosis, of an experiment above its curves. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
+import { changedFields } from '../../lib/trials.js';
 import { address } from '../../lib/url.js';
 import { formatValue } from '../../lib/text/format.js';
 import { Ago } from '../shared/states.js';
 
-/** @param {{run?: string, experiment?: string}} props whose trials */
-export function Trials({ run, experiment }) {
+/**
+ * @param {{run?: string, experiment?: string, config?: Record<string, any> | null}} props whose trials; `config`: of the
+ *   run, where it is known: changes are shown as what they replace
+ */
+export function Trials({ run, experiment, config }) {
   const found = useGet(
     '/trials',
     { run, experiment },
@@ -19,12 +23,20 @@ export function Trials({ run, experiment }) {
   if (found.error && !found.data)
     return html`<p class="quiet" role="alert">Trials unavailable: ${found.error.message}</p>`;
   return (found.data?.items ?? []).map(
-    (trial) => html`<${Trial} key=${trial.id} trial=${trial} isAlone=${Boolean(experiment)} />`,
+    (trial) => html`<${Trial}
+      key=${trial.id}
+      trial=${trial}
+      config=${config}
+      isAlone=${Boolean(experiment)}
+    />`,
   );
 }
 
-/** @param {{trial: Api.TrialItem, isAlone: boolean}} props `isAlone`: on the page of its experiment */
-function Trial({ trial, isAlone }) {
+/**
+ * @param {{trial: Api.TrialItem, isAlone: boolean, config?: Record<string, any> | null}} props
+ *   `isAlone`: on the page of its experiment
+ */
+function Trial({ trial, isAlone, config }) {
   const { verdict, experiment } = trial;
   const [first, ...rest] = verdict.sentences;
   const what = trial.title || 'cause unknown';
@@ -55,7 +67,7 @@ function Trial({ trial, isAlone }) {
           </tr>
         </thead>
         <tbody>
-          ${verdict.arms.map((arm) => html`<${Arm} key=${arm.name} arm=${arm} />`)}
+          ${verdict.arms.map((arm) => html`<${Arm} key=${arm.name} arm=${arm} config=${config} />`)}
         </tbody>
       </table>
     </div>
@@ -71,9 +83,9 @@ function Trial({ trial, isAlone }) {
   </article>`;
 }
 
-/** @param {{arm: Api.ArmResult}} props */
-function Arm({ arm }) {
-  const changes = Object.entries(arm.changes).map(([path, value]) => `${path}: ${JSON.stringify(value)}`);
+/** @param {{arm: Api.ArmResult, config?: Record<string, any> | null}} props */
+function Arm({ arm, config }) {
+  const changes = changedFields(config, arm.changes);
   const { failed, stopped, unjudged, deleted } = arm;
   const apart = Object.entries({ failed, stopped, 'no verdict': unjudged, deleted })
     .filter(([, count]) => count > 0)
