@@ -44,8 +44,8 @@ from backend.monitoring import health, status
 from backend.push import api as pushes
 from backend.redaction import learn_secrets
 from backend.rollouts import api as rollouts
-from backend.rollouts import breakdown_api as rollout_breakdown
-from backend.rollouts import search_api as rollout_search
+from backend.rollouts.breakdown import api as rollout_breakdown
+from backend.rollouts.search import api as rollout_search
 from backend.runs import api as runs
 from backend.runs import list_api as run_lists
 from backend.runs.high_water_mark import tell_if_older

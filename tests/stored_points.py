@@ -3,10 +3,10 @@
 from sqlalchemy.orm import Session
 
 from backend.metrics.lineage import Stretch
-from backend.metrics.windows import StoredPoint, all_points, parts_of
+from backend.metrics.windows import StoredPoint, all_points, run_points_of
 
 
 def stored_points(session: Session, run_id: str) -> list[StoredPoint]:
     """By step, attempt and name."""
-    (part,) = parts_of(session, [Stretch(run_id)], all_attempts=True)
+    (part,) = run_points_of(session, [Stretch(run_id)], all_attempts=True)
     return list(all_points(session, part))

@@ -27,7 +27,7 @@ HELD_OUT = ("accuracy", "length_mean", "truncated_frac")
 """Metrics of the held-out set, beside those of pass@k."""
 
 
-class Place(NamedTuple):
+class EvaluatedStep(NamedTuple):
     """A step of a run at which something was evaluated, and where that is stored."""
 
     run: str
@@ -43,11 +43,11 @@ def evaluations_of(session: Session, run_ids: Sequence[str]) -> EvaluationPage:
     sources = [*run_ids, *later]
     names = _names(session, sources)
     points = read_points(session, sources, sorted({name for each in names.values() for name in each}))
-    found: dict[tuple[str, str], dict[int, tuple[Place, dict[str, float]]]] = defaultdict(dict)
+    found: dict[tuple[str, str], dict[int, tuple[EvaluatedStep, dict[str, float]]]] = defaultdict(dict)
     for source in sources:  # evaluations of checkpoints come last, the newest of them at the end
         for (suite, step), values in _by_suite(points, source, names[source]).items():
             run, of_step = later.get(source, (source, step))
-            found[run, suite][of_step] = Place(run, of_step, source, step), values
+            found[run, suite][of_step] = EvaluatedStep(run, of_step, source, step), values
     saved = _checkpoint_steps(session, run_ids)
     items, left_out = [], 0
     for run, suite in sorted(found, key=lambda place: (run_ids.index(place[0]), place[1])):
@@ -124,7 +124,7 @@ def _accuracy(values: Mapping[str, float]) -> float:
 
 
 def _item(
-    suite: str, place: Place, values: Mapping[str, float], *, has_checkpoint: bool, is_best: bool
+    suite: str, place: EvaluatedStep, values: Mapping[str, float], *, has_checkpoint: bool, is_best: bool
 ) -> EvaluationItem:
     ends = {name: interval_of(name) for name in values}
     intervals = {

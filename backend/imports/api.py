@@ -19,7 +19,7 @@ from backend.http.timeout import take_time
 from backend.http.upload import CannotStore, CutOff, check_type, receive
 from backend.imports.importing import ImportRequest
 from backend.imports.plan import ROW_NUMBER
-from backend.imports.run_archive_store import import_any
+from backend.imports.run_archive.store import import_any
 from backend.imports.schemas import ImportAnswer
 from backend.redaction import refuse_secrets
 

@@ -9,7 +9,7 @@ from backend.db.engine import open_engine, open_sessions
 from backend.db.text import clean_text
 from backend.errors import FieldError, InvalidRequest
 from backend.imports.importing import ImportRequest
-from backend.imports.run_archive_store import import_any
+from backend.imports.run_archive.store import import_any
 from backend.imports.schemas import ImportAnswer
 from backend.redaction import learn_secrets
 from backend.settings import Settings

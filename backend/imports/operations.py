@@ -33,7 +33,7 @@ class Point(NamedTuple):
     """Seconds since 1970."""
 
 
-class Part:
+class LogPart:
     """Contents of a part of a log."""
 
     def __init__(self) -> None:
@@ -64,9 +64,9 @@ class Part:
         return {"used": used, "names": list(self._names), "columns": packed, "facts": self.facts}
 
 
-def read_part(framed: Iterator[tfrecord.Record], take: Callable[[Part, bytes], None]) -> dict[str, Any]:
+def read_part(framed: Iterator[tfrecord.Record], take: Callable[[LogPart, bytes], None]) -> dict[str, Any]:
     """All complete records of a part."""
-    part, used = Part(), 0
+    part, used = LogPart(), 0
     for content, end in framed:
         take(part, content)
         used = end
@@ -86,7 +86,7 @@ _SCALAR = re.compile(
 """An event of one `simple_value`, as nearly all are: four times as fast as field by field."""
 
 
-def take_event(part: Part, content: bytes) -> None:
+def take_event(part: LogPart, content: bytes) -> None:
     """An `Event`: wall_time = 1, step = 2, summary = 5."""
     found = _SCALAR.fullmatch(content)
     if found is not None:
@@ -99,7 +99,7 @@ def take_event(part: Part, content: bytes) -> None:
     _take_any_event(part, content)
 
 
-def _take_any_event(part: Part, content: bytes) -> None:
+def _take_any_event(part: LogPart, content: bytes) -> None:
     step, time, summary = 0, math.nan, b""
     for number, value in fields(content):
         if number == 1 and isinstance(value, int):
@@ -113,7 +113,7 @@ def _take_any_event(part: Part, content: bytes) -> None:
             _take_summary_value(part, value, step, time)
 
 
-def _take_summary_value(part: Part, content: bytes, step: int, time: float) -> None:
+def _take_summary_value(part: LogPart, content: bytes, step: int, time: float) -> None:
     """A `Summary.Value`: tag = 1, simple_value = 2, tensor = 8; pictures and histograms are passed over."""
     tag, number_found, text = "", None, b""
     for number, value in fields(content):
@@ -167,7 +167,7 @@ def _scalar(number: int, value: Value) -> float | None:
 # ---------------------------------------------------------------- W&B
 
 
-def take_wandb_record(part: Part, content: bytes) -> None:
+def take_wandb_record(part: LogPart, content: bytes) -> None:
     """A `Record`: history = 2, config = 5, run = 17, exit = 18."""
     for number, value in fields(content):
         if not isinstance(value, bytes):
@@ -183,7 +183,7 @@ def take_wandb_record(part: Part, content: bytes) -> None:
             part.facts["exit_code"] = codes[-1] if codes else 0
 
 
-def _take_history(part: Part, content: bytes) -> None:
+def _take_history(part: LogPart, content: bytes) -> None:
     """A `HistoryRecord`: item = 1, step = 2 {num = 1}."""
     step, row = None, list[tuple[str, float]]()
     for number, value in fields(content):
@@ -235,7 +235,7 @@ def _json_number(text: bytes) -> float | None:
 WORDS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 
-def _take_config(part: Part, content: bytes) -> None:
+def _take_config(part: LogPart, content: bytes) -> None:
     """A `ConfigRecord`: update = 1 {key = 1, nested_key = 2, value_json = 16}."""
     config = part.facts.setdefault("config", {})
     for number, update in fields(content):
@@ -249,7 +249,7 @@ def _take_config(part: Part, content: bytes) -> None:
             continue
 
 
-def _take_run(part: Part, content: bytes) -> None:
+def _take_run(part: LogPart, content: bytes) -> None:
     """A `RunRecord`: run_id = 1, project = 3, config = 4, display_name = 8, start_time = 17 {seconds = 1}."""
     for number, value in fields(content):
         if not isinstance(value, bytes):

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from backend.config.messages import question_text
-from backend.imports.operations import MOST_RUNS, WORDS, Part, Point
+from backend.imports.operations import MOST_RUNS, WORDS, LogPart, Point
 from backend.imports.texts import MOST_TEXT
 from backend.sandbox.operation import Operation, Request
 
@@ -113,7 +113,7 @@ def values(request: Request) -> dict[str, Any]:
     A row whose completions do not fit comes again: `done` says how many of them were given, and the next
     request begins with it.
     """
-    part, samples, size, last, rows = Part(), list[Any](), 0, 0, 0
+    part, samples, size, last, rows = LogPart(), list[Any](), 0, 0, 0
     done = int(request["done"])
     key = "run_id" if request["key"] == "run_id" else "run_name"
     query = ROWS[key]
@@ -138,7 +138,7 @@ def values(request: Request) -> dict[str, Any]:
     return part.answer(last)
 
 
-def _take(part: Part, cells: dict[str, Any], step: int, time: float, prefix: str = "") -> None:
+def _take(part: LogPart, cells: dict[str, Any], step: int, time: float, prefix: str = "") -> None:
     for name, value in cells.items():
         path = f"{prefix}{name}"
         if isinstance(value, dict) and value.get("_type") is None and prefix.count("/") < 4:

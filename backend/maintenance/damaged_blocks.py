@@ -7,13 +7,13 @@ from sqlalchemy.orm import Session
 
 from backend.db.models import Event, Run
 from backend.metrics.block_check import sentence
-from backend.metrics.block_damage import Place
+from backend.metrics.block_damage import BlockPlace
 from backend.runs.events import add_event
 
 KIND = "data"
 
 
-def tell_damage(session: Session, found: Iterable[tuple[Place, str]]) -> int:
+def tell_damage(session: Session, found: Iterable[tuple[BlockPlace, str]]) -> int:
     """Write an event for each block whose run has none of it yet; how many were written."""
     told = 0
     for place, reason in list(found):
@@ -25,6 +25,6 @@ def tell_damage(session: Session, found: Iterable[tuple[Place, str]]) -> int:
     return told
 
 
-def tell_block(session: Session, place: Place, reason: str) -> None:
+def tell_block(session: Session, place: BlockPlace, reason: str) -> None:
     """Write the event of one block, in the transaction that replaces it."""
     tell_damage(session, [(place, reason)])

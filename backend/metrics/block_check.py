@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from backend.db.models import MetricBlock, MetricKey
 from backend.metrics import blocks
 from backend.metrics.block_codec import BlockDamaged, content, decode_all
-from backend.metrics.block_damage import Place
+from backend.metrics.block_damage import BlockPlace
 
 BLOCKS_AT_ONCE = 1_000
 
@@ -27,7 +27,7 @@ class OutlineDamaged(BlockDamaged):
 
 def damaged(
     session: Session, run: str | None = None, *, until: float = math.inf
-) -> Iterator[tuple[Place, str]]:
+) -> Iterator[tuple[BlockPlace, str]]:
     """Every block, of one run or of all, whose bytes are not what was written; with what is wrong.
 
     Ends at the time `until` of the monotonic clock.
@@ -46,7 +46,7 @@ def damaged(
         try:
             _check(row, reader)
         except BlockDamaged as error:
-            place = Place(owner, key, attempt, number, number * blocks.BLOCK, last)
+            place = BlockPlace(owner, key, attempt, number, number * blocks.BLOCK, last)
             yield place._replace(is_outline=isinstance(error, OutlineDamaged)), str(error)
 
 
@@ -73,7 +73,7 @@ def _check_outline(outline: bytes, points: int, reader: zstandard.ZstdDecompress
         raise OutlineDamaged(str(error)) from None
 
 
-def sentence(session: Session, place: Place, reason: str) -> str:
+def sentence(session: Session, place: BlockPlace, reason: str) -> str:
     """A sentence on the points that are lost, or on the outline, and why."""
     name = session.scalar(select(MetricKey.name).where(MetricKey.id == place.key)) or f"metric {place.key}"
     if place.is_outline:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 logger = logging.getLogger(__name__)
 
 
-class Place(NamedTuple):
+class BlockPlace(NamedTuple):
     """A block and the steps that it may hold."""
 
     run: str
@@ -23,12 +23,12 @@ class Place(NamedTuple):
     """Whether its outline is damaged and the points themselves are whole."""
 
 
-_noticed: dict[Place, str] = {}
-_told: set[Place] = set()
+_noticed: dict[BlockPlace, str] = {}
+_told: set[BlockPlace] = set()
 _lock = threading.Lock()
 
 
-def notice(place: Place, reason: str) -> None:
+def notice(place: BlockPlace, reason: str) -> None:
     """Remember a block that could not be read, and why."""
     with _lock:
         if place in _told or place in _noticed:
@@ -40,13 +40,13 @@ def notice(place: Place, reason: str) -> None:
     )
 
 
-def noticed() -> dict[Place, str]:
+def noticed() -> dict[BlockPlace, str]:
     """The damaged blocks that were noticed and are not told yet."""
     with _lock:
         return dict(_noticed)
 
 
-def told(places: dict[Place, str]) -> None:
+def told(places: dict[BlockPlace, str]) -> None:
     """Forget these: they are written down."""
     with _lock:
         _told.update(places)

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from backend.db.models import ALL_PACKED, BEFORE_ALL_STEPS, Attempt, Metric, MetricBlock
 from backend.db.numbers import from_stored
 from backend.metrics.block_codec import MOST_POINTS, BlockDamaged, content, decode_all
-from backend.metrics.block_damage import Place, notice
+from backend.metrics.block_damage import BlockPlace, notice
 
 BLOCK = 1_024
 """Steps of a block, a multiple of an outline's bucket."""
@@ -212,7 +212,8 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
             run, key, attempt, number, _, last, *_ = row
             points_of_it = _whole(session, row, reader)
             notice(
-                Place(run, key, attempt, number, number * BLOCK, last, points_of_it is not None), str(error)
+                BlockPlace(run, key, attempt, number, number * BLOCK, last, points_of_it is not None),
+                str(error),
             )
             if points_of_it is None:
                 continue

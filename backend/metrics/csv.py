@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from backend.db.engine import Sessions, reading
 from backend.db.numbers import SPELLINGS, kind_of
 from backend.metrics.lineage import Stretch, lineages
-from backend.metrics.windows import Part, StoredPoint, next_window, parts_of, read_window
+from backend.metrics.windows import RunPoints, StoredPoint, next_window, read_window, run_points_of
 
 FORMULA_MARKS = tuple("=+-@\t\r\n＝＋－＠")
 """A spreadsheet may run a cell that begins with one of these."""
@@ -34,12 +34,12 @@ def csv_lines(sessions: Sessions, run_id: str, *, all_attempts: bool) -> Iterato
             yield "".join(",".join(cells) + "\n" for cells in lines)
 
 
-def _parts(session: Session, run_id: str, *, all_attempts: bool) -> list[Part]:
+def _parts(session: Session, run_id: str, *, all_attempts: bool) -> list[RunPoints]:
     stretches = [Stretch(run_id)] if all_attempts else lineages(session, [run_id])[run_id]
-    return parts_of(session, stretches, all_attempts=all_attempts)
+    return run_points_of(session, stretches, all_attempts=all_attempts)
 
 
-def _windows(sessions: Sessions, part: Part) -> Iterator[Sequence[StoredPoint]]:
+def _windows(sessions: Sessions, part: RunPoints) -> Iterator[Sequence[StoredPoint]]:
     """The points in the order of steps, those of a step together."""
     after = -1
     while True:

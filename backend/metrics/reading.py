@@ -14,7 +14,7 @@ from backend.metrics.blocks import Outlined, Stored, read_blocks, read_tail
 from backend.metrics.lineage import ALL_STEPS, Stretch, lineages
 from backend.metrics.series import Curve, Points
 from backend.metrics.store import find_keys
-from backend.metrics.windows import StoredPoint, all_points, parts_of
+from backend.metrics.windows import StoredPoint, all_points, run_points_of
 
 
 def read_points(
@@ -140,5 +140,5 @@ def valid_rows(session: Session, run_id: str, *, up_to: int = ALL_STEPS) -> Iter
     """
     stretches = lineages(session, [run_id])[run_id]
     cut = [part._replace(last_step=min(up_to, part.last_step)) for part in stretches]
-    for part in parts_of(session, cut):
+    for part in run_points_of(session, cut):
         yield from all_points(session, part)

@@ -37,7 +37,7 @@ from backend.db.models import (
 )
 from backend.metrics import blocks
 from backend.metrics.block_codec import BlockDamaged, BlockNewer, decode, encode, encode_outline
-from backend.metrics.block_damage import Place, notice
+from backend.metrics.block_damage import BlockPlace, notice
 from backend.metrics.blocks import NOTHING, Stored, points_of
 from backend.metrics.thinning import OUTLINE_SHIFT, peaks
 
@@ -148,7 +148,7 @@ def _task(attempt: Attempt, run: Run) -> Task:
     return Task(attempt.run_id, attempt.number, attempt.packed_step, attempt.packed_step + 1, last)
 
 
-Tell = Callable[[Session, Place, str], None]
+Tell = Callable[[Session, BlockPlace, str], None]
 """Writes down, in the transaction of the session, which block is damaged and why."""
 
 
@@ -290,7 +290,7 @@ def _old_blocks(
         try:
             points = decode(data)
         except BlockDamaged as error:
-            place = Place(run, key, attempt, number, number * blocks.BLOCK, last)
+            place = BlockPlace(run, key, attempt, number, number * blocks.BLOCK, last)
             if tell is not None and not isinstance(error, BlockNewer):
                 tell(session, place, str(error))
                 continue

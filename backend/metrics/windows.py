@@ -34,7 +34,7 @@ class StoredPoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RunPoints:
     """The points of one run that count: up to a step, of no attempt that is newer than `attempt`.
 
     `last_step` is at most the newest step that the run had when the part was made: what is written while
@@ -58,17 +58,19 @@ class Part:
         return points.at(is_own & counting(points.attempts, points.steps, self.limits))
 
 
-def parts_of(session: Session, stretches: Iterable[Stretch], *, all_attempts: bool = False) -> list[Part]:
+def run_points_of(
+    session: Session, stretches: Iterable[Stretch], *, all_attempts: bool = False
+) -> list[RunPoints]:
     """The parts of these stretches as they are now, with hidden points or without."""
     stretches = list(stretches)
     limits = {} if all_attempts else limits_of(session, [part.run for part in stretches])
     return [_part(session, part, limits.get(part.run, ())) for part in stretches]
 
 
-def _part(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> Part:
+def _part(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> RunPoints:
     newest = select(func.coalesce(func.max(Attempt.number), NO_LIMIT)).where(Attempt.run_id == stretch.run)
     attempt = session.scalars(newest).one()
-    part = Part(stretch.run, stretch.last_step, attempt, limits, {})
+    part = RunPoints(stretch.run, stretch.last_step, attempt, limits, {})
     own = and_(Metric.run_id == part.run, Metric.step <= part.last_step, Metric.attempt <= attempt)
     # One search in the key per name, where DISTINCT would read every row.
     has_row = select(Metric.step).where(own, counts(Metric, limits), Metric.key_id == MetricKey.id).exists()
@@ -80,7 +82,9 @@ def _part(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> Part:
         for key, name, is_row in session.execute(names).all()
         if is_row or _counts_in_blocks(session, part, key)
     }
-    return Part(part.run, min(part.last_step, _newest_step(session, part.run, keys)), attempt, limits, keys)
+    return RunPoints(
+        part.run, min(part.last_step, _newest_step(session, part.run, keys)), attempt, limits, keys
+    )
 
 
 def _newest_step(session: Session, run: str, keys: Iterable[int]) -> int:
@@ -92,14 +96,14 @@ def _newest_step(session: Session, run: str, keys: Iterable[int]) -> int:
     return max((step for step in (rows, sealed) if step is not None), default=-1)
 
 
-def _counts_in_blocks(session: Session, part: Part, key: int) -> bool:
+def _counts_in_blocks(session: Session, part: RunPoints, key: int) -> bool:
     """Whether any sealed point of a metric counts."""
     if not part.limits and part.last_step >= ALL_STEPS:
         return True
     return len(part.counting(read_blocks(session, [part.run], [key])[part.run, key].points).steps) > 0
 
 
-def next_window(session: Session, part: Part, after: int) -> tuple[int, int] | None:
+def next_window(session: Session, part: RunPoints, after: int) -> tuple[int, int] | None:
     """The first and the last step of the window behind a step; None behind the last point.
 
     Where a run has gaps they are passed over at once.
@@ -127,7 +131,7 @@ def next_window(session: Session, part: Part, after: int) -> tuple[int, int] | N
     return (first, last) if firsts and first <= part.last_step else None
 
 
-def read_window(session: Session, part: Part, first: int, last: int) -> list[StoredPoint]:
+def read_window(session: Session, part: RunPoints, first: int, last: int) -> list[StoredPoint]:
     """The points that count from one step to another, by step, attempt and name."""
     tails = _rows(session, part, first, last)
     numbers = (first // blocks.BLOCK, last // blocks.BLOCK)
@@ -140,7 +144,7 @@ def read_window(session: Session, part: Part, first: int, last: int) -> list[Sto
     return _in_order(found)
 
 
-def _rows(session: Session, part: Part, first: int, last: int) -> dict[int, Stored]:
+def _rows(session: Session, part: RunPoints, first: int, last: int) -> dict[int, Stored]:
     """The rows of these steps by metric; to be read before the blocks, see `blocks.read_tail`."""
     query = (
         select(Metric.key_id, Metric.step, Metric.attempt, Metric.kind, Metric.value)
@@ -168,7 +172,7 @@ def _in_order(found: Sequence[tuple[Stored, str]]) -> list[StoredPoint]:
     ]
 
 
-def all_points(session: Session, part: Part) -> Iterator[StoredPoint]:
+def all_points(session: Session, part: RunPoints) -> Iterator[StoredPoint]:
     """All points of a part, in one transaction."""
     after = -1
     while (window := next_window(session, part, after)) is not None:

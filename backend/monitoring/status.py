@@ -41,7 +41,7 @@ LOW_BYTES = 500_000_000
 
 
 @dataclass(slots=True)
-class Part:
+class Component:
     """One part and since when it is as it is."""
 
     state: str = "ok"
@@ -69,7 +69,12 @@ class Status:
         url = settings.effective_database_url
         self._engine = open_engine(url, pool_size=1, answer_seconds=PROBE_SECONDS)
         self._owner = uuid.uuid4().hex
-        self._parts = {"database": Part(), "broker": Part(), "disk": Part(), "history": Part()}
+        self._parts = {
+            "database": Component(),
+            "broker": Component(),
+            "disk": Component(),
+            "history": Component(),
+        }
         self._looked_at = 0.0
         self._looking = threading.Lock()
         self.older = ""

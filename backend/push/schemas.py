@@ -47,13 +47,13 @@ Label = Annotated[str, Field(min_length=1, max_length=512)]
 Name = Annotated[str, Field(max_length=200)]
 
 
-class Part(BaseModel):
+class PushModel(BaseModel):
     """A part of a request; NUL and secrets are written out where it is stored."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
-class RunHead(Part):
+class RunHead(PushModel):
     """A run as its client describes it; sent until the service has answered once."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
@@ -68,7 +68,7 @@ class RunHead(Part):
     origin: PushOrigin = "script"
 
 
-class MetricsRecord(Part):
+class MetricsRecord(PushModel):
     """Values of some metrics at one step, under the trainer's names."""
 
     kind: Literal["metrics"]
@@ -76,7 +76,7 @@ class MetricsRecord(Part):
     values: Annotated[dict[Label, Number], Field(max_length=MOST_VALUES)]
 
 
-class Completion(Part):
+class Completion(PushModel):
     """One completion; what the client does not know is left out."""
 
     text: ExactText
@@ -88,7 +88,7 @@ class Completion(Part):
     correct: bool | None = None
 
 
-class CompletionsRecord(Part):
+class CompletionsRecord(PushModel):
     """The completions of one prompt at one step."""
 
     kind: Literal["completions"]
@@ -101,7 +101,7 @@ class CompletionsRecord(Part):
     completions: Annotated[list[Completion], Field(min_length=1, max_length=MOST_COMPLETIONS)]
 
 
-class FinishRecord(Part):
+class FinishRecord(PushModel):
     """The end of the run."""
 
     kind: Literal["finish"]
@@ -122,7 +122,7 @@ def _brief(records: "list[Record | None]") -> "list[Record | None]":
 Record = Annotated[MetricsRecord | CompletionsRecord | FinishRecord, Field(discriminator="kind")]
 
 
-class Batch(Part):
+class Batch(PushModel):
     """Some records of one session, in order. Those that are stored already are passed over."""
 
     session: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]

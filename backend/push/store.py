@@ -190,7 +190,7 @@ def _stored(session: Session, run: Run, batch: Batch) -> int:
     return stored
 
 
-class Place(NamedTuple):
+class ProcessPlace(NamedTuple):
     """A process among those that have pushed to a run; its forks are part of it."""
 
     is_newest: bool
@@ -199,7 +199,7 @@ class Place(NamedTuple):
     """Whether a newer one was still heard of when this one fell silent: the run ends with that one."""
 
 
-def _place(session: Session, run: Run, push_session: str) -> Place:
+def _place(session: Session, run: Run, push_session: str) -> ProcessPlace:
     """The place of the process that pushes, before this batch counts.
 
     A process began where the service first heard of one of its sessions.
@@ -213,13 +213,13 @@ def _place(session: Session, run: Run, push_session: str) -> Place:
         heard[process] = max(heard_at, heard.get(process, heard_at))
     own = push_session[:PROCESS_DIGITS]
     newer = [process for process, number in began.items() if number > began[own]]
-    return Place(not newer, any(heard[each] >= heard[own] - SILENT_SECONDS for each in newer))
+    return ProcessPlace(not newer, any(heard[each] >= heard[own] - SILENT_SECONDS for each in newer))
 
 
 def _store(
     session: Session,
     run: Run,
-    place: Place,
+    place: ProcessPlace,
     records: Sequence[tuple[int, Any]],
     packed: Mapping[int, PackedGroups],
     values: Mapping[int, Mapping[str, float]],

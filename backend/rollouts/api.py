@@ -20,7 +20,7 @@ from backend.http.timeout import take_time
 from backend.http.upload import CannotStore
 from backend.metrics.lineage import stamps_of
 from backend.rollouts.atlas import Order, State, atlas_of, probes_of, prompt_lines, shown_prompts
-from backend.rollouts.breakdown_schemas import Mismatch
+from backend.rollouts.breakdown.schemas import Mismatch
 from backend.rollouts.contributions import loss_sums
 from backend.rollouts.counting import counts_by_step
 from backend.rollouts.evidence import evidence_of

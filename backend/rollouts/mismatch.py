@@ -19,7 +19,7 @@ from backend.config.run import RunConfig
 from backend.db.models import RolloutGroup, RolloutTokens, Run
 from backend.errors import Conflict, NotFound
 from backend.metrics.reading import read_points
-from backend.rollouts.breakdown_cells import carried_groups
+from backend.rollouts.breakdown.cells import carried_groups
 from backend.rollouts.packing import arrays_or_damage
 from backend.rollouts.reading import valid_groups
 from backend.runs.origin import is_ours

@@ -13,10 +13,10 @@ from backend.errors import FieldError, InvalidRequest
 from backend.http.paging import write_cursor
 from backend.rollouts.labels import labels_of
 from backend.rollouts.packing import text_or_damage
-from backend.rollouts.search import found_at
-from backend.rollouts.search_pages import find, is_more_than
-from backend.rollouts.search_query import Term
-from backend.rollouts.search_scope import Scope
+from backend.rollouts.search.hits import found_at
+from backend.rollouts.search.pages import find, is_more_than
+from backend.rollouts.search.query import Term
+from backend.rollouts.search.scope import Scope
 
 MOST_EXPORTED = 100_000
 ROWS_AT_ONCE = 500

@@ -9,9 +9,10 @@ from sqlalchemy import select, text
 
 from backend.db.models import RolloutLabel
 from backend.db.rollout_words import LAST_POSITION, index_groups, reset, tsvector_of
-from backend.rollouts import search, search_pages
-from backend.rollouts.lift import scored_phrase
-from backend.rollouts.search_query import SearchError, parse
+from backend.rollouts.search import hits
+from backend.rollouts.search import pages as search_pages
+from backend.rollouts.search.lift import scored_phrase
+from backend.rollouts.search.query import SearchError, parse
 from backend.rollouts.store import pack_groups, write_groups
 from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_run, stored_completions
 
@@ -90,7 +91,7 @@ def test_a_search_finds_words_phrases_prefixes_and_exact_strings(client, run, q,
     [("wait*", [0, 1, 2]), ('"forty t*"', [1]), ('-"let me ch*"', [1, 2, 3]), ("wait* -god*", [0, 1])],
 )
 def test_texts_are_read_for_beginnings_of_very_many_words(client, run, monkeypatch, q, found):
-    monkeypatch.setattr(search, "MOST_OF_BEGINNING", 0)
+    monkeypatch.setattr(hits, "MOST_OF_BEGINNING", 0)
     assert places(searched(client, run, q, first_step=2)) == [(2, each) for each in found]
     steps, _ = counted(client, run, q, first_step=2)
     assert steps == [(2, len(found), 4)]

@@ -23,7 +23,7 @@ from backend.metrics.attempts import counts, limits_of
 from backend.metrics.block_check import damaged as damaged_blocks
 from backend.metrics.block_check import sentence
 from backend.metrics.lineage import Stretch
-from backend.metrics.windows import all_points, parts_of
+from backend.metrics.windows import all_points, run_points_of
 from backend.runs.lifecycle import MOVES, STATUSES
 from tests.faults.audit_files import canary_in_files, checkpoint_files, files_of_nobody
 from tests.faults.audit_tables import canary_in_rows, damage, rows_of_nobody
@@ -71,7 +71,7 @@ def steps(session: Session, run: Run) -> Iterator[str]:
     groups = select(RolloutGroup.step, RolloutGroup.attempt).where(
         RolloutGroup.run_id == run.id, counts(RolloutGroup, limits)
     )
-    (part,) = parts_of(session, [Stretch(run.id)])
+    (part,) = run_points_of(session, [Stretch(run.id)])
     others = select(Metric.step, Metric.attempt).where(Metric.run_id == run.id, Metric.attempt > part.attempt)
     points = chain(
         ((point.step, point.attempt) for point in all_points(session, part)),

@@ -13,7 +13,7 @@ from backend.db.models import Attempt, RolloutGroup, Run
 from backend.db.numbers import to_stored
 from backend.metrics.attempts import counts, limits_of
 from backend.metrics.lineage import Stretch
-from backend.metrics.windows import all_points, parts_of
+from backend.metrics.windows import all_points, run_points_of
 from tests.stored_points import stored_points
 
 PULSE = "tokens/total"
@@ -25,7 +25,7 @@ Record = dict[tuple[Any, ...], Any]
 def record_of(session: Session, run_id: str) -> Record:
     """All that a run recorded and that counts: metrics but for the clocks, completions with their rewards."""
     limits = limits_of(session, [run_id]).get(run_id, ())
-    (part,) = parts_of(session, [Stretch(run_id)])
+    (part,) = run_points_of(session, [Stretch(run_id)])
     groups = {
         group.id: group
         for group in session.scalars(
@@ -63,7 +63,7 @@ class Witness:
         seen = self.steps.get(run_id, set())
         now = Witness()
         now.look(session, [run_id])
-        (part,) = parts_of(session, [Stretch(run_id)])
+        (part,) = run_points_of(session, [Stretch(run_id)])
         valid = {point.step for point in all_points(session, part)}
         vanished = len(seen - now.steps.get(run_id, set()))
         return vanished + len({step for step, _ in seen} - valid)

@@ -8,7 +8,7 @@ import pytest
 from backend.config.merge import merge
 from backend.db.engine import reading
 from backend.metrics.lineage import Stretch
-from backend.metrics.windows import all_points, parts_of
+from backend.metrics.windows import all_points, run_points_of
 from backend.process.preflight import free_port
 from benchmarks.ranks import CASES, SMALL, train
 from tests.factories import make_run
@@ -55,7 +55,7 @@ def test_a_run_on_two_nodes_whose_job_is_cancelled_goes_on_in_the_next_one(clust
         run = plant.read(run_id)
         assert (run.status, run.attempt, run.own_failures) == ("finished", 2, 0), run.reason
         with reading(plant.sessions) as session:
-            (part,) = parts_of(session, [Stretch(run_id)])
+            (part,) = run_points_of(session, [Stretch(run_id)])
             points = [each for each in all_points(session, part) if each.name == "optim/grad_norm"]
     found = {each.step: each.value for each in points if each.step}
     alone = train(CASES["GRPO"], ranks=1, steps=STEPS)

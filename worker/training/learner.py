@@ -32,7 +32,7 @@ from worker.state import Stateful
 from worker.training.batch_builder import BatchBuilder, domains_of, entropies
 from worker.training.controllers import EntropyControl, KlControl
 from worker.training.critic_step import CriticEstimate, CriticStep
-from worker.training.passes import OptimizerBatch, Part, Seen, apart, learners, loss_passes
+from worker.training.passes import MicroBatch, OptimizerBatch, Seen, apart, learners, loss_passes
 from worker.training.prompt_history import PromptHistory, repeats
 from worker.training.rank_passes import RankPasses
 from worker.training.trust_region import metrics_of, trust_region_step
@@ -376,7 +376,7 @@ class Learner:
         return norm
 
     def _passes(
-        self, chosen: OptimizerBatch, parts: Sequence[Part], seen: Seen | None
+        self, chosen: OptimizerBatch, parts: Sequence[MicroBatch], seen: Seen | None
     ) -> Iterator[PolicyLoss]:
         return loss_passes(
             self.ranks.score,
@@ -394,7 +394,7 @@ class Learner:
 
         def surrogate() -> Iterator[Tensor]:
             taker = record.pop() if record else None
-            for found in self._passes(chosen, [Part(part) for part in parts], taker):
+            for found in self._passes(chosen, [MicroBatch(part) for part in parts], taker):
                 yield -found.loss
 
         step = trust_region_step(

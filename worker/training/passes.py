@@ -28,7 +28,7 @@ class Seen(NamedTuple):
     update_stats: UpdateStats
 
 
-class Part(NamedTuple):
+class MicroBatch(NamedTuple):
     """A micro-batch."""
 
     rows: Tensor
@@ -48,9 +48,9 @@ def learners(batch: PolicyBatch, objective: Objective) -> Tensor:
     return torch.isin(batch.group_index, groups).cpu()
 
 
-def apart(parts: Sequence[Tensor], learning: Tensor) -> list[Part]:
+def apart(parts: Sequence[Tensor], learning: Tensor) -> list[MicroBatch]:
     """Micro-batches in which no row learns apart from those in which all do."""
-    split = [Part(part[learning[part] == learns], learns) for part in parts for learns in (True, False)]
+    split = [MicroBatch(part[learning[part] == learns], learns) for part in parts for learns in (True, False)]
     return [part for part in split if len(part.rows)]
 
 
@@ -73,7 +73,7 @@ Score = Callable[..., Routed]
 def loss_passes(
     score: Score,
     of: OptimizerBatch,
-    parts: Sequence[Part],
+    parts: Sequence[MicroBatch],
     objective: Objective,
     *,
     temperature: float,

@@ -76,7 +76,7 @@ _NO_VERDICT = "no_verdict"
 
 
 def spelled(field: Field, text: str) -> str:
-    """A value as it is stored, where all that the field can be is fixed: "Never learned" as "never_learned"."""
+    """A value as it is stored, where the field has fixed values: "Never learned" as "never_learned"."""
     if not field.values:
         return text
     word = text.lower().replace(" ", "_")

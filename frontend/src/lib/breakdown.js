@@ -9,7 +9,7 @@ const OTHERS = ['groups/zero_variance_frac', 'policy/entropy', 'kl/k3', 'loss/to
 const EVALUATED = /^eval\/([^/]+\/)?(accuracy|length_mean|truncated_frac)$/;
 const NOT_A_TERM = ['reward/raw/mean'];
 
-/** Whether a metric is one of backend/rollouts/breakdown_cells.py: a sum over completions. @param {string} metric */
+/** Whether a metric is one of backend/rollouts/breakdown/cells.py: a sum over completions. @param {string} metric */
 export const isDecomposable = (metric) =>
   OTHERS.includes(metric) || ((MEANS.test(metric) || EVALUATED.test(metric)) && !NOT_A_TERM.includes(metric));
 

@@ -30,7 +30,7 @@ from backend.db.models import (
     Run,
     RunPrompt,
 )
-from backend.imports import run_archive_rollouts
+from backend.imports.run_archive import rollouts as archived_rollouts
 from backend.metrics.sealing import seal, sealable
 from backend.rollouts.labels import LabelRequest, put_label
 from backend.rollouts.packing import pack_text
@@ -512,10 +512,10 @@ def test_a_few_bytes_of_parquet_fill_no_memory(client, settings, monkeypatch):
         ("MOST_GROUP_BYTES", "belongs to a group"),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(run_archive_rollouts, limit, 500_000)
+            patch.setattr(archived_rollouts, limit, 500_000)
             assert reason in send(client, long).json()["errors"][0]["message"]
     with monkeypatch.context() as patch:
-        patch.setattr(run_archive_rollouts, "MOST_GROUP_BYTES", 64)
+        patch.setattr(archived_rollouts, "MOST_GROUP_BYTES", 64)
         assert "has more than 1 tokens" in send(client, signed(files)).json()["errors"][0]["message"]
 
 

@@ -13,7 +13,7 @@ from backend.imports import tfrecord, wandb_file
 from backend.imports.binary import BinaryReader
 from backend.imports.formats import detect, read_logs
 from backend.imports.log_file import ImportSandbox, LogFile
-from backend.imports.operations import Part, Point
+from backend.imports.operations import LogPart, Point
 from backend.imports.plan import plan_import
 from backend.imports.protobuf import fields
 from backend.imports.sandbox_operations import OPERATIONS
@@ -36,7 +36,7 @@ def test_numbers_that_no_float_holds_are_bad_lines_or_no_terms():
 
 
 def test_a_step_beyond_64_bits_is_left_out():
-    part = Part()
+    part = LogPart()
     part.add(Point("loss", 10**20, 0.5))
     part.add(Point("loss", 3, 0.25))
     assert len(part) == 1

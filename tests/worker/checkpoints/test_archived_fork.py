@@ -7,7 +7,7 @@ import pytest
 from backend.archives.save import archive_run
 from backend.config.merge import resolve
 from backend.imports.importing import ImportRequest
-from backend.imports.run_archive_store import import_any
+from backend.imports.run_archive.store import import_any
 from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train
 from worker.outcome import Outcome
 

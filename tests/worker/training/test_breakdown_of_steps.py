@@ -3,8 +3,8 @@
 import pytest
 
 from backend.metrics.store import write_points
-from backend.rollouts.breakdown import Window, breakdown_of
-from backend.rollouts.breakdown_cells import By
+from backend.rollouts.breakdown.cells import By
+from backend.rollouts.breakdown.change import Window, breakdown_of
 from backend.rollouts.store import pack_groups, write_groups
 from tests.factories import make_run
 

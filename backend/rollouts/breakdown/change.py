@@ -19,8 +19,8 @@ from backend.db.models import Run
 from backend.errors import FieldError, InvalidRequest, NotFound
 from backend.metrics.reading import read_points
 from backend.rollouts.atlas import prompt_texts
-from backend.rollouts.breakdown_categories import Categories, Key, categories_of, term_weights
-from backend.rollouts.breakdown_cells import By, Cell, Cells, Mean, Place, cells_of, mean_of
+from backend.rollouts.breakdown.categories import Categories, Key, categories_of, term_weights
+from backend.rollouts.breakdown.cells import By, Cell, Cells, GroupPlace, Mean, cells_of, mean_of
 from backend.rollouts.packing import text_or_damage
 
 MOST_ROWS = 50
@@ -44,7 +44,7 @@ class Side:
     total: float = 0.0
     """Sum of their weighted values."""
     completions: int = 0
-    by_group: dict[Place, float] = field(default_factory=dict)
+    by_group: dict[GroupPlace, float] = field(default_factory=dict)
     """Weighted distance from R of each group's completions."""
 
 
@@ -163,7 +163,7 @@ def _weights(cells: Sequence[Cell], found: Cells, mean: Mean, steps: int) -> lis
     if mean.is_of_tokens and not mean.is_sum:
         return [cell.tokens / (steps * max(1, found.trained[cell.step])) for cell in cells]
     counted: dict[int, int] = {}
-    groups: dict[Place, int] = {}
+    groups: dict[GroupPlace, int] = {}
     for cell in cells:
         place = (cell.step, cell.prompt_index)
         counted[cell.step] = counted.get(cell.step, 0) + cell.count
@@ -245,7 +245,7 @@ def _side(side: Side) -> dict[str, Any]:
     return {"share": side.share, "mean": mean, "completions": side.completions}
 
 
-def _examples(row: Row, stored: dict[Place, str], total: float) -> list[dict[str, Any]]:
+def _examples(row: Row, stored: dict[GroupPlace, str], total: float) -> list[dict[str, Any]]:
     """In each window the stored group that does most for the change; of equal ones, the nearest in time."""
     sign = 1.0 if total >= 0 else -1.0
     found = []

@@ -17,9 +17,9 @@ from backend.db.engine import is_postgres
 from backend.db.models import RolloutGroup
 from backend.db.rollout_words import SHIFT
 from backend.rollouts.reading import tallied
-from backend.rollouts.search import WHOLE, Part, Place, hits_of, is_phrase, of_index
-from backend.rollouts.search_query import Term
-from backend.rollouts.search_scope import Scope
+from backend.rollouts.search.hits import WHOLE, CompletionPlace, GroupRange, hits_of, is_phrase, of_index
+from backend.rollouts.search.query import Term
+from backend.rollouts.search.scope import Scope
 
 FEWEST, MOST = 16, 256
 """Groups that are read at a time: few at first, as the first ones may fill the page."""
@@ -31,11 +31,11 @@ Test = Callable[[Completion], bool]
 class Page:
     """The part of the matches that is wanted: behind a place, one way, and so many at most."""
 
-    behind: Place | None = None
+    behind: CompletionPlace | None = None
     is_descending: bool = False
     most: int | None = None
 
-    def is_in(self, place: Place) -> bool:
+    def is_in(self, place: CompletionPlace) -> bool:
         """Whether a place lies behind."""
         return self.behind is None or (place < self.behind if self.is_descending else place > self.behind)
 
@@ -44,8 +44,8 @@ ALL = Page()
 
 
 def matches(
-    session: Session, scope: Scope, terms: Sequence[Term], part: Part = WHOLE, page: Page = ALL
-) -> Iterator[Place]:
+    session: Session, scope: Scope, terms: Sequence[Term], part: GroupRange = WHOLE, page: Page = ALL
+) -> Iterator[CompletionPlace]:
     """The places of the completions that match, in the order of the page; `terms` as `planned`."""
     wanted, _ = of_index(terms)
     found = (_of_words if wanted else _of_groups)(session, scope, terms, part, page)
@@ -66,7 +66,9 @@ def count_of_index(session: Session, scope: Scope, terms: Sequence[Term], most: 
     return session.scalar(select(func.count()).select_from(some)) or 0
 
 
-def _named(session: Session, scope: Scope, terms: Sequence[Term], part: Part, page: Page) -> Select[Any]:
+def _named(
+    session: Session, scope: Scope, terms: Sequence[Term], part: GroupRange, page: Page
+) -> Select[Any]:
     """Step, group, position and `is_long` of the completions that the index names."""
     hits = hits_of(session, *of_index(terms), part).cte(nesting=True).prefix_with("MATERIALIZED")
     query = select(RolloutGroup.step, RolloutGroup.id, hits.c.position, hits.c.is_long).select_from(hits)
@@ -80,8 +82,8 @@ def _named(session: Session, scope: Scope, terms: Sequence[Term], part: Part, pa
 
 
 def _of_words(
-    session: Session, scope: Scope, terms: Sequence[Term], part: Part, page: Page
-) -> Iterator[Place]:
+    session: Session, scope: Scope, terms: Sequence[Term], part: GroupRange, page: Page
+) -> Iterator[CompletionPlace]:
     test, of_long = test_of(session, scope, terms), _long_test(session, terms)
     want = _want(terms, reads=of_long is not None)
     query = _named(session, scope, terms, part, page)
@@ -120,8 +122,8 @@ def _pieces(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _of_groups(
-    session: Session, scope: Scope, terms: Sequence[Term], part: Part, page: Page
-) -> Iterator[Place]:
+    session: Session, scope: Scope, terms: Sequence[Term], part: GroupRange, page: Page
+) -> Iterator[CompletionPlace]:
     """Without words that the index is asked for: all completions are read but those with an unwanted word."""
     test = test_of(session, scope, terms)
     without = [(term.pattern(), _keys(session, term, part)) for term in of_index(terms)[1]]
@@ -146,7 +148,7 @@ def _has(one: Completion, pattern: Any, is_long: bool | None) -> bool:  # noqa: 
     return is_long is not None and (not is_long or bool(pattern.search(one.clean_text)))
 
 
-def _keys(session: Session, term: Term, part: Part) -> dict[int, bool]:
+def _keys(session: Session, term: Term, part: GroupRange) -> dict[int, bool]:
     """The completions with a term, by number and position, and whether their text decides."""
     rows = session.execute(hits_of(session, [term], [], part))
     reads = is_phrase(term)
@@ -158,7 +160,7 @@ def _want(terms: Sequence[Term], *, reads: bool) -> Want:
     return Want(reads or any(term.is_exact or term.is_read for term in terms), strings)
 
 
-def _groups(session: Session, scope: Scope, part: Part, page: Page) -> Sequence[Any]:
+def _groups(session: Session, scope: Scope, part: GroupRange, page: Page) -> Sequence[Any]:
     """Step, id and number of the groups in which a completion may match."""
     columns = (RolloutGroup.step, RolloutGroup.id)
     conditions = [*scope.of_groups(session), *part.of_groups(), *tallied(scope.filter.of_tallies())]

@@ -36,8 +36,8 @@ from backend.imports.archive import Member
 from backend.imports.cells import read_cells
 from backend.imports.lines import parse, text_lines
 from backend.imports.log_file import ImportSandbox, LogFile, no_sense
-from backend.imports.run_archive_prompts import Tallies, read_labels, read_prompts, read_tallies
-from backend.imports.run_archive_rollouts import read_rollouts
+from backend.imports.run_archive.prompts import Tallies, read_labels, read_prompts, read_tallies
+from backend.imports.run_archive.rollouts import read_rollouts
 from backend.imports.table import BadLog, Floats, Ints, shown
 from backend.metrics.store import NAME
 from backend.policies.adapters import ADAPTER_CONFIG
@@ -60,7 +60,7 @@ Curve = tuple[Ints, Floats]
 Document = TypeVar("Document", bound=BaseModel)
 
 
-class Place(NamedTuple):
+class FileExtent(NamedTuple):
     """Content of a file of the archive."""
 
     offset: int
@@ -97,7 +97,7 @@ class ReadArchive(NamedTuple):
     beside: BesideRollouts | None
     """None: an archive of format 1."""
     events: list[ArchivedEvent]
-    checkpoints: dict[str, dict[str, Place]]
+    checkpoints: dict[str, dict[str, FileExtent]]
     """For each checkpoint the places of its files, whose digests are right."""
     missing: list[str]
     """What could not be read any more when the archive was made."""
@@ -142,7 +142,7 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
     return ReadArchive(run, series, packed, beside, events, found, manifest.missing)
 
 
-def _places(file: LogFile) -> dict[str, Place]:
+def _places(file: LogFile) -> dict[str, FileExtent]:
     answer = file.ask("tar")
     try:
         members = [Member(str(n), int(o), int(p), int(s), bool(d)) for n, o, p, s, d in answer["files"]]
@@ -157,10 +157,10 @@ def _places(file: LogFile) -> dict[str, Place]:
         raise BadLog(f"holds {shown(twice)} twice")
     if any(min(member.offset, member.size) < 0 for member in members):
         raise no_sense()
-    return {member.name: Place(member.offset, member.size) for member in members}
+    return {member.name: FileExtent(member.offset, member.size) for member in members}
 
 
-def _content(file: IO[bytes], place: Place, most: int, name: str) -> bytes:
+def _content(file: IO[bytes], place: FileExtent, most: int, name: str) -> bytes:
     if place.size > most:
         raise BadLog(f"is damaged: {name} has {place.size:,} bytes; expected at most {most:,}")
     file.seek(place.offset)
@@ -179,14 +179,14 @@ def _parsed(model: type[Document], content: Any, name: str) -> Document:
         ) from None
 
 
-def _json(file: IO[bytes], place: Place, name: str) -> Any:
+def _json(file: IO[bytes], place: FileExtent, name: str) -> Any:
     try:
         return parse(_content(file, place, DOCUMENT_BYTES, name))
     except ValueError as error:
         raise BadLog(f"is damaged: {name} is not JSON ({error})"[:300]) from None
 
 
-def _manifest(file: IO[bytes], places: dict[str, Place]) -> Manifest:
+def _manifest(file: IO[bytes], places: dict[str, FileExtent]) -> Manifest:
     if MANIFEST not in places:
         raise BadLog(f"has no {MANIFEST}")
     content = _json(file, places[MANIFEST], MANIFEST)
@@ -196,7 +196,7 @@ def _manifest(file: IO[bytes], places: dict[str, Place]) -> Manifest:
     return _parsed(Manifest, content, MANIFEST)
 
 
-def _check_files(file: IO[bytes], places: dict[str, Place], manifest: Manifest) -> None:
+def _check_files(file: IO[bytes], places: dict[str, FileExtent], manifest: Manifest) -> None:
     """Every file is there, named as an archive names it, and what was saved; and no other one."""
     tables = [name for name in TABLES if manifest.format > 1 or name not in SINCE_2]
     for name in manifest.files:
@@ -211,7 +211,7 @@ def _check_files(file: IO[bytes], places: dict[str, Place], manifest: Manifest) 
             raise BadLog(f"is damaged: {shown(name)} is not the file that was archived")
 
 
-def _described(file: IO[bytes], place: Place) -> ArchivedFile:
+def _described(file: IO[bytes], place: FileExtent) -> ArchivedFile:
     digest, count = hashlib.sha256(), 0
     for block in blocks_of(file, place):
         digest.update(block)
@@ -219,7 +219,7 @@ def _described(file: IO[bytes], place: Place) -> ArchivedFile:
     return ArchivedFile(bytes=count, sha256=digest.hexdigest())
 
 
-def blocks_of(file: IO[bytes], place: Place) -> Iterator[bytes]:
+def blocks_of(file: IO[bytes], place: FileExtent) -> Iterator[bytes]:
     """Content of a file of the archive."""
     file.seek(place.offset)
     left = place.size
@@ -229,7 +229,7 @@ def blocks_of(file: IO[bytes], place: Place) -> Iterator[bytes]:
 
 
 @contextmanager
-def _copy(file: IO[bytes], sandbox: ImportSandbox, name: str, place: Place) -> Iterator[LogFile]:
+def _copy(file: IO[bytes], sandbox: ImportSandbox, name: str, place: FileExtent) -> Iterator[LogFile]:
     """A file of the archive as one of its own, which the sandbox can open."""
     path = sandbox.new_path()
     with path.open("w+b") as copy:
@@ -239,7 +239,7 @@ def _copy(file: IO[bytes], sandbox: ImportSandbox, name: str, place: Place) -> I
         yield LogFile(copy, sandbox, name, path)
 
 
-def _run(file: IO[bytes], place: Place) -> ArchivedRun:
+def _run(file: IO[bytes], place: FileExtent) -> ArchivedRun:
     content = _json(file, place, RUN)
     run = _parsed(ArchivedRun, content, RUN)
     if found := unstorable(content):
@@ -340,7 +340,7 @@ def _events(file: IO[bytes]) -> list[ArchivedEvent]:
     return found
 
 
-def _check_configs(file: IO[bytes], files: dict[str, Place], checkpoint: str) -> None:
+def _check_configs(file: IO[bytes], files: dict[str, FileExtent], checkpoint: str) -> None:
     """Refuse a checkpoint whose configs no library should be given."""
     for name in {*CONFIG_FILES, ADAPTER_CONFIG} & files.keys():
         place = files[name]
@@ -350,10 +350,10 @@ def _check_configs(file: IO[bytes], files: dict[str, Place], checkpoint: str) ->
 
 
 def _checkpoints(
-    file: IO[bytes], places: dict[str, Place], manifest: Manifest, run: ArchivedRun
-) -> dict[str, dict[str, Place]]:
+    file: IO[bytes], places: dict[str, FileExtent], manifest: Manifest, run: ArchivedRun
+) -> dict[str, dict[str, FileExtent]]:
     """Files of each checkpoint; its own manifest must be the one of its row and describe the others."""
-    found: dict[str, dict[str, Place]] = {each.name: {} for each in run.checkpoints}
+    found: dict[str, dict[str, FileExtent]] = {each.name: {} for each in run.checkpoints}
     for name, place in places.items():
         if (match := CHECKPOINT_FILE.fullmatch(name)) is not None:
             if match["checkpoint"] not in found:

@@ -17,10 +17,10 @@ from sqlalchemy.orm import Session
 
 from backend.db.models import GroupTally, RolloutGroup
 from backend.http.paging import read_cursor
-from backend.rollouts.search import WHOLE, Part, Place, is_rare, planned
-from backend.rollouts.search_matches import Page, count_of_index, is_of_index, matches
-from backend.rollouts.search_query import Term
-from backend.rollouts.search_scope import Scope
+from backend.rollouts.search.hits import WHOLE, CompletionPlace, GroupRange, is_rare, planned
+from backend.rollouts.search.matches import Page, count_of_index, is_of_index, matches
+from backend.rollouts.search.query import Term
+from backend.rollouts.search.scope import Scope
 
 RARE = 5_000
 """Completions of all runs that the index is asked for at once."""
@@ -42,8 +42,8 @@ LAST_POSITION = 2**15 - 1
 class Found(NamedTuple):
     """A page of places."""
 
-    rows: Sequence[Place]
-    next: Place | None
+    rows: Sequence[CompletionPlace]
+    next: CompletionPlace | None
     """Behind which the next page begins; None: there is none."""
     searched_to: int | None
     """Step at which the time was over; None where it was not."""
@@ -64,7 +64,7 @@ def find(
     """One page of completions, in the order of step, group and position."""
     is_descending = sort.startswith("-")
     place = _place(read_cursor(cursor, *PLACE_KINDS, order=sort))
-    rows: list[Place] = []
+    rows: list[CompletionPlace] = []
     terms = planned(session, terms)
     if is_rare(session, terms, RARE):
         rows += matches(session, scope, terms, WHOLE, Page(place, is_descending, limit + 1))
@@ -83,17 +83,17 @@ def find(
     return Found(rows[:limit], rows[limit - 1], None)
 
 
-def _place(cursor: Sequence[Any] | None) -> Place | None:
+def _place(cursor: Sequence[Any] | None) -> CompletionPlace | None:
     return None if cursor is None else (cursor[0], cursor[1], cursor[2])
 
 
 def _parts(
     session: Session,
     scope: Scope,
-    place: Place | None,
+    place: CompletionPlace | None,
     is_descending: bool,  # noqa: FBT001
     until: float,
-) -> Iterator[tuple[Part, bool]]:
+) -> Iterator[tuple[GroupRange, bool]]:
     """The groups of a scope from a place on, in order, and whether these are the last ones."""
     columns = (RolloutGroup.step, RolloutGroup.id)
     ways = [each.desc() if is_descending else each.asc() for each in columns]
@@ -109,7 +109,7 @@ def _parts(
         numbers = sorted(row.search_number for row in rows if row.search_number is not None)
         first, last = sorted(ends)
         is_last = len(rows) < size
-        yield Part(first, last, numbers or [0]), is_last
+        yield GroupRange(first, last, numbers or [0]), is_last
         if is_last:
             return
         query = query.where(here < ends[1] if is_descending else here > ends[1])
@@ -154,7 +154,7 @@ class _Counted(NamedTuple):
     completions: int
 
 
-def _counted(session: Session, scope: Scope, part: Part) -> Sequence[_Counted]:
+def _counted(session: Session, scope: Scope, part: GroupRange) -> Sequence[_Counted]:
     """The groups of the part that are in the index."""
     names = ("run_id", "kind", "step", "prompt_index", "attempt")
     same = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
@@ -165,7 +165,7 @@ def _counted(session: Session, scope: Scope, part: Part) -> Sequence[_Counted]:
     return [_Counted(number, step, int(count or 0)) for number, step, count in session.execute(query)]
 
 
-def _in_time(session: Session, scope: Scope, terms: Sequence[Term], part: Part) -> Part:
+def _in_time(session: Session, scope: Scope, terms: Sequence[Term], part: GroupRange) -> GroupRange:
     """The part, or fewer of its groups where reading their texts would take too long at the pace of some."""
     some = replace(part, every=part.every * PROBED)
     began = time.monotonic()

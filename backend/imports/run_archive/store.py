@@ -25,16 +25,16 @@ from backend.durable_files import make_directory, publish, sync
 from backend.errors import FieldError, InvalidRequest, Unavailable
 from backend.http.idempotency import digest_of, made_before
 from backend.imports.importing import ImportRequest, import_log, one_at_a_time
-from backend.imports.run_archive import (
-    Place,
+from backend.imports.run_archive.prompts import label_rows
+from backend.imports.run_archive.read import (
+    FileExtent,
     ReadArchive,
     attempt_at,
     blocks_of,
     is_run_archive,
     read_run_archive,
 )
-from backend.imports.run_archive_prompts import label_rows
-from backend.imports.run_archive_report import FINAL, archive_answer
+from backend.imports.run_archive.report import FINAL, archive_answer
 from backend.imports.schemas import ImportAnswer
 from backend.imports.store import Names, experiment_of, storable_config, variant_hash
 from backend.imports.table import BadLog
@@ -160,7 +160,7 @@ def _write_checkpoints(file: IO[bytes], found: ReadArchive, artifacts: Path) -> 
         publish(draft, artifacts / name)
 
 
-def _write(file: IO[bytes], place: Place, target: Path) -> None:
+def _write(file: IO[bytes], place: FileExtent, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("xb") as copy:
         for block in blocks_of(file, place):

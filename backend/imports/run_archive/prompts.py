@@ -22,7 +22,7 @@ from backend.db.text import clean_text, unstorable
 from backend.imports.cells import Cells, read_cells
 from backend.imports.lines import parse, text_lines
 from backend.imports.log_file import LogFile
-from backend.imports.run_archive_rollouts import KIND, MOST_TEXT_BYTES, exact_text, utf8
+from backend.imports.run_archive.rollouts import KIND, MOST_TEXT_BYTES, exact_text, utf8
 from backend.imports.table import BadLog, Floats
 from backend.redaction import redact
 from backend.rollouts.atlas import FULL

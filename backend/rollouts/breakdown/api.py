@@ -14,9 +14,9 @@ from backend.http.paging import split_list
 from backend.http.routing import Router
 from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.lineage import stamps_of
-from backend.rollouts.breakdown import Window, breakdown_of
-from backend.rollouts.breakdown_cells import By
-from backend.rollouts.breakdown_schemas import BreakdownAnswer, SignalBudgets
+from backend.rollouts.breakdown.cells import By
+from backend.rollouts.breakdown.change import Window, breakdown_of
+from backend.rollouts.breakdown.schemas import BreakdownAnswer, SignalBudgets
 from backend.rollouts.signal_budget import MOST_BINS, signal_budgets
 
 router = Router(prefix="/api/v1", tags=["rollouts"])

@@ -31,14 +31,14 @@ from backend.db.engine import is_postgres
 from backend.db.models import RolloutGroup
 from backend.db.rollout_words import LONGEST_WORD, SHIFT, TABLE, is_common_beginning, words_table
 from backend.rollouts.labels import labels_of
-from backend.rollouts.search_query import Term
-from backend.rollouts.search_scope import Scope
+from backend.rollouts.search.query import Term
+from backend.rollouts.search.scope import Scope
 
 BEFORE, BEHIND = 80, 160
 """Characters of a snippet around the first place that matches."""
 MOST_MARKS = 50
 
-Place = tuple[int, str, int]
+CompletionPlace = tuple[int, str, int]
 """Step, group and position of a completion."""
 
 MOST_OF_BEGINNING = 50_000
@@ -46,7 +46,7 @@ MOST_OF_BEGINNING = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class GroupRange:
     """Some groups of a scope, which are searched at a time: by place, or one of every so many."""
 
     first: tuple[int, str] | None = None
@@ -78,7 +78,7 @@ class Part:
         return []
 
 
-WHOLE = Part()
+WHOLE = GroupRange()
 
 
 def waiting(session: Session, scope: Scope) -> int:
@@ -118,7 +118,7 @@ def is_phrase(term: Term) -> bool:
 
 
 def hits_of(
-    session: Session, wanted: Sequence[Term], unwanted: Sequence[Term], part: "Part" = WHOLE
+    session: Session, wanted: Sequence[Term], unwanted: Sequence[Term], part: "GroupRange" = WHOLE
 ) -> Select[Any]:
     """Number and position of the completions in which every wanted and no unwanted term is.
 
@@ -178,7 +178,7 @@ def _has(term: Term, joined: str) -> ColumnElement[bool]:
     return found
 
 
-def shown(session: Session, rows: Sequence[Place], terms: Sequence[Term]) -> list[dict[str, Any]]:
+def shown(session: Session, rows: Sequence[CompletionPlace], terms: Sequence[Term]) -> list[dict[str, Any]]:
     """Completions as the HTTP interface shows them: schemas.FoundItem."""
     found = found_at(session, rows)
     labels = labels_of(session, [one.id for _, one in found])
@@ -186,7 +186,7 @@ def shown(session: Session, rows: Sequence[Place], terms: Sequence[Term]) -> lis
     return [_shown(one, group, labels.get(one.id, []), patterns) for group, one in found]
 
 
-def found_at(session: Session, places: Sequence[Place]) -> list[tuple[RolloutGroup, Completion]]:
+def found_at(session: Session, places: Sequence[CompletionPlace]) -> list[tuple[RolloutGroup, Completion]]:
     """The completions at some places, with their groups; without what is deleted meanwhile."""
     ids = list(dict.fromkeys(group for _, group, _ in places))
     query = select(RolloutGroup).where(RolloutGroup.id.in_(ids))

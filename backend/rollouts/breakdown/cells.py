@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from backend.db.completions import in_pieces
 from backend.db.models import GroupTally, RolloutGroup
 from backend.errors import Conflict, FieldError, InvalidRequest
-from backend.rollouts.breakdown_tokens import values_of_tokens
+from backend.rollouts.breakdown.tokens import values_of_tokens
 from backend.rollouts.counting import marked, valid_tallies
 from backend.rollouts.marks import BIT, FLAGS, marks_of
 from backend.rollouts.reading import valid_groups
@@ -25,7 +25,7 @@ MOST_TEXTS = 20_000
 """The same where texts are read."""
 
 By = Literal["prompt", "group", "flag", "length", "term"]
-Place = tuple[int, int]
+GroupPlace = tuple[int, int]
 """Step and prompt_index of a group."""
 
 
@@ -149,7 +149,7 @@ class Cells:
     """Completions of each step, those that are not stored included."""
     trained: dict[int, int]
     """Tokens of each step's completions that trained, those that are not stored included."""
-    stored: dict[Place, str]
+    stored: dict[GroupPlace, str]
     """Ids of the groups whose completions can be read."""
 
 
@@ -184,7 +184,7 @@ def _with_marks(
     if not mean.is_of_tokens:
         return cells
     values = values_of_tokens(session, run_id, mean.of, steps)
-    places: Counter[Place] = Counter()
+    places: Counter[GroupPlace] = Counter()
     found = []
     for cell in cells:  # in the order of their positions within a group
         place = (cell.step, cell.prompt_index)
@@ -261,8 +261,8 @@ def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[i
     return found
 
 
-def _stored(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[Place, str]:
-    found: dict[Place, str] = {}
+def _stored(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[GroupPlace, str]:
+    found: dict[GroupPlace, str] = {}
     for part in _parts(steps):
         query = select(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.id).where(
             *valid_groups(session, run_id), RolloutGroup.kind == kind, RolloutGroup.step.in_(part)

@@ -2,7 +2,7 @@
 
 from backend.archives.contents import MANIFEST
 from backend.db.text import clean_text
-from backend.imports.run_archive import ReadArchive
+from backend.imports.run_archive.read import ReadArchive
 from backend.imports.schemas import ColumnItem, ImportAnswer, ImportReport, RunItemOfImport
 from backend.imports.store import Names
 from backend.redaction import redact

@@ -12,15 +12,16 @@ from backend.http.paging import split_list, write_cursor
 from backend.http.responses import Cursor, Json
 from backend.http.routing import Router
 from backend.http.timeout import take_time
-from backend.rollouts import labels, lift
+from backend.rollouts import labels
 from backend.rollouts.api import Kind, Number
 from backend.rollouts.judgements import MOST_BYTES, import_judgements
 from backend.rollouts.reading import RolloutFilter
 from backend.rollouts.schemas import FoundPage, ImportedJudgements, LiftAnswer, StepCounts
-from backend.rollouts.search import shown, waiting
-from backend.rollouts.search_pages import ORDERS, counts_by_step, find
-from backend.rollouts.search_query import parse
-from backend.rollouts.search_scope import Scope, runs_of
+from backend.rollouts.search import lift
+from backend.rollouts.search.hits import shown, waiting
+from backend.rollouts.search.pages import ORDERS, counts_by_step, find
+from backend.rollouts.search.query import parse
+from backend.rollouts.search.scope import Scope, runs_of
 from backend.rollouts.selection import FORMATS, selection_of
 
 router = Router(prefix="/api/v1/rollouts", tags=["rollouts"])

@@ -22,8 +22,8 @@ from sqlalchemy.orm import Session
 from backend.db.completions import completions_of
 from backend.db.models import GroupTally, RolloutGroup
 from backend.db.rollout_words import words_of
-from backend.rollouts.search_matches import test_of
-from backend.rollouts.search_scope import Scope
+from backend.rollouts.search.matches import test_of
+from backend.rollouts.search.scope import Scope
 
 PRIOR = 10.0
 MOST_COMPARED = 2_000

@@ -8,7 +8,7 @@ import numpy as np
 
 from backend.config.run import RunConfig
 from backend.db.models import Run
-from backend.rollouts.breakdown_cells import By, Cell
+from backend.rollouts.breakdown.cells import By, Cell
 from backend.runs.origin import is_ours
 
 Key = Hashable

@@ -1,0 +1,1 @@
+"""Archives of whole runs, made by another installation."""

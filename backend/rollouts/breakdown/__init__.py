@@ -1,0 +1,1 @@
+"""Breakdown of a metric's change into categories of completions."""

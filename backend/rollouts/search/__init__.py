@@ -1,0 +1,1 @@
+"""Search in the completions of a run: words, phrases and strings."""
