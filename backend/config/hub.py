@@ -3,12 +3,13 @@
 import json
 import os
 import re
-import time
 from http.client import HTTPException
-from threading import Lock
+from threading import Condition
 from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import urlopen
+
+from cachetools import TTLCache, cached
 
 PARQUET_BRANCH = "refs/convert/parquet"
 """The branch in which the hub keeps every public dataset as `<subset>/<split>/*.parquet`."""
@@ -16,6 +17,8 @@ PARQUET_BRANCH = "refs/convert/parquet"
 ASK_SECONDS = 10.0
 KEPT_SECONDS = 300.0
 """How long an answer is used again: the form validates at every key press."""
+
+MOST_ANSWERS = 64
 
 MOST_BYTES = 50_000_000
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -25,18 +28,9 @@ class HubError(ValueError):
     """The hub could not be asked, or has no such dataset."""
 
 
+@cached(TTLCache(MOST_ANSWERS, KEPT_SECONDS), condition=Condition())
 def newest_commit(dataset: str) -> str:
     """The commit of the dataset's Parquet branch; HubError says why there is none to be had."""
-    with _one_at_a_time:
-        found = _answers.get(dataset)
-        if found is None or time.monotonic() - found[0] > KEPT_SECONDS:
-            found = _answers[dataset] = (time.monotonic(), _asked(dataset))
-            while len(_answers) > MOST_ANSWERS:
-                del _answers[next(iter(_answers))]
-        return found[1]
-
-
-def _asked(dataset: str) -> str:
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     if not endpoint.startswith(("https://", "http://")):
         raise HubError(f"HF_ENDPOINT: expected an address with https://, got {endpoint[:60]!r}")
@@ -62,8 +56,3 @@ def _asked(dataset: str) -> str:
     if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
         raise HubError("the Hugging Face hub sent an invalid response")
     return commit
-
-
-MOST_ANSWERS = 64
-_answers: dict[str, tuple[float, str]] = {}
-_one_at_a_time = Lock()

@@ -23,8 +23,9 @@ from tests.api_client import TOKEN, serving
 from tests.faults.campaign import Round, configs, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.plant import Kind, Plant
-from tests.faults.processes import frozen, wait_for
+from tests.faults.processes import frozen
 from tests.faults.verdict import Verdict
+from tests.waiting import wait_for
 
 POLL_SECONDS = 15.0
 """As an installation has it: how long a run waits without a broker."""

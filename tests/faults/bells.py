@@ -15,7 +15,7 @@ from backend.settings import Settings
 from tests.faults.campaign import BASE, VARIANTS, Round, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.plant import Kind, Plant
-from tests.faults.processes import wait_for
+from tests.waiting import wait_for
 
 CONFIG = BASE | VARIANTS[0] | {"seed": 0, "steps": 2, "evaluation": {"every": 0}}
 """As little as a run of the tiny policy can train: what starts twice would show in its rows."""

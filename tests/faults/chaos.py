@@ -14,8 +14,9 @@ from sqlalchemy import select
 from backend.db.engine import reading
 from backend.db.models import Checkpoint
 from tests.faults.plant import Kind, Plant, Trainer
-from tests.faults.processes import TookTooLong, frozen, is_alive, send, wait_for
+from tests.faults.processes import frozen, is_alive, send
 from tests.faults.verdict import Witness
+from tests.waiting import TookTooLong, wait_for
 
 WEIGHTS = {
     "trainer_killed": 50,

@@ -11,7 +11,8 @@ from tests.faults.campaign import BASE, VARIANTS, Round, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.failpoints import Plan
 from tests.faults.plant import Kind, Plant
-from tests.faults.processes import is_alive, send, wait_for
+from tests.faults.processes import is_alive, send
+from tests.waiting import wait_for
 
 CONFIG = BASE | VARIANTS[1] | {"seed": 1, "steps": 6, "checkpointing": {"every": 2, "keep": 1, "spaced": 0}}
 """A run that saves, forgets and removes checkpoints within seconds."""

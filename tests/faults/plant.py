@@ -28,7 +28,8 @@ from tests import servers
 from tests.api_client import empty
 from tests.factories import make_run
 from tests.faults import failpoints, worker_app
-from tests.faults.processes import ROOT, TookTooLong, is_alive, wait_for
+from tests.faults.processes import ROOT, is_alive
+from tests.waiting import TookTooLong, wait_for
 
 STUB = Path(__file__).parent / "stub.py"
 

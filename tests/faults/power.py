@@ -31,8 +31,8 @@ from tests.faults.disks import Disk, mounted, room_for_images
 from tests.faults.plant import Kind
 from tests.faults.power_acts import ACTS, Place, furnish
 from tests.faults.power_check import Row, check, visible
-from tests.faults.processes import wait_for
 from tests.faults.verdict import Record, Verdict, record_of
+from tests.waiting import wait_for
 
 with gc_frozen():
     import worker.checkpoints.store

@@ -6,31 +6,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import psutil
 
+from tests.waiting import wait_for
+
 ROOT = Path(__file__).parent.parent.parent
-
-Found = TypeVar("Found")
-
-
-class TookTooLong(Exception):
-    """Something that must happen did not."""
-
-
-def wait_for(condition: Callable[[], Found], what: str, *, seconds: float = 180.0) -> Found:
-    """What the condition gives once it is true. The limit is for what never happens: machines are busy."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        if time.monotonic() > deadline:
-            raise TookTooLong(f"{what}: not within {seconds:.0f} s")
-        time.sleep(0.02)
-    return found
 
 
 @contextmanager

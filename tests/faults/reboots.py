@@ -24,9 +24,9 @@ from tests.factories import make_run
 from tests.faults.audit import audit
 from tests.faults.campaign import BASE, VARIANTS, Round
 from tests.faults.plant import LEASE_SECONDS, Kind
-from tests.faults.processes import wait_for
 from tests.faults.verdict import Witness, judge, record_of
 from tests.system.lab import Lab
+from tests.waiting import wait_for
 
 CONFIG = BASE | VARIANTS[0] | {"seed": 5, "steps": 12}
 

@@ -22,10 +22,11 @@ from tests.faults.audit import audit
 from tests.faults.callers import Caller, Follower, Maker, Place, Reader, Uploader
 from tests.faults.campaign import Round
 from tests.faults.plant import Kind, Plant
-from tests.faults.processes import ROOT, wait_for
+from tests.faults.processes import ROOT
 from tests.faults.verdict import Verdict
 from tests.faults.warm_service import LOG
 from tests.system.lab import TOKEN, Client
+from tests.waiting import wait_for
 
 STEPS = 300
 CONTENT = bytes(range(256)) * 8192

@@ -22,8 +22,9 @@ from backend.runs import lifecycle
 from tests.faults.campaign import Round, configs, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.plant import Kind, Plant, Trainer
-from tests.faults.processes import send, wait_for
+from tests.faults.processes import send
 from tests.stored_points import stored_points
+from tests.waiting import wait_for
 from worker.host.supervisor import GRACE_SECONDS
 
 WAYS = ("stop_wished", "worker_asked", "worker_asked_twice")

@@ -11,7 +11,8 @@ from backend.db.models import Attempt
 from tests.faults.campaign import Round, configs, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.plant import LEASE_SECONDS, Kind, Plant, Trainer
-from tests.faults.processes import is_alive, wait_for
+from tests.faults.processes import is_alive
+from tests.waiting import wait_for
 
 GONE_SECONDS = 1.0
 TAKEN_SECONDS = LEASE_SECONDS + 2.0

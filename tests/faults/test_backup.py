@@ -12,8 +12,8 @@ from backend.maintenance.reconciler import Reconciler
 from tests.faults.audit import audit
 from tests.faults.campaign import configs
 from tests.faults.plant import Kind, Plant
-from tests.faults.processes import wait_for
 from tests.faults.verdict import record_of
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(900)  # alone 15 s; on a busy machine as long as it takes
 

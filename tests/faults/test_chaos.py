@@ -16,7 +16,8 @@ from tests.faults.audit import audit
 from tests.faults.campaign import configs, play
 from tests.faults.chaos import WAYS, Chaos, damage, plan
 from tests.faults.plant import Kind, Plant
-from tests.faults.processes import send, wait_for
+from tests.faults.processes import send
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(900)  # alone half a minute; on a busy machine as long as it takes
 

@@ -20,8 +20,8 @@ from tests.conftest import require
 from tests.faults.audit import audit
 from tests.faults.clocks import Clock
 from tests.faults.plant import Kind, Plant
-from tests.faults.processes import wait_for
 from tests.system.lab import TOKEN, Program
+from tests.waiting import wait_for
 
 TOY = Path(__file__).parent.parent / "worker" / "host" / "toy_trainer.py"
 HOUR = 3600

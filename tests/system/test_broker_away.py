@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.api_client import TOKEN, serving
-from tests.system.lab import wait_for
+from tests.waiting import wait_for
 from tests.worker.host.test_worker_process import (  # noqa: F401 - fixtures
     are,
     broker,

@@ -14,7 +14,8 @@ from sqlalchemy import make_url
 from backend.process.preflight import free_port
 from backend.queue.broker import talk
 from tests.servers import start_redis, stop
-from tests.system.lab import ROOT, TOKEN, Client, Program, command_lines, wait_for
+from tests.system.lab import ROOT, TOKEN, Client, Program, command_lines
+from tests.waiting import wait_for
 
 DATABASE_PASSWORD = "canary/of the database"
 BROKER_PASSWORD = "canary-of-the-broker"

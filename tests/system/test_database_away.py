@@ -22,7 +22,7 @@ from backend.runs import lifecycle
 from backend.runs.events import add_event
 from tests.api_client import put_in_place_of, serving
 from tests.outages import postgres_to_stop
-from tests.system.lab import wait_for
+from tests.waiting import wait_for
 from worker.recording.recorder import Recorder
 from worker.recording.records import StepRecord
 

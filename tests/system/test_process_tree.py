@@ -19,7 +19,8 @@ from backend.process.launcher import ChildProcess, Launcher
 from backend.process.preflight import free_port
 from backend.process.terminal import Terminal
 from tests.factories import make_run
-from tests.system.lab import Lab, are_gone, command_lines, wait_for
+from tests.system.lab import Lab, are_gone, command_lines
+from tests.waiting import wait_for
 
 
 def is_free(port):

@@ -11,7 +11,7 @@ from backend.process import sockets as listening
 from backend.process.preflight import free_port
 from backend.settings import Settings
 from benchmarks.stream.load import Load, measure
-from tests.system.lab import wait_for
+from tests.waiting import wait_for
 
 
 def test_pages_that_are_cut_off_miss_nothing_and_hear_nothing_twice(state_dir):

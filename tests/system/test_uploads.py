@@ -16,7 +16,8 @@ import pytest
 
 from backend.datasets.files import Uploads
 from backend.process.preflight import free_port
-from tests.system.lab import ROOT, TOKEN, Client, wait_for
+from tests.system.lab import ROOT, TOKEN, Client
+from tests.waiting import wait_for
 
 MEGABYTE = 1_000_000
 HEADERS = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/octet-stream"}

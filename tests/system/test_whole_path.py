@@ -5,7 +5,8 @@ import signal
 import pytest
 
 from backend.process.preflight import free_port
-from tests.system.lab import Client, Lab, Program, wait_for
+from tests.system.lab import Client, Lab, Program
+from tests.waiting import wait_for
 
 
 @pytest.fixture

@@ -15,11 +15,12 @@ from backend.config.run import PolicyConfig
 from backend.db.engine import new_id, reading
 from backend.sandbox import bubblewrap
 from tests.faults.plant import Kind, Plant
-from tests.faults.processes import is_alive, wait_for
+from tests.faults.processes import is_alive
 from tests.faults.verdict import record_of
 from tests.models.architectures import save
 from tests.vllm.test_server_engine import ADAPTERS, MOST_K3, PROMPTS, learn
 from tests.vllm.vllm_server import WIDTH, interpreter
+from tests.waiting import wait_for
 from worker.policy.model import load_policy
 from worker.rollout.colocated_engine import ColocatedEngine
 from worker.rollout.sampler import Decoding

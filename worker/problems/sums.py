@@ -1,13 +1,10 @@
 """Sums of a few small numbers, `85+60+88=?`: the built-in problem, checkable by eye."""
 
-from hashlib import blake2b
 from math import comb
 
+from backend.config.sums import draw_operands
 from worker.problems.base import Split
 from worker.prompt import Prompt
-
-EVAL_SHARE = 8
-"""One in this many sets of operands is held out for evaluation."""
 
 FEWEST_SETS = 200
 """Smaller spaces leave too few held-out sums to evaluate on."""
@@ -32,9 +29,9 @@ class Sums:
     def sample(self, index: int, split: Split) -> Prompt:
         """Prompt number `index` of a split; the same sum may come again under another index."""
         stream = f"test/{index}" if split == "eval" else f"train/{self.seed}/{index}"
-        attempt = 0
-        while is_held_out(numbers := self._draw(f"{stream}/{attempt}")) != (split == "eval"):
-            attempt += 1
+        numbers = draw_operands(
+            stream, operands=self.operands, low=self.low, high=self.high, is_eval=split == "eval"
+        )
         expression = "+".join(map(str, numbers))
         return Prompt(
             id=f"sums/{expression}",
@@ -44,18 +41,6 @@ class Sums:
             domain=self.domain,
             index=index,
         )
-
-    def _draw(self, key: str) -> tuple[int, ...]:
-        span = self.high - self.low + 1
-        digest = blake2b(key.encode(), digest_size=64).digest()
-        words = (digest[at : at + 8] for at in range(0, 8 * self.operands, 8))
-        return tuple(self.low + int.from_bytes(word) % span for word in words)
-
-
-def is_held_out(numbers: tuple[int, ...]) -> bool:
-    """Whether a sum belongs to the eval split, in whatever order its operands stand."""
-    key = "+".join(map(str, sorted(numbers)))
-    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) % EVAL_SHARE == 0
 
 
 def _check_space(*, operands: int, low: int, high: int) -> None:

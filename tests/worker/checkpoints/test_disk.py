@@ -21,7 +21,7 @@ from backend.runs import lifecycle
 from backend.runs.checkpoints import checkpoints_of
 from tests.api_client import serving
 from tests.disks import fill, remounted_read_only, small_disk
-from tests.system.lab import wait_for
+from tests.waiting import wait_for
 from tests.worker.training.test_trainer import SMALL, queued, series, sessions, straight, train  # noqa: F401 - fixtures
 from worker.checkpoints.files import remove_drafts
 from worker.train import Assignment, train_run
@@ -151,7 +151,7 @@ def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, str
             found = client.get("/api/v1/status").json()["database"]
             return found if found["state"] == "full" else None
 
-        assert f"the disk of the database {state}/lab.db is full" in wait_for(is_told, 60)["detail"]
+        assert f"the disk of the database {state}/lab.db is full" in wait_for(is_told, seconds=60)["detail"]
         assert client.get(f"/api/v1/runs/{run_id}").json()["status"] == "running"
         assert client.get("/api/v1/runs").status_code == 200
         answer = client.post("/api/v1/experiments", json=LAUNCH)

@@ -18,6 +18,7 @@ from backend.sandbox.process import Sandbox
 from backend.settings import Settings
 from backend.workers.devices import Slot
 from tests.faults.processes import is_alive
+from tests.waiting import wait_for
 from worker.host import spares
 from worker.host import supervisor as module
 from worker.host.hang_detector import HangLimits
@@ -98,14 +99,6 @@ def supervise_in_thread(supervisor, claimed):
     thread = threading.Thread(target=supervisor.supervise, args=(claimed,))
     thread.start()
     return thread
-
-
-def wait_for(condition, seconds=90):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-    return found
 
 
 def pid_of(sessions, claimed):

@@ -6,8 +6,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -20,6 +20,7 @@ from backend.runs import lifecycle
 from backend.settings import Settings
 from backend.workers.devices import Slot
 from tests.faults.verdict import record_of
+from tests.waiting import wait_for
 from worker.host.spares import Spare, WarmParent
 from worker.host.supervisor import Supervisor
 from worker.host.trainer_process import TRAINER, trainer_environment
@@ -78,11 +79,8 @@ def mortal(settings):
         yield parent
 
 
-def wait_for(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+def has_ended(process):
+    return not process.is_running() or process.status() == "zombie"
 
 
 def environment(settings, **more):
@@ -192,7 +190,7 @@ time.sleep(600)
         parent, fork = (psutil.Process(int(word)) for word in worker.stdout.readline().split())
         worker.kill()
     for process in (parent, fork):
-        wait_for(lambda process=process: not process.is_running() or process.status() == "zombie", 30)
+        wait_for(partial(has_ended, process), seconds=30)
 
 
 def test_gpus_and_other_trainers_have_spares_of_their_own():

@@ -15,6 +15,7 @@ from backend.db.models import Run, Worker
 from backend.queue.broker import choose_broker, is_ready, prepare_broker
 from backend.queue.doorbell import ring
 from backend.settings import Settings
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.processes
 
@@ -81,14 +82,6 @@ def start_worker(settings, sessions):
     for process in workers:
         process.kill()
         process.wait()
-
-
-def wait_for(condition, seconds=180):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-    return found
 
 
 def count(sessions, table, *where):

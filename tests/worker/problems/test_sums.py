@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from worker.problems.sums import Sums, is_held_out
+from backend.config.sums import is_held_out
+from worker.problems.sums import Sums
 from worker.warm_start.__main__ import Recipe, demonstrations
 from worker.warm_start.solutions import Carelessness, imperfect_solution, without_carries
 from worker.warm_start.tokenizer import build_tokenizer

@@ -15,6 +15,7 @@ from backend.errors import Fenced
 from backend.metrics.history import valid_steps
 from backend.runs import lifecycle
 from tests.factories import stored_completions
+from tests.waiting import wait_for
 from worker.recording import recorder as recorder_module
 from worker.recording import write_queue as outbox
 from worker.recording.recorder import Recorder
@@ -77,13 +78,6 @@ def count(database, table):
         if table is Completion:
             return len(stored_completions(session))
         return session.scalar(select(func.count()).select_from(table))
-
-
-def wait_for(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def steal(database):

@@ -11,7 +11,7 @@ from backend.config.adapters import LoraAdapter
 from backend.config.engines import ColocatedEngine as ColocatedConfig
 from backend.config.run import PolicyConfig
 from backend.errors import EngineFailed
-from tests.faults.processes import wait_for
+from tests.waiting import wait_for
 from tests.worker.rollout import fake_vllm
 from tests.worker.rollout.test_server_engine import changed, drawn
 from worker.policy.model import BUILT_IN, load_policy

@@ -16,7 +16,8 @@ from backend.errors import EngineFailed
 from backend.logs import OURS
 from backend.redaction import learn
 from backend.sandbox import bubblewrap
-from tests.faults.processes import is_alive, wait_for
+from tests.faults.processes import is_alive
+from tests.waiting import wait_for
 from tests.worker.rollout import fake_vllm
 from worker.rollout.vllm_process import SOCKET, Command, VllmProcess
 

@@ -1,0 +1,23 @@
+"""Waiting for what other processes do."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+
+class TookTooLong(Exception):
+    """A condition did not become true in time."""
+
+
+def wait_for(
+    condition: Callable[[], Found], what: str = "it did not happen", *, seconds: float = 180.0
+) -> Found:
+    """What the condition gives once it is true. The limit is for what never happens: machines are busy."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise TookTooLong(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.02)
+    return found
