@@ -9,7 +9,7 @@ EVAL_SHARE = 8
 def draw_operands(
     stream: str, *, operands: int, low: int, high: int, is_eval: bool = False
 ) -> tuple[int, ...]:
-    """`operands` integers, uniform in [low, high], from a stream's name; those of the other split are left out."""
+    """`operands` integers, uniform in [low, high], of a stream; those of the other split are left out."""
     span, attempt = high - low + 1, 0
     while True:
         digest = blake2b(f"{stream}/{attempt}".encode(), digest_size=64).digest()
