@@ -233,7 +233,7 @@ class Settings(BaseSettings):
     @classmethod
     def _split_at_commas(cls, value: object) -> object:
         if isinstance(value, str):
-            return tuple(name.strip() for name in value.split(",") if name.strip())
+            return tuple(_listed(value))
         return value
 
     @field_validator("database_url")
@@ -263,7 +263,7 @@ class Settings(BaseSettings):
     @field_validator("trusted_proxies")
     @classmethod
     def _are_addresses(cls, addresses: str) -> str:
-        for address in filter(None, (address.strip() for address in addresses.split(","))):
+        for address in _listed(addresses):
             if address != "*":
                 ipaddress.ip_network(address, strict=False)
         return addresses
@@ -281,8 +281,7 @@ class Settings(BaseSettings):
     @field_validator("engine_url")
     @classmethod
     def _are_servers(cls, urls: str) -> str:
-        named = [url.strip() for url in urls.split(",") if url.strip()]
-        return ",".join(_checked_address(url, "http:// or https://").rstrip("/") for url in named)
+        return ",".join(_checked_address(url, "http:// or https://").rstrip("/") for url in _listed(urls))
 
     @field_validator("engine_python")
     @classmethod
@@ -301,7 +300,7 @@ class Settings(BaseSettings):
     @classmethod
     def _are_named_servers(cls, pairs: str) -> str:
         found: dict[str, str] = {}
-        for pair in filter(None, (pair.strip() for pair in pairs.split(","))):
+        for pair in _listed(pairs):
             name, _, url = (part.strip() for part in pair.partition("="))
             if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name) or name in found or not url:
                 raise ValueError("it must be names of a-z, 0-9, _ and -, each once, with addresses: name=url")
@@ -311,7 +310,7 @@ class Settings(BaseSettings):
     @field_validator("openenv_keys")
     @classmethod
     def _are_named_keys(cls, pairs: str) -> str:
-        found = [pair.strip() for pair in pairs.split(",") if pair.strip()]
+        found = _listed(pairs)
         if not all(re.fullmatch(r"[a-z0-9_-]+=[!-~]+", pair) for pair in found):
             raise ValueError("it must be names with keys of printable ASCII, without spaces: name=key")
         return ",".join(found)
@@ -384,17 +383,17 @@ class Settings(BaseSettings):
     @property
     def engine_urls(self) -> list[str]:
         """The addresses of the servers that sample, without the /v1 that some write."""
-        return [url.removesuffix("/v1") for url in self.engine_url.split(",") if url]
+        return [url.removesuffix("/v1") for url in _listed(self.engine_url)]
 
     @property
     def openenv_servers(self) -> dict[str, str]:
         """Address of each OpenEnv server, by its name."""
-        return dict(pair.split("=", 1) for pair in self.openenv_urls.split(",") if pair)
+        return dict(pair.split("=", 1) for pair in _listed(self.openenv_urls))
 
     @property
     def openenv_secrets(self) -> dict[str, str]:
         """Key of each OpenEnv server that has one, by its name."""
-        return dict(pair.split("=", 1) for pair in self.openenv_keys.split(",") if pair)
+        return dict(pair.split("=", 1) for pair in _listed(self.openenv_keys))
 
     @property
     def engine_directory(self) -> Path:
@@ -419,6 +418,11 @@ class Settings(BaseSettings):
     def artifacts_of(self, run_id: str) -> Path:
         """Directory of one run's checkpoints."""
         return self.state / "runs" / run_id
+
+
+def _listed(text: str) -> list[str]:
+    """The items of a comma-separated list."""
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def _begins_with_one_of(beginnings: tuple[str, ...], url: str) -> str:
