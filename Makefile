@@ -83,12 +83,12 @@ test-slurm: .venv/dev.stamp ## train by pilots of a real Slurm whose jobs are ca
 	@.venv/bin/python -m pytest -m long -q -s tests/slurm $(ARGS)
 
 test-vllm: .venv/dev.stamp ## sample and train with a real vLLM server; on a CPU in an environment of its own
-	@.venv/bin/python -c "from benchmarks.peers import python_of as of; print(of('vllm'))" | tail -1 | { \
+	@.venv/bin/python -c "from benchmarks.common.peers import python_of as of; print(of('vllm'))" | tail -1 | { \
 	  read -r python; $$python -m pip uninstall -qqy torchvision torchaudio torchcodec; }  # for images and sound
 	@.venv/bin/python -m pytest -m long -q tests/vllm $(ARGS)
 
 test-openenv: .venv/dev.stamp ## train with a server of the real openenv package, in an environment of its own
-	@.venv/bin/python -c "from benchmarks.peers import python_of as of; of('openenv')"
+	@.venv/bin/python -c "from benchmarks.common.peers import python_of as of; of('openenv')"
 	@.venv/bin/python -m pytest -m long -q -s tests/openenv $(ARGS)
 
 test-manifests: .venv/dev.stamp ## validate the manifests of pilots against the schemas of Kubernetes and SkyPilot
@@ -98,7 +98,7 @@ test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 	@.venv/bin/python -m pytest -m gpu $(ARGS)
 
 import-fixtures: .venv/runtime.stamp ## make the logs that tests import, with TRL, TensorBoard, W&B and Trackio, in .venv-trl
-	@.venv/bin/python -c "from benchmarks.peers import python_of_trl as python; print(python())" | tail -1 | { \
+	@.venv/bin/python -c "from benchmarks.common.peers import python_of_trl as python; print(python())" | tail -1 | { \
 	  read -r python && $$python -m pip install --quiet wandb==0.31.0 tensorboard==2.21.0 && \
 	  $$python tests/backend/imports/make_logs.py; }
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from backend.config.merge import merge, resolve
 from backend.settings import Settings
 from benchmarks import wide
-from benchmarks.nothing import Nothing
+from benchmarks.common.nothing import Nothing
 from worker.recording.records import StepRecord
 from worker.training.companions import FOLLOWER, joined_ranks
 from worker.training.trainer import Trainer

@@ -20,8 +20,8 @@ import torch
 
 from backend.config.merge import resolve
 from backend.settings import Settings
-from benchmarks.nothing import Nothing
-from benchmarks.service import machine
+from benchmarks.common.nothing import Nothing
+from benchmarks.common.service import machine
 from worker.recording.records import StepRecord
 from worker.training.step_metrics import Metrics
 from worker.training.trainer import Trainer

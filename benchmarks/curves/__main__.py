@@ -18,13 +18,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.common.installation import installation
 from benchmarks.curves.beside import Beside, Plan, measure_beside
 from benchmarks.curves.crowd import Crowd, measure_crowd
 from benchmarks.curves.ours import Ours
 from benchmarks.curves.pages import METRICS, Drawn, visit_pages
 from benchmarks.curves.peers import NAMES
 from benchmarks.curves.results import beside_table, crowd_table, pages_table
-from benchmarks.installation import installation
 
 HERE = Path(__file__).parent
 PARTS = ("peers", "clients", "pages")

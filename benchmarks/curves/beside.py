@@ -11,12 +11,12 @@ from typing import Any
 
 import httpx2
 
+from benchmarks.common.peers import python_of, run
 from benchmarks.curves.crowd import CLIENTS, chart_of
 from benchmarks.curves.data import SPIKE, names_of, write_curves
 from benchmarks.curves.measure import Answered, ask
 from benchmarks.curves.ours import Ours
 from benchmarks.curves.peers import Asked, PeerServer
-from benchmarks.peers import python_of, run
 
 SIDES = Path(__file__).parent / "sides.py"
 RUNS_PAGE = Asked("GET", "/api/v1/runs?sort=-created_at&limit=50")

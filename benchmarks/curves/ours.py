@@ -11,10 +11,10 @@ from backend.db.engine import Sessions, open_engine, open_sessions
 from backend.db.migrate import upgrade
 from backend.db.models import Attempt, Experiment, Run
 from backend.metrics.store import write_points
+from benchmarks.common.installation import Installation, vacuum
+from benchmarks.common.service import Service
 from benchmarks.curves.data import METRIC, values_of
-from benchmarks.installation import Installation, vacuum
 from benchmarks.scale.fill import attempt_row, ended_at, run_row, seal_all
-from benchmarks.service import Service
 
 PER_TRANSACTION = 20_000
 

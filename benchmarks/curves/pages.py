@@ -5,8 +5,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.browser import chromium
-from benchmarks.service import Service
+from benchmarks.common.browser import chromium
+from benchmarks.common.service import Service
 
 METRICS = [f"{section}/{name}" for section in ("reward", "policy", "optim") for name in "abcdefghij"]
 """Of thirty panels."""

@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode
 
 import httpx2
 
+from benchmarks.common.peers import python_of
 from benchmarks.curves.data import METRIC, SPIKE
-from benchmarks.peers import python_of
 
 BROWSER = "gzip, deflate, br, zstd"
 NAMES = ("mlflow", "aim", "trackio", "tensorboard")

@@ -20,12 +20,12 @@ from typing import Any
 import httpx2
 
 from backend.diagnosis.detectors import VERSION
+from benchmarks.common.service import ENDED, Service
 from benchmarks.diagnosis.labels import labelled_runs, scored
 from benchmarks.diagnosis.problems import service_with_problems
 from benchmarks.diagnosis.recipes import ALL_PLANTS, PLANTED, RECIPES, Part, Planted, later, suite
 from benchmarks.diagnosis.results import later_report, report
 from benchmarks.diagnosis.store import keep, recorded, write
-from benchmarks.service import ENDED, Service
 
 RESULTS = Path(__file__).parent / "results.md"
 LOOKED_AT: int | None = 1

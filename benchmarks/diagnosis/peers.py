@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from backend.diagnosis.log import Floats, Log
-from benchmarks.peers import python_of_rlwatch, run
+from benchmarks.common.peers import python_of_rlwatch, run
 
 WINDOW = 100
 """Rollouts of rewardspy's rolling statistics."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.service import Service
-from benchmarks.sums import sums_rows, write_rows
+from benchmarks.common.service import Service
+from benchmarks.common.sums import sums_rows, write_rows
 
 ROWS = {"train": 2000, "eval": 1024}
 

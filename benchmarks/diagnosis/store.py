@@ -10,8 +10,8 @@ import zstandard
 
 from backend.config.metrics import OF_THE_MACHINE
 from backend.durable_files import publish
+from benchmarks.common.service import Service
 from benchmarks.diagnosis.recipes import Planted
-from benchmarks.service import Service
 
 RUNS = Path(__file__).parent / "runs.jsonl.zst"
 DIGITS = 4

@@ -27,8 +27,8 @@ from backend.experiments.schemas import ExperimentRequest
 from backend.http.dependencies import Lab
 from backend.runs import lifecycle
 from backend.settings import Settings
-from benchmarks.recorded_step import COMPLETIONS, PROMPTS, recorded_step
-from benchmarks.service import machine
+from benchmarks.common.recorded_step import COMPLETIONS, PROMPTS, recorded_step
+from benchmarks.common.service import machine
 from worker.recording.recorder import Recorder
 
 HERE = Path(__file__).parent

@@ -19,12 +19,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.service import ENDED, Service, machine
+from benchmarks.common.sums import sums_rows, write_rows
 from benchmarks.evidence.claims import CLAIMS
 from benchmarks.evidence.picture import take_pictures
 from benchmarks.evidence.results import report
 from benchmarks.evidence.store import Wanted, is_outcome, keep, wanted
-from benchmarks.service import ENDED, Service, machine
-from benchmarks.sums import sums_rows, write_rows
 
 RESULTS = Path(__file__).parent / "results.md"
 DATA_ROWS = {"train": 2000, "eval": 1024}

@@ -11,11 +11,11 @@ from backend.db.models import Experiment, Run
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
 from backend.settings import Settings
-from benchmarks.browser import chromium, fresh_page
+from benchmarks.common.browser import chromium, fresh_page
+from benchmarks.common.pictures import shrink
+from benchmarks.common.service import Service
 from benchmarks.evidence.claims import CLAIMS
 from benchmarks.evidence.store import wanted
-from benchmarks.pictures import shrink
-from benchmarks.service import Service
 
 HERE = Path(__file__).parent
 MOST_VARIANTS = 8

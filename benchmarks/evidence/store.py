@@ -17,9 +17,9 @@ import zstandard
 from backend.config.merge import resolve
 from backend.config.presets import PRESETS
 from backend.durable_files import publish
+from benchmarks.common.service import Service, machine
 from benchmarks.evidence.claim import Claim
 from benchmarks.evidence.claims import CLAIMS
-from benchmarks.service import Service, machine
 
 RUNS = Path(__file__).parent / "runs.jsonl.zst"
 LEVEL = 19

@@ -22,7 +22,7 @@ from backend.db.models import Attempt, Run
 from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
 from backend.settings import Settings
-from benchmarks.nothing import Nothing
+from benchmarks.common.nothing import Nothing
 from benchmarks.step.workload import TINY
 from benchmarks.storage.rows import attempt_row, run_row
 from worker.recording.records import CompletionRecord, GroupRecord, StepRecord

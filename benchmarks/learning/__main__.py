@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.config.recipes import RECIPES
-from benchmarks.service import ENDED, Service, machine
+from benchmarks.common.service import ENDED, Service, machine
 
 RESULTS = Path(__file__).parent / "results.json"
 NAMES = ("demo_healthy", "demo_collapse")

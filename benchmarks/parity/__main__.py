@@ -16,6 +16,7 @@ import torch
 from pydantic import ValidationError
 
 from backend.config.objective import Objective
+from benchmarks.common.peers import python_of_trl, run
 from benchmarks.parity.batches import GROUP_SIZE, PROMPTS, random_batch
 from benchmarks.parity.cases import (
     CASES,
@@ -27,7 +28,6 @@ from benchmarks.parity.cases import (
     every_combination,
 )
 from benchmarks.parity.our_side import loss_and_gradient
-from benchmarks.peers import python_of_trl, run
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-5

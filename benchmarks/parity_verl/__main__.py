@@ -17,10 +17,10 @@ from torch import Tensor
 
 from backend.config import knobs
 from backend.config.objective import Objective
+from benchmarks.common.peers import python_of_verl, run
 from benchmarks.parity.batches import GROUP_SIZE, PROMPTS
 from benchmarks.parity.cases import MAX_NEW_TOKENS
 from benchmarks.parity_verl.cases import VERL_CASES, VerlCase, batch_for_verl
-from benchmarks.peers import python_of_verl, run
 from worker.objective.batch import PolicyBatch
 from worker.objective.estimation import estimate_advantages, estimate_against_tokens, whiten
 from worker.objective.policy_loss import denominators, policy_loss

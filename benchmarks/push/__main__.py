@@ -26,8 +26,8 @@ from backend.auth.tokens import writer_token
 from backend.imports.guess import is_step_name
 from backend.imports.plan import metric_name
 from backend.settings import Settings
-from benchmarks.peers import ROOT, python_of_trl
-from benchmarks.service import Service
+from benchmarks.common.peers import ROOT, python_of_trl
+from benchmarks.common.service import Service
 from benchmarks.step.workload import TINY
 from worker.problems.sums import Sums
 

@@ -21,7 +21,7 @@ from backend.db.migrate import upgrade
 from backend.db.models import Run
 from backend.runs import lifecycle
 from backend.settings import Settings
-from benchmarks.nothing import Nothing
+from benchmarks.common.nothing import Nothing
 from worker.checkpoints.store import Checkpoints
 from worker.recording.recorder import Recorder
 from worker.training.step_records import step_records

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from backend.config.served_rewards import JudgeReward
 from backend.settings import Settings
-from benchmarks.service import machine
+from benchmarks.common.service import machine
 from tests.worker.rewards.test_judge import PROMPT, Handler, Server, grade
 from worker.rewards.served import ServedTerm
 

@@ -23,7 +23,7 @@ from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from backend.config.merge import resolve
 from backend.settings import Settings
-from benchmarks.service import machine
+from benchmarks.common.service import machine
 from benchmarks.step.__main__ import gpu_policy
 from worker.policy.model import Policy, load_policy
 from worker.rollout.lean_decoder import LeanDecoder

@@ -14,7 +14,7 @@ from statistics import median
 
 from backend.sandbox.layers import layers, missing_layers
 from backend.sandbox.process import Sandbox
-from benchmarks.service import machine
+from benchmarks.common.service import machine
 from worker.rewards import judging
 from worker.rewards.correctness import JUDGING
 

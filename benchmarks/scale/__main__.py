@@ -17,15 +17,15 @@ from pathlib import Path
 
 from backend.db.engine import open_engine, open_sessions
 from backend.db.migrate import upgrade
-from benchmarks.installation import Installation, installation, vacuum
-from benchmarks.recorded_step import COMPLETIONS, PROMPTS
+from benchmarks.common.installation import Installation, installation, vacuum
+from benchmarks.common.recorded_step import COMPLETIONS, PROMPTS
+from benchmarks.common.service import Service
 from benchmarks.scale.at_work import READERS, STEPS_PER_SECOND, TRAINERS, AtWork, measure_at_work
 from benchmarks.scale.cold import measure_cold
 from benchmarks.scale.fill import Filled, Size, fill
 from benchmarks.scale.inspect import measure_rollouts
 from benchmarks.scale.measure import Figures, measure, percentile, requests
 from benchmarks.scale.texts import FilledRollouts, Rollouts, fill_rollouts
-from benchmarks.service import Service
 
 HERE = Path(__file__).parent
 

@@ -14,9 +14,9 @@ from backend.config.merge import resolve
 from backend.db.engine import open_engine, open_sessions
 from backend.db.models import Run
 from backend.runs import lifecycle
-from benchmarks.recorded_step import recorded_step
+from benchmarks.common.recorded_step import recorded_step
+from benchmarks.common.service import Service
 from benchmarks.scale.measure import Request, timed
-from benchmarks.service import Service
 from worker.recording.recorder import Recorder
 
 READERS = 20

@@ -3,9 +3,9 @@
 import random
 from collections.abc import Callable
 
-from benchmarks.installation import Installation
+from benchmarks.common.installation import Installation
+from benchmarks.common.service import Service
 from benchmarks.scale.measure import Request, timed
-from benchmarks.service import Service
 
 
 def measure_cold(

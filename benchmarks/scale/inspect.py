@@ -4,9 +4,9 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from benchmarks.common.service import Service
 from benchmarks.scale.measure import Params, Request, timed
 from benchmarks.scale.texts import RARE, SPREADING, TOKENS_EVERY, FilledRollouts, Rollouts
-from benchmarks.service import Service
 
 SEARCHES = {
     "a rare word": RARE,

@@ -12,9 +12,9 @@ from sqlalchemy import insert, select
 
 from backend.db.engine import Sessions
 from backend.db.models import Experiment, Run
-from benchmarks.browser import chromium, fresh_page
+from benchmarks.common.browser import chromium, fresh_page
+from benchmarks.common.service import Service
 from benchmarks.scale.fill import METRICS, RARE, WIDE, Filled, Size, run_row
-from benchmarks.service import Service
 
 PAINTED = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
 

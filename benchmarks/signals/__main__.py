@@ -20,7 +20,7 @@ import torch
 
 from backend.config.merge import resolve
 from backend.settings import Settings
-from benchmarks.nothing import Nothing
+from benchmarks.common.nothing import Nothing
 from worker.objective import diagnostics
 from worker.policy.weight_sample import WeightSample
 from worker.recording.records import StepRecord

@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.peers import ROOT, version_of
-from benchmarks.service import ENDED, Service, machine, processor_seconds
+from benchmarks.common.peers import ROOT, version_of
+from benchmarks.common.service import ENDED, Service, machine, processor_seconds
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "figures.json"

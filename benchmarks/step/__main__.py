@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen3Config
 
-from benchmarks.peers import python_of_trl, run, version_of
+from benchmarks.common.peers import python_of_trl, run, version_of
 from benchmarks.step.tables import gpu_table, limits_table, operations_table, table
 from benchmarks.step.workload import PROFILED, TINY, Workload
 from worker.problems.sums import Sums

@@ -12,7 +12,7 @@ from workload import PARTS, Workload, report
 
 from backend.config.merge import resolve
 from backend.settings import Settings
-from benchmarks.nothing import Nothing
+from benchmarks.common.nothing import Nothing
 from worker.recording.records import StepRecord
 from worker.training.trainer import Trainer
 

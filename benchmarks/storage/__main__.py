@@ -23,9 +23,9 @@ from backend.db.engine import open_engine, open_sessions
 from backend.db.migrate import upgrade
 from backend.db.models import Attempt, Run
 from backend.metrics.store import write_points
+from benchmarks.common.installation import installation
+from benchmarks.common.peers import python_of, run
 from benchmarks.curves.data import METRIC, names_of, values_of
-from benchmarks.installation import installation
-from benchmarks.peers import python_of, run
 from benchmarks.scale.fill import seal_all
 from benchmarks.storage import rates, rollouts
 from benchmarks.storage.rows import attempt_row, run_row

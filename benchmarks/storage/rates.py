@@ -16,8 +16,8 @@ from backend.db.engine import open_engine, open_sessions
 from backend.db.migrate import upgrade
 from backend.db.models import Attempt, Run
 from backend.metrics.store import write_points, write_series
-from benchmarks.installation import installation
-from benchmarks.service import Service
+from benchmarks.common.installation import installation
+from benchmarks.common.service import Service
 from benchmarks.storage.rows import attempt_row, run_row
 
 METRICS = 10

@@ -17,7 +17,7 @@ from backend.db.migrate import upgrade
 from backend.db.models import Attempt, Experiment, Run
 from backend.db.rollout_words import index_groups
 from backend.rollouts.store import pack_groups, write_groups
-from benchmarks.installation import installation
+from benchmarks.common.installation import installation
 from benchmarks.scale.fill import attempt_row, run_row
 from benchmarks.storage.used import used
 from worker.recording.records import CompletionRecord, GroupRecord

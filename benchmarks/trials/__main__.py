@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.durable_files import publish
+from benchmarks.common.service import ENDED, Service
 from benchmarks.diagnosis.problems import service_with_problems
 from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES
-from benchmarks.service import ENDED, Service
 from benchmarks.trials.picture import take_pictures
 
 RECIPE = "grpo"

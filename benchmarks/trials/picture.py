@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from benchmarks.browser import chromium, fresh_page
-from benchmarks.pictures import shrink
-from benchmarks.service import Service
+from benchmarks.common.browser import chromium, fresh_page
+from benchmarks.common.pictures import shrink
+from benchmarks.common.service import Service
 
 HERE = Path(__file__).parent
 SCHEMES = ("light", "dark")

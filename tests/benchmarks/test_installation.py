@@ -2,7 +2,7 @@
 
 import tempfile
 
-from benchmarks.installation import installation
+from benchmarks.common.installation import installation
 
 
 def test_the_directory_of_temporary_files_keeps_its_mode(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from benchmarks.peers import ROOT, run
+from benchmarks.common.peers import ROOT, run
 from benchmarks.step.tables import limits_table, operations_table
 from benchmarks.step.workload import PROFILED, TINY
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from benchmarks.pictures import shrink
+from benchmarks.common.pictures import shrink
 from tests.browser.conftest import ARGUMENTS
 from tests.system.lab import Lab
 

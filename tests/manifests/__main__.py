@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from backend.pilots.jobs import kubernetes_job, skypilot_task, worker_command
-from benchmarks.peers import python_of, run
+from benchmarks.common.peers import python_of, run
 
 JUDGE = Path(__file__).parent / "judge.py"
 COMMAND = worker_command("/opt/a b/python", runs=1, idle_seconds=60, devices=2)

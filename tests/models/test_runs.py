@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from benchmarks.service import ENDED, Service
+from benchmarks.common.service import ENDED, Service
 from tests.models.architectures import ARCHITECTURES, save
 from worker.checkpoints.export import export_checkpoint
 

@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from benchmarks.service import ENDED, Service
+from benchmarks.common.service import ENDED, Service
 
 pytestmark = [
     pytest.mark.gpu,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from backend.config.merge import resolve
-from benchmarks.nothing import Nothing
+from benchmarks.common.nothing import Nothing
 from worker.recording.records import StepRecord
 from worker.training.trainer import Trainer
 

@@ -7,16 +7,17 @@ import venv
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = ROOT / "benchmarks"
 REQUIREMENTS = {
-    "trl": Path(__file__).parent / "step" / "requirements.txt",
-    "verl": Path(__file__).parent / "parity_verl" / "requirements.txt",
+    "trl": BENCHMARKS / "step" / "requirements.txt",
+    "verl": BENCHMARKS / "parity_verl" / "requirements.txt",
     "manifests": ROOT / "tests" / "manifests" / "requirements.txt",
     "vllm": ROOT / "tests" / "vllm" / "requirements.txt",
     "openenv": ROOT / "tests" / "openenv" / "requirements.txt",
-    "rlwatch": Path(__file__).parent / "diagnosis" / "requirements.txt",
+    "rlwatch": BENCHMARKS / "diagnosis" / "requirements.txt",
     **{
-        peer: Path(__file__).parent / "curves" / f"requirements-{peer}.txt"
+        peer: BENCHMARKS / "curves" / f"requirements-{peer}.txt"
         for peer in ("mlflow", "aim", "trackio", "tensorboard")
     },
 }
