@@ -12,9 +12,13 @@ from workload import PARTS, Workload, report
 
 from backend.config.merge import resolve
 from backend.settings import Settings
-from benchmarks.common.nothing import Nothing
 from worker.recording.records import StepRecord
 from worker.training.trainer import Trainer
+
+try:
+    from benchmarks.common.nothing import Nothing
+except ModuleNotFoundError:  # `--before` a version of before 27 November 2026
+    from benchmarks.nothing import Nothing  # type: ignore[import-not-found, no-redef]
 
 FIGURES = (*PARTS.values(), "time/score_seconds", "throughput/mfu")
 
