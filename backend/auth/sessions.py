@@ -113,7 +113,7 @@ class BrowserSessions:
                 session.execute(update(BrowserSession).where(row).values(ended_at=db_now()))
 
     def listed(self, role: Role, own: str) -> list[BrowserSession]:
-        """Those that are open, the last seen first: all for an operator, for a viewer its own."""
+        """The open sessions, the last seen first: all for an operator, for a viewer its own."""
         query = select(BrowserSession).where(
             BrowserSession.ended_at.is_(None), BrowserSession.ends_at > db_now()
         )

@@ -183,7 +183,7 @@ def login_of(settings: Settings, cookie: str) -> Login | None:
 
 
 def logins_in(settings: Settings, headers: list[str]) -> list[Login]:
-    """Those in the headers `Cookie` of a request, the stronger ones first.
+    """The logins in the headers `Cookie` of a request, the stronger ones first.
 
     Other programs of this host have cookies there too, of any shape and perhaps of this name.
     """

@@ -79,7 +79,7 @@ class Series:
         return len(self.steps)
 
     def finite(self) -> "Series":
-        """Only the points that are numbers, and whose squares are."""
+        """The points that are numbers, and whose squares are."""
         is_finite = np.abs(self.values) < LARGEST  # not of NaN
         return Series(self.steps[is_finite], self.values[is_finite])
 

@@ -55,7 +55,7 @@ def _try_store(settings: Settings) -> None:
 
 
 def privacy(state: Path) -> Finding:
-    """Nobody else may read tokens or change what a run continues from."""
+    """Check that nobody else may read tokens or change what a run continues from."""
     for path in (state, *sorted(state.glob("*token"))):
         found = path.stat()
         if found.st_uid != os.getuid():

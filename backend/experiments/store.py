@@ -30,7 +30,7 @@ def find_experiment(session: Session, experiment_id: str) -> Experiment:
 
 
 def statuses_of(session: Session, experiment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
-    """For each experiment how many of its runs have each status."""
+    """Number of runs of each status, for each experiment."""
     query = (
         select(Run.experiment_id, Run.status, func.count())
         .where(Run.experiment_id.in_(experiment_ids), Run.deleted_at.is_(None))

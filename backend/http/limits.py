@@ -164,7 +164,7 @@ def check_json(body: bytes) -> None:
 
 
 def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For `object_pairs_hook`: of two equal names readers take different ones."""
+    """An object whose names differ, for `object_pairs_hook`: of equal names readers take different ones."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("names a field twice")

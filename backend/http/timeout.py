@@ -48,7 +48,7 @@ class RequestTimeout:
         heard: asyncio.Queue[Message] = asyncio.Queue()
 
         async def listen() -> None:
-            """Until the client is gone: a route that computes would not ask."""
+            """Read until the client is gone: a route that computes would not ask."""
             while True:
                 message = await receive()
                 wait.heard_at = time.monotonic()

@@ -65,7 +65,7 @@ class Stored:
         return replace(self, attempts=self.attempts + (number << 32)) if number else self
 
     def at(self, which: NDArray[np.bool_] | NDArray[np.intp] | slice) -> "Stored":
-        """Only those points."""
+        """The points at these places."""
         weights = None if self.weights is None else self.weights[which]
         return Stored(self.steps[which], self.attempts[which], self.values[which], weights)
 

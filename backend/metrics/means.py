@@ -40,7 +40,7 @@ class Band:
     """(N,) rising with x: what the points are thinned by."""
 
     def at(self, which: NDArray[np.bool_] | slice) -> "Band":
-        """Only those points."""
+        """The points at these places."""
         return Band(self.mean.at(which), self.low[which], self.high[which], self.n[which], self.places[which])
 
 

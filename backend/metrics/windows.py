@@ -53,7 +53,7 @@ class RunPoints:
         return max(1, WINDOW_POINTS // max(1, len(self.keys)))
 
     def counting(self, points: Stored) -> Stored:
-        """Those of these points that count."""
+        """The points that count."""
         is_own = (points.steps <= self.last_step) & (points.attempts <= self.attempt)
         return points.at(is_own & counting(points.attempts, points.steps, self.limits))
 

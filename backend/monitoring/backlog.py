@@ -51,7 +51,7 @@ def write_note(path: Path, note: Note) -> None:
 
 
 def remove_note(path: Path) -> None:
-    """Nothing waits any more."""
+    """Remove the note: nothing waits any more."""
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)
 

@@ -183,7 +183,7 @@ class Launcher:
             time.sleep(0.03)
 
     def keep_running(self) -> None:
-        """Until a signal: start again what ended by itself."""
+        """Start again what ended by itself, until a signal comes."""
         looked_at = time.monotonic()
         while not self.signals:
             is_time_to_look = time.monotonic() - looked_at > LOG_LOOK_SECONDS

@@ -106,7 +106,7 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
 
 @router.get("/steps", response_model=StepPage)
 def steps(session: ReadSession, lab: LabOf, run: RunId) -> StreamingResponse:
-    """At which steps rollouts were kept, for a slider with the reward behind it."""
+    """The steps at which rollouts were kept, for a slider with the reward behind it."""
     must_exist(session, run)
     return StreamingResponse(items_as_json(step_counts(lab.sessions, run)), media_type="application/json")
 

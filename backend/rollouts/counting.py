@@ -34,7 +34,7 @@ def total(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
 def counts_by_step(
     session: Session, run_id: str, kind: str, marks: Sequence[str], min_reward: float | None
 ) -> list[dict[str, Any]]:
-    """For each step its completions, those with all marks and the reward, and the stored ones of these."""
+    """Counts of each step: completions, those with all marks and the reward, and the stored of these."""
     fits = marked(mask_of(marks))
     if min_reward is not None:
         fits &= GroupTally.reward >= min_reward

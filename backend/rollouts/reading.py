@@ -227,7 +227,7 @@ def _length(one: Completion) -> int:
 
 
 def step_counts(sessions: Sessions, run_id: str) -> Iterator[dict[str, Any]]:
-    """For each step and kind how many groups are kept and their mean reward; some thousand in memory."""
+    """Number and mean reward of the groups that are kept, of each step and kind; some thousand in memory."""
     columns = (RolloutGroup.step, RolloutGroup.kind)
     means = (func.count().label("groups"), func.avg(RolloutGroup.reward_mean).label("reward_mean"))
     query = select(*columns, *means).group_by(*columns).order_by(*columns).limit(STEPS_AT_ONCE)

@@ -102,7 +102,7 @@ class _Sink:
         return self._size
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: no bytes wait."""
 
     def close(self) -> None:
         self.closed = True

@@ -38,7 +38,7 @@ def _said(turn: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def observed(turns: Sequence[Mapping[str, Any]], count: int) -> list[int]:
-    """For each of `count` tokens 1 where a tool's answer put it there."""
+    """A list of `count`: 1 for each token that a tool's answer put there."""
     found = [0] * count
     for turn in turns:
         first, end = turn["tokens"]

@@ -80,7 +80,7 @@ def empty(session: WriteSession, *, forever: bool) -> Json:
 
 @router.delete("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)
 def trash(run_id: str, session: WriteSession, *, forever: bool = False) -> Json:
-    """Into the trash: a running run is asked to stop, a waiting one does not start.
+    """Move a run to the trash: a running one is asked to stop, a waiting one does not start.
 
     With `forever` out of the trash and out of existence: 202, and rows and files go in the background.
     """
@@ -94,7 +94,7 @@ def trash(run_id: str, session: WriteSession, *, forever: bool = False) -> Json:
 
 @router.post("/{run_id}/restore", response_model=RunItem, response_model_exclude_unset=True)
 def restore(run_id: str, session: WriteSession, settings: SettingsOf, later: BackgroundTasks) -> Json:
-    """Out of the trash."""
+    """Take a run out of the trash."""
     restore_run(session, run_id)
     later.add_task(ring, settings)
     return Json(find_run(session, run_id), background=later)

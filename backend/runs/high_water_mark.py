@@ -98,7 +98,7 @@ def find_older(settings: Settings, session: Session) -> Older | None:
 
 
 def tell_if_older(settings: Settings, session: Session) -> Older | None:
-    """At the start: say it in the log and in the history, and begin a new mark."""
+    """Say it in the log and in the history at the start, and begin a new mark."""
     older = find_older(settings, session)
     if older is not None:
         logger.error("%s", older.sentence)

@@ -43,7 +43,7 @@ def most_kept(*, keep: int, spaced: int) -> int:
 
 
 def spread(steps: Sequence[int], *, behind: Sequence[int], most: int) -> set[int]:
-    """At most so many of the steps, as evenly on a log scale of age as can be; the first is among them.
+    """A number of the steps at most, as evenly on a log scale of age as can be; the first is among them.
 
     One step after the other is given up, each time the one whose neighbours are nearest to each other. As
     nothing but what stayed the last time is there the next time, this must and does work little by little.

@@ -40,7 +40,7 @@ def layers() -> tuple[Layer, ...]:
 
 
 def missing_layers() -> list[Layer]:
-    """Those that this machine lacks."""
+    """The layers that this machine lacks."""
     return [layer for layer in layers() if layer.missing]
 
 

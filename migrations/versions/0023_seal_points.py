@@ -28,7 +28,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Nothing is left out: a block that is damaged stops it."""
+    """Leave nothing out: a block that is damaged stops it."""
     connection = op.get_bind()
     columns = (BLOCKS.c.run_id, BLOCKS.c.key_id, BLOCKS.c.attempt, BLOCKS.c.number)
     for place in connection.execute(sa.select(*columns).order_by(*columns)).all():

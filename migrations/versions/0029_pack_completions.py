@@ -82,7 +82,7 @@ def _make_labels(*columns: sa.Column[str] | sa.ForeignKeyConstraint, copy: str) 
 
 
 def downgrade() -> None:
-    """Nothing is left out: a block that is damaged stops it."""
+    """Leave nothing out: a block that is damaged stops it."""
     _unpack()
     op.drop_index("ix_rollout_label_group", "rollout_label")
     _make_labels(

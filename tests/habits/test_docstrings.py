@@ -11,7 +11,9 @@ ROOT = Path(__file__).parents[2]
 FILES = [
     path for folder in ("backend", "worker", "migrations") for path in sorted((ROOT / folder).rglob("*.py"))
 ]
-RIDDLE = re.compile(r"(What|How|Which|Where|When|Who|Why|By|That|As|So|It|From|In|Of)\b")
+RIDDLE = re.compile(
+    r"(What|How|Which|Where|When|Who|Whose|Why|By|That|Those|As|So|It|From|In|Of|For|At|Until|Only|Nobody|Out|Into)\b"
+)
 """Words with which a docstring leaves out the thing that it is about."""
 
 

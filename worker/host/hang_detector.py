@@ -54,7 +54,7 @@ class HangDetector:
             self._step_seconds.append(seconds / (step - before))
 
     def lose_sight(self) -> None:
-        """Nothing can be known now: the silence is counted anew."""
+        """Count the silence anew: nothing can be known now."""
         self._moved_at = self._clock()
 
     @property

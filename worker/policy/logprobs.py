@@ -116,7 +116,7 @@ def states_of(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: 
 
 
 def compute_by_rows(model: PreTrainedModel) -> None:
-    """Never compute with the prefix tree: copies inherit it.
+    """Compute without the prefix tree from now on; copies inherit it.
 
     Two models whose log-probabilities are compared have to round alike, or a KL that is 0 has a gradient.
     """
@@ -168,7 +168,7 @@ class DrawnLogprobs(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
-        """At each logit (M, V): gradients of its own targets, less its chance times those of its row."""
+        """Gradients of the logits (M, V): those of their own targets, less their chance times the row's."""
         chances, of_token, places = ctx.saved_tensors
         of_row = gradient.new_zeros(len(chances)).index_add_(0, of_token, gradient)
         at_logits = chances * -of_row.unsqueeze(1)

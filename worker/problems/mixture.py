@@ -94,7 +94,7 @@ class Mixture:
         return list(different.values())
 
     def hold_out(self, prompts: Iterable[Prompt]) -> None:
-        """Never train on these prompts either."""
+        """Keep these prompts out of training, too."""
         self._held_out.update(prompt.task for prompt in prompts)
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ class WriteQueue(Generic[Item]):
         return self._held > 0
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """End the queue: nothing more comes."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -136,7 +136,7 @@ class WriteQueue(Generic[Item]):
             self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """Nothing more will be written, and why."""
+        """Write nothing more, and keep the reason."""
         with self._changed:
             self._failure = error
             self._changed.notify_all()

@@ -72,9 +72,7 @@ class Endpoint:
     _cache: OrderedDict[bytes, Any] = field(default_factory=OrderedDict)
 
     def ask_all(self, bodies: Sequence[Body]) -> list[Any]:
-        """For each body the scores, or the NoScore that it met, in their order; equal bodies are sent
-        once.
-        """
+        """The scores of each body, or the NoScore that it met, in their order; equal bodies are sent once."""
         contents = [json.dumps(body, ensure_ascii=False).encode(errors="replace") for body in bodies]
         keys = [hashlib.sha256(content).digest() for content in contents]  # a text may hold half a pair
         unknown = {key: text for key, text in zip(keys, contents, strict=True) if key not in self._cache}
