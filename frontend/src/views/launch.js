@@ -195,41 +195,25 @@ function LaunchForm({ offers, query, change, fork }) {
       : (/** @type {string} */ path, /** @type {string} */ values) =>
           change({ sweep: withKnob(query.sweep, path, values) }),
   };
-  const putVariant = (/** @type {number} */ index) => (/** @type {Variant} */ variant) =>
-    change({ variants: variants.map((old, i) => (i === index ? variant : old)) });
-  const add = (/** @type {Variant[]} */ added) =>
-    change({
-      variants: withFreeNames(variants, added),
-    });
   const apply = (/** @type {number[]} */ indexes, /** @type {Api.ConfigChange[]} */ changes) =>
     change(withChanges(query, fulls, indexes, changes));
-  const baseErrors = errorsOf('base', verdicts, variants, base);
-  const openOf = (/** @type {string | number} */ who) =>
-    (query.open ?? []).filter((name) => name.startsWith(`${who}.`)).map((name) => name.slice(`${who}.`.length));
-  const setOpen = (/** @type {string | number} */ who) => (/** @type {string[]} */ titles) =>
-    change({
-      open: emptyAsNull([
-        ...(query.open ?? []).filter((name) => !name.startsWith(`${who}.`)),
-        ...titles.map((title) => `${who}.${title}`),
-      ]),
-    });
   const baseProps = {
     root: catalog.schema,
     secondary: offers.secondary,
     own: base,
     ...layers.base,
-    errors: baseErrors,
+    errors: errorsOf('base', verdicts, variants, base),
     ...sweeping,
     onOwn: (/** @type {Query['base']} */ own) => change({ base: own }),
   };
   const layer = layerOf(baseProps);
-  const shared = { root: catalog.schema, groups, secondary: offers.secondary, presets: offers.presets, ...sweeping };
-  const plainFor = (/** @type {number} */ index) => [
-    { name: 'the defaults', full: layers.base.full, variant: { name: 'defaults' }, isThere: false },
-    ...layers.variants
-      .map(({ full }, i) => ({ name: variants[i].name, full, variant: variants[i], isThere: true }))
-      .filter((_, i) => i !== index),
-  ];
+  const layerProps = {
+    root: catalog.schema,
+    groups,
+    secondary: offers.secondary,
+    presets: offers.presets,
+    ...sweeping,
+  };
 
   return html`<form class="launch-form" onSubmit=${(event) => event.preventDefault()} autocomplete="off">
     <button type="submit" disabled hidden></button>
@@ -263,53 +247,15 @@ function LaunchForm({ offers, query, change, fork }) {
             seed=${seeds.seeds[0] ?? 0}
           />
         </div>
-        <section aria-labelledby="launch-variants">
-          <div class="launch-section-head">
-            <h2 id="launch-variants">
-              <span class="launch-number">3</span> Variants
-            </h2>
-            <${AddVariant}
-              presets=${offers.presets}
-              recipes=${offers.recipes}
-              onPreset=${({ name }) => add([{ name, preset: name }])}
-              onRecipe=${(recipe) => add([variantOfRecipe(catalog, base, recipe)])}
-            />
-          </div>
-          ${
-            !variants.length &&
-            html`<p class="card launch-empty">
-              No variants yet. Add a preset above, or two to compare them.
-            </p>`
-          }
-          ${variants.map(
-            (variant, i) => html`<${VariantCard}
-              key=${i}
-              ...${shared}
-              variant=${variant}
-              index=${i}
-              ...${layers.variants[i]}
-              verdict=${verdicts[i]}
-              errors=${errorsOf('variant', [verdicts[i]], [variant], base)}
-              open=${openOf(i)}
-              onOpen=${setOpen(i)}
-              start=${layers.base.full}
-              plain=${plainFor(i)}
-              onChange=${putVariant(i)}
-              onDuplicate=${() => add([variant])}
-              onRemove=${() => change({ variants: variants.filter((_, at) => at !== i), open: null })}
-              onAdd=${add}
-            />`,
-          )}
-          <${CommonCard}
-            ...${baseProps}
-            groups=${groups.filter((group) => !hasOwnPlace(group))}
-            hidden=${OWN_PLACE}
-            errors=${baseErrors.filter(({ path }) => !OWN_PLACE.includes(path.split('.')[0]))}
-            open=${openOf('all')}
-            onOpen=${setOpen('all')}
-            variants=${variants.length}
-          />
-        </section>
+        <${Variants}
+          offers=${offers}
+          query=${query}
+          change=${change}
+          layers=${layers}
+          verdicts=${verdicts}
+          layerProps=${layerProps}
+          baseProps=${baseProps}
+        />
         <div class="launch-pair">
           <${SeedsCard} text=${query.seeds} parsed=${seeds} onChange=${(value) => change({ seeds: value })} />
           <${BudgetCard} layer=${layer} full=${layers.base.full} />
@@ -358,6 +304,88 @@ function LaunchForm({ offers, query, change, fork }) {
       </div>
     </div>
   </form>`;
+}
+
+/**
+ * The variants as cards, and what all of them share.
+ * @param {{offers: Offers, query: Query, change: (changes: object) => void, layers: ReturnType<typeof useLayers>,
+ *   verdicts: Verdict[], layerProps: Record<string, any>, baseProps: Record<string, any>}} props
+ *   `layerProps`: of every card; `baseProps`: of the card of what variants share
+ */
+function Variants({ offers, query, change, layers, verdicts, layerProps, baseProps }) {
+  const { base, variants } = query;
+  const putVariant = (/** @type {number} */ index) => (/** @type {Variant} */ variant) =>
+    change({ variants: variants.map((old, i) => (i === index ? variant : old)) });
+  const add = (/** @type {Variant[]} */ added) =>
+    change({
+      variants: withFreeNames(variants, added),
+    });
+  const openOf = (/** @type {string | number} */ who) =>
+    (query.open ?? []).filter((name) => name.startsWith(`${who}.`)).map((name) => name.slice(`${who}.`.length));
+  const setOpen = (/** @type {string | number} */ who) => (/** @type {string[]} */ titles) =>
+    change({
+      open: emptyAsNull([
+        ...(query.open ?? []).filter((name) => !name.startsWith(`${who}.`)),
+        ...titles.map((title) => `${who}.${title}`),
+      ]),
+    });
+  const plainFor = (/** @type {number} */ index) => [
+    { name: 'the defaults', full: layers.base.full, variant: { name: 'defaults' }, isThere: false },
+    ...layers.variants
+      .map(({ full }, i) => ({ name: variants[i].name, full, variant: variants[i], isThere: true }))
+      .filter((_, i) => i !== index),
+  ];
+
+  const ownErrors = baseProps.errors.filter(
+    (/** @type {FieldError} */ { path }) => !OWN_PLACE.includes(path.split('.')[0]),
+  );
+  return html`<section aria-labelledby="launch-variants">
+    <div class="launch-section-head">
+      <h2 id="launch-variants">
+        <span class="launch-number">3</span> Variants
+      </h2>
+      <${AddVariant}
+        presets=${offers.presets}
+        recipes=${offers.recipes}
+        onPreset=${({ name }) => add([{ name, preset: name }])}
+        onRecipe=${(recipe) => add([variantOfRecipe(offers.catalog, base, recipe)])}
+      />
+    </div>
+    ${
+      !variants.length &&
+      html`<p class="card launch-empty">
+        No variants yet. Add a preset above, or two to compare them.
+      </p>`
+    }
+    ${variants.map(
+      (variant, i) => html`<${VariantCard}
+        key=${i}
+        ...${layerProps}
+        variant=${variant}
+        index=${i}
+        ...${layers.variants[i]}
+        verdict=${verdicts[i]}
+        errors=${errorsOf('variant', [verdicts[i]], [variant], base)}
+        open=${openOf(i)}
+        onOpen=${setOpen(i)}
+        start=${layers.base.full}
+        plain=${plainFor(i)}
+        onChange=${putVariant(i)}
+        onDuplicate=${() => add([variant])}
+        onRemove=${() => change({ variants: variants.filter((_, at) => at !== i), open: null })}
+        onAdd=${add}
+      />`,
+    )}
+    <${CommonCard}
+      ...${baseProps}
+      groups=${offers.groups.filter((group) => !hasOwnPlace(group))}
+      hidden=${OWN_PLACE}
+      errors=${ownErrors}
+      open=${openOf('all')}
+      onOpen=${setOpen('all')}
+      variants=${variants.length}
+    />
+  </section>`;
 }
 
 /** More variants, each under a name that no other one has. @param {Variant[]} variants @param {Variant[]} added */
