@@ -11,7 +11,7 @@ from backend.db.engine import reading as open_reading
 from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
 from backend.db.run_lookup import names_of
 from backend.metrics import blocks, sealing
-from backend.metrics.api import _read, _singles
+from backend.metrics.answer import read_shown, singles
 from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.store import write_points
 from backend.metrics.view import View
@@ -191,7 +191,7 @@ def test_an_attempt_that_writes_among_the_steps_of_an_earlier_one_replaces_its_p
     view = View("step", None, None, 10, 0.0, None)
     with database.sessions() as session:
         known = names_of(session, [run.id])
-        drawn = _read(session, known, [run.id], ["reward/mean"], view, is_grouped=False)
+        drawn = read_shown(session, known, [run.id], ["reward/mean"], view, is_grouped=False)
     assert drawn[run.id, "reward/mean"].raw_points == 128
     assert drawn[run.id, "reward/mean"].values.min() > 2
 
@@ -234,10 +234,10 @@ def test_whatever_the_steps_packed_points_are_those_of_the_rows(database, monkey
     view = View("step", None, None, data.draw(st.sampled_from([10, 30, 500])), 0.0, None)
     with database.sessions() as session:
         known = names_of(session, runs)
-        outlined = _read(session, known, runs, list(NAMES), view, is_grouped=False)
+        outlined = read_shown(session, known, runs, list(NAMES), view, is_grouped=False)
         whole = read_curves(session, runs, list(NAMES), "step")
     assert outlined.keys() == whole.keys()
-    drawn, wanted = (_singles(known, each, list(whole), view) for each in (outlined, whole))
+    drawn, wanted = (singles(known, each, list(whole), view) for each in (outlined, whole))
     for one, other in zip(drawn, wanted, strict=True):
         assert {key: repr(np.asarray(value).tolist()) for key, value in one.items()} == {
             key: repr(np.asarray(value).tolist()) for key, value in other.items()

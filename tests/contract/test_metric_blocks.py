@@ -13,7 +13,7 @@ from sqlalchemy import func, select, text, update
 from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
 from backend.db.run_lookup import names_of
 from backend.metrics import blocks, sealing
-from backend.metrics.api import _cursor, _read, _singles
+from backend.metrics.answer import cursor_of, read_shown, singles
 from backend.metrics.block_codec import decode
 from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.view import View
@@ -256,15 +256,15 @@ def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monk
         view = replace(view, after=chance.randint(-1, 900))
     with database.sessions() as session:
         known = names_of(session, [run.id for run in runs])
-        outlined = _read(session, known, list(known), ["a", "early"], view, is_grouped=False)
+        outlined = read_shown(session, known, list(known), ["a", "early"], view, is_grouped=False)
         whole = read_curves(session, list(known), ["a", "early"], "step")
     assert outlined.keys() == whole.keys()
-    drawn, wanted = (_singles(known, each, list(whole), view) for each in (outlined, whole))
+    drawn, wanted = (singles(known, each, list(whole), view) for each in (outlined, whole))
     for one, other in zip(drawn, wanted, strict=True):
         assert {key: repr(np.asarray(value).tolist()) for key, value in one.items()} == {
             key: repr(np.asarray(value).tolist()) for key, value in other.items()
         }
-    assert _cursor(outlined, known) == _cursor(whole, known)
+    assert cursor_of(outlined, known) == cursor_of(whole, known)
 
 
 def test_of_a_long_curve_outlines_are_read_but_where_it_is_cut(database, monkeypatch):
@@ -280,7 +280,7 @@ def test_of_a_long_curve_outlines_are_read_but_where_it_is_cut(database, monkeyp
         view = replace(View("step", None, None, 100, 0.0, None), **window)
         with database.sessions() as session:
             known = names_of(session, [run.id])
-            curve = _read(session, known, [run.id], ["a"], view, is_grouped=False)[run.id, "a"]
+            curve = read_shown(session, known, [run.id], ["a"], view, is_grouped=False)[run.id, "a"]
         found = [int(np.count_nonzero(curve.steps // 1_024 == number)) for number in range(4)]
         assert all(count == 1_024 or count <= 2 * 32 + 2 for count in found)  # peaks of 32 buckets, and ends
         return [number for number, count in enumerate(found) if count == 1_024]

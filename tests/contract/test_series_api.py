@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from backend.metrics.api import SeriesAnswer
+from backend.metrics.schemas import SeriesAnswer
 from backend.metrics.store import write_points
 from tests.factories import make_run, seeded_metrics, write_metric
 

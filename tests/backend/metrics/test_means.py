@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.metrics import means
-from backend.metrics.api import _mean
+from backend.metrics.answer import mean_of
 from backend.metrics.means import average
 from backend.metrics.series import Curve
 from backend.metrics.statistics import t_975
@@ -24,7 +24,7 @@ def timed(x, values):
 
 
 def drawn(curves, band="", most=500, **window):
-    return _mean(curves, band, View("wall", window.get("x_min"), window.get("x_max"), most, 0.0, None))
+    return mean_of(curves, band, View("wall", window.get("x_min"), window.get("x_max"), most, 0.0, None))
 
 
 def test_the_mean_over_wall_time_never_runs_backwards():

@@ -1,0 +1,68 @@
+"""Curves as the HTTP interface gives them."""
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+SpreadKind = Literal["", "std", "stderr", "ci95", "minmax"]
+
+
+class NonFinite(BaseModel):
+    """A value that is not a finite number, for a marker at the panel's edge."""
+
+    step: int
+    x: float
+    value: str
+
+
+class Origin(BaseModel):
+    """The run that a fork's curve comes from."""
+
+    run: str
+    """The run that it left; points up to `step` are those of that run, and of the ones before it."""
+    step: int
+
+
+class SeriesItem(BaseModel):
+    """One curve: of a run, or the mean of a group of runs."""
+
+    run: str | None = None
+    group: str | None = None
+    runs: list[str] | None = None
+    """The runs of a group."""
+    name: str
+    metric: str
+    x: list[float] | None = None
+    """None with `compact` where it is the step."""
+    steps: list[int]
+    """Of a group along time or tokens: those that its first run had reached."""
+    values: list[float]
+    """Finite values only."""
+    non_finite: list[NonFinite]
+    raw_points: int
+    """How many points there are in the window, before thinning."""
+    n: list[int] | None = None
+    """Of a group: how many runs count at each point; fewer than `runs` where some ended or have no value."""
+    gaps: list[NonFinite] | None = None
+    """Of a group: where none of its runs has a finite value. Its `non_finite` are those of single runs."""
+    origin: Origin | None = None
+    """Of a fork alone."""
+    low: list[float | None] | None = None
+    high: list[float | None] | None = None
+
+
+class Missing(BaseModel):
+    """A curve that was requested and does not exist."""
+
+    run: str
+    metric: str
+    reason: str
+
+
+class SeriesAnswer(BaseModel):
+    """Curves, ready to be drawn."""
+
+    series: list[SeriesItem]
+    missing: list[Missing]
+    cursor: str | None
+    """Give it as `after` to get what has been added since."""
