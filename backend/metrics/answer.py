@@ -34,7 +34,7 @@ def answer_of(
     group_by: str,
     band: SpreadKind,
 ) -> dict[str, Any]:
-    """Curves of runs, or means of groups of them, for `SeriesAnswer`; what does not exist is named in `missing`."""
+    """Curves of runs, or means of groups of them, as `SeriesAnswer`; `missing` names what does not exist."""
     present = [run for run in run_ids if run in known]
     ends = [] if group_by else [end for name in names if has_interval(name) for end in interval_of(name)]
     curves = read_shown(session, known, present, [*names, *ends], view, is_grouped=bool(group_by))
