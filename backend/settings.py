@@ -30,7 +30,6 @@ class Settings(BaseSettings):
         env_ignore_empty=True,
         extra="ignore",
         frozen=True,
-        use_attribute_docstrings=True,
         hide_input_in_errors=True,
     )
 

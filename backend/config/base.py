@@ -2,8 +2,10 @@
 
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 from pydantic_core import PydanticCustomError
+
+from backend.config.documented import Documented
 
 MOST_STEPS = 10_000_000
 """Training steps of one run."""
@@ -16,15 +18,15 @@ MOST_OF_A_NAME = 193
 """Characters of a hub name, `owner/name`. A limit in the pattern itself would take long to compile."""
 
 
-class Frozen(BaseModel):
+class Frozen(Documented):
     """An immutable, closed configuration value: unknown keys, NaN and infinities are refused."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
         validate_default=True,
+        defer_build=True,  # most models are parts of others, which build what they need of them
     )
 
     def with_(self, **changes: Any) -> Self:

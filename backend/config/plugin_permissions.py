@@ -3,13 +3,15 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
+
+from backend.config.documented import Documented
 
 
-class Permissions(BaseModel):
+class Permissions(Documented):
     """The permissions of a sandboxed process, beyond reading the code that it runs."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     network: bool = False
     """Whether it may open network connections."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from backend.config.documented import descriptions_of
 from backend.config.fields import Row, Section, sections
 from backend.config.metrics import FAMILIES, METRICS, Metric
 from backend.config.presets import PRESETS
@@ -118,8 +119,9 @@ def aliases() -> str:
 
 def settings() -> str:
     """One line per environment variable."""
+    texts = descriptions_of(Settings)
     rows = (
-        [f"`{name.upper()}`", _value(field.default), _one_line(field.description or "")]
+        [f"`{name.upper()}`", _value(field.default), _one_line(texts.get(name, ""))]
         for name, field in Settings.model_fields.items()
     )
     return _table(["variable", "default", "meaning"], rows)

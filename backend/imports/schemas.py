@@ -1,16 +1,9 @@
 """Imports as the HTTP interface shows them."""
 
-from pydantic import BaseModel, ConfigDict
-
+from backend.config.documented import Documented
 from backend.imports.formats import FORMATS
 from backend.imports.plan import Plan, State
 from backend.imports.store import storable_config
-
-
-class Documented(BaseModel):
-    """A part of an answer."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 class ColumnItem(Documented):

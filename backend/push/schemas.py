@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
+from backend.config.documented import Documented
 from backend.rollouts.foreign import MOST_COMPLETIONS
 from backend.runs.origin import PushOrigin
 
@@ -47,10 +48,10 @@ Label = Annotated[str, Field(min_length=1, max_length=512)]
 Name = Annotated[str, Field(max_length=200)]
 
 
-class PushModel(BaseModel):
+class PushModel(Documented):
     """A part of a request; NUL and secrets are written out where it is stored."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid")
 
 
 class RunHead(PushModel):
@@ -138,10 +139,8 @@ class Batch(PushModel):
     """Null stands for a record that was refused before. None at all is a sign of life."""
 
 
-class PushAnswer(BaseModel):
+class PushAnswer(Documented):
     """State of a pushed run."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     run: str
     """Its id here, as in `/run/<id>`."""

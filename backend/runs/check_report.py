@@ -2,11 +2,13 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
+
+from backend.config.documented import Documented
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+class _Part(Documented):
+    model_config = ConfigDict(frozen=True)
 
 
 class SignalChance(_Part):

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic_core import PydanticCustomError
 
 from backend.config.causes import Verdict
+from backend.config.documented import Documented
 from backend.config.evaluation import MOST_SUITES
 from backend.db.text import clean_text, unstorable
 from backend.redaction import secret_errors
@@ -22,10 +23,10 @@ SpelledNumber = float | str
 """A number, or "NaN", "Infinity", "-Infinity"."""
 
 
-class Body(BaseModel):
+class Body(Documented):
     """A request body: unknown fields, NaN, infinities, secrets and unstorable text are refused."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod

@@ -8,6 +8,7 @@ import pytest
 
 from backend.config import knobs, rewards
 from backend.config.base import Frozen
+from backend.config.documented import descriptions_of
 from backend.config.objective import Objective
 from backend.config.run import RunConfig
 from backend.formula import meanings
@@ -49,9 +50,7 @@ def test_every_member_of_a_knob_is_offered_by_the_package(field):
 def test_every_member_of_a_knob_explains_itself_and_its_parameters(field):
     for member in members(Objective.model_fields[field].annotation):
         assert member.__doc__ != Frozen.__doc__, f"{member.__name__} needs a docstring: the form shows it"
-        silent = [
-            name for name, part in member.model_fields.items() if name != "type" and not part.description
-        ]
+        silent = member.model_fields.keys() - descriptions_of(member).keys() - {"type"}
         assert not silent, f"{member.__name__} needs a docstring under each of {silent}"
 
 

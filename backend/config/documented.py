@@ -1,0 +1,64 @@
+"""Descriptions of fields: the texts below their declarations, read when a schema is asked for.
+
+pydantic's `use_attribute_docstrings` reads the source of each model when it is defined, which takes a good
+part of the processor time that the service needs to start.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from functools import cache
+from inspect import cleandoc, get_annotations, getsource
+from itertools import pairwise
+from typing import Any
+
+from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+
+class Documented(BaseModel):
+    """A model whose JSON schema describes its fields by the texts below their declarations."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        texts = descriptions_of(cls)
+        for name, shown in properties.items():
+            if name in texts:
+                shown.setdefault("description", texts[name])
+        return schema
+
+
+def descriptions_of(model: type[BaseModel]) -> dict[str, str]:
+    """The texts below the fields of a model, those of its bases included, by field."""
+    texts: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        texts |= dict.fromkeys(get_annotations(each), "")
+        texts |= _texts_of_module(each.__module__).get(each.__qualname__, {})
+    return {name: text for name, text in texts.items() if text and name in model.model_fields}
+
+
+@cache
+def _texts_of_module(name: str) -> dict[str, dict[str, str]]:
+    """The texts below annotated names, by qualified name of the class."""
+    if name.partition(".")[0] not in ("backend", "worker"):
+        return {}
+    return dict(_texts_of_classes(ast.parse(getsource(sys.modules[name])), ""))
+
+
+def _texts_of_classes(tree: ast.AST, outer: str) -> Iterator[tuple[str, dict[str, str]]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef):
+            qualified = f"{outer}{node.name}"
+            yield qualified, dict(_texts_of_fields(node.body))
+            yield from _texts_of_classes(node, f"{qualified}.")
+
+
+def _texts_of_fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for field, below in pairwise(body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, cleandoc(text)
