@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request
 from fastapi.concurrency import contextmanager_in_threadpool, run_in_threadpool
-from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 
 from backend.config.columns import AnswerForm
+from backend.config.documented import Documented
 from backend.datasets.checking import place_upload, preview_upload
 from backend.datasets.files import Draft, OwnFile, Upload, Uploads, own_files
 from backend.datasets.guess import MOST_NAME, Mapped
@@ -64,7 +64,7 @@ def _named(
 Named = Annotated[dict[str, str], Depends(_named)]
 
 
-class DatasetItem(BaseModel):
+class DatasetItem(Documented):
     """A dataset that a run's `file` problem may name."""
 
     path: str
@@ -80,7 +80,7 @@ class DatasetItem(BaseModel):
     """Columns of the upload, for the problem that names it; null for the operator's own files."""
 
 
-class DatasetPage(BaseModel):
+class DatasetPage(Documented):
     """Every dataset of this installation."""
 
     items: list[DatasetItem]

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from pydantic import BaseModel
-
 from backend.config.columns import answer_of, prompt_of, stated_answer
+from backend.config.documented import Documented
 from backend.config.messages import question_text
 from backend.config.rows import Line, LineSplitter, check_row, parse_line
 from backend.datasets.guess import Mapped, columns_of, guessed, notes
@@ -23,7 +22,7 @@ SHOWN_CHARACTERS = 1_000
 """Of the question and of the answer of each."""
 
 
-class RowPreview(BaseModel):
+class RowPreview(Documented):
     """A row as a problem would use it."""
 
     prompt: str
@@ -35,7 +34,7 @@ class RowPreview(BaseModel):
     """The reason why it cannot be used; empty: it can."""
 
 
-class DatasetPreview(BaseModel):
+class DatasetPreview(Documented):
     """The beginning of a file: its columns, the guess or the choice, and three rows by it."""
 
     columns: list[str]

@@ -3,8 +3,9 @@
 import threading
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from backend.config.documented import Documented
 from backend.datasets.files import Upload
 from backend.datasets.guess import Mapped
 from backend.errors import Conflict, Unavailable
@@ -18,7 +19,7 @@ _one_at_a_time = threading.Lock()
 """Comparing takes a whole processor."""
 
 
-class Twin(BaseModel):
+class Twin(Documented):
     """Two rows that are much alike."""
 
     line: int
@@ -28,7 +29,7 @@ class Twin(BaseModel):
     similarity: float
 
 
-class Repeats(BaseModel):
+class Repeats(Documented):
     """Training rows of an upload that `data` may leave out."""
 
     rows: int

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from pydantic import BaseModel
-
 from backend.config.causes import Verdict
+from backend.config.documented import Documented
 from backend.diagnosis.findings import Tier
 from backend.runs.schemas import Steps
 
 
-class RemedyItem(BaseModel):
+class RemedyItem(Documented):
     """The first thing to try against a cause."""
 
     words: str
@@ -18,7 +17,7 @@ class RemedyItem(BaseModel):
     source: str
 
 
-class FindingItem(BaseModel):
+class FindingItem(Documented):
     """A sign that the log shows."""
 
     cause: str
@@ -43,7 +42,7 @@ class CauseItem(FindingItem):
     remedy: RemedyItem
 
 
-class UnjudgedItem(BaseModel):
+class UnjudgedItem(Documented):
     """A cause that the log cannot speak for or against."""
 
     cause: str
@@ -51,7 +50,7 @@ class UnjudgedItem(BaseModel):
     needs: str
 
 
-class DiagnosisItem(BaseModel):
+class DiagnosisItem(Documented):
     """Verdict on a run, with onset, causes and remedies."""
 
     verdict: Verdict

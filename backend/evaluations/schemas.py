@@ -1,11 +1,10 @@
 """Results of evaluations as the HTTP interface shows them."""
 
-from pydantic import BaseModel
-
+from backend.config.documented import Documented
 from backend.runs.schemas import SpelledNumber
 
 
-class EvaluationItem(BaseModel):
+class EvaluationItem(Documented):
     """One suite, or the held-out set, after one step of a run."""
 
     run: str
@@ -29,7 +28,7 @@ class EvaluationItem(BaseModel):
     """Whether no other step of the run was more accurate on this suite; of equal ones the last."""
 
 
-class EvaluationPage(BaseModel):
+class EvaluationPage(Documented):
     """Results of several runs: by run, then suite, then step."""
 
     items: list[EvaluationItem]

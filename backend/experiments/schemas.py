@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, JsonValue, field_validator
+from pydantic import Field, JsonValue, field_validator
 
+from backend.config.documented import Documented
 from backend.experiments.sweep import MOST_RUNS, Sweep
 from backend.runs.schemas import Body, Fields, Name, Tag
 
@@ -47,14 +48,14 @@ class ExperimentRequest(Body):
         return variants
 
 
-class PlannedField(BaseModel):
+class PlannedField(Documented):
     """An error in a field of a planned variant."""
 
     path: str
     message: str
 
 
-class PlannedCell(BaseModel):
+class PlannedCell(Documented):
     """A variant of a plan: each of its seeds would be a run."""
 
     variant: str
@@ -70,7 +71,7 @@ class PlannedCell(BaseModel):
     tokens_at_most: float | None
 
 
-class PlannedSearch(BaseModel):
+class PlannedSearch(Documented):
     """Size of a search before it begins."""
 
     configurations: int
@@ -86,7 +87,7 @@ class PlannedSearch(BaseModel):
     """Those of them that cannot run; a search leaves such out."""
 
 
-class ExperimentPlan(BaseModel):
+class ExperimentPlan(Documented):
     """Variants and costs of an experiment that is not launched yet."""
 
     knobs: list[str]
@@ -106,7 +107,7 @@ class ExperimentPlan(BaseModel):
     """Time of all runs at that price."""
 
 
-class LaunchedRun(BaseModel):
+class LaunchedRun(Documented):
     """A run as the answer to a launch shows it."""
 
     id: str
@@ -116,7 +117,7 @@ class LaunchedRun(BaseModel):
     status: str
 
 
-class LaunchedExperiment(BaseModel):
+class LaunchedExperiment(Documented):
     """The runs that a launch has queued."""
 
     id: str
@@ -124,7 +125,7 @@ class LaunchedExperiment(BaseModel):
     runs: list[LaunchedRun]
 
 
-class ExperimentItem(BaseModel):
+class ExperimentItem(Documented):
     """An experiment in a list."""
 
     id: str
@@ -137,7 +138,7 @@ class ExperimentItem(BaseModel):
     """How many runs have each status; the trash is left out."""
 
 
-class ExperimentPage(BaseModel):
+class ExperimentPage(Documented):
     """One page of experiments."""
 
     items: list[ExperimentItem]
@@ -168,7 +169,7 @@ class ValidateRequest(Body):
     """Check the config as that of a fork, and estimate only the steps that are left."""
 
 
-class Symbol(BaseModel):
+class Symbol(Documented):
     """A symbol of a formula in plain words."""
 
     symbol: str
@@ -177,7 +178,7 @@ class Symbol(BaseModel):
     meaning: str
 
 
-class MemoryChange(BaseModel):
+class MemoryChange(Documented):
     """A field of the config to change so that a run takes less memory."""
 
     path: str
@@ -186,7 +187,7 @@ class MemoryChange(BaseModel):
     """On top of what the changes before it save."""
 
 
-class MemorySlot(BaseModel):
+class MemorySlot(Documented):
     """A kind of worker slot of one host, and whether a run fits there."""
 
     host: str
@@ -201,7 +202,7 @@ class MemorySlot(BaseModel):
     """In order; all of them together make it fit."""
 
 
-class MemoryEstimate(BaseModel):
+class MemoryEstimate(Documented):
     """Memory of a run at its peak, counted from its config and its policy's files."""
 
     unknown: str = ""
@@ -223,7 +224,7 @@ class MemoryEstimate(BaseModel):
     slots: list[MemorySlot] = []
 
 
-class Validated(BaseModel):
+class Validated(Documented):
     """A config that can be run."""
 
     config: dict[str, Any]

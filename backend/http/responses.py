@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import numpy as np
 import orjson
 from fastapi import Query
-from pydantic import BaseModel
 from starlette.responses import Response
+
+from backend.config.documented import Documented
 
 MOST_ITEMS = 200
 
@@ -21,7 +22,7 @@ Limit = Annotated[int, Query(ge=1, le=MOST_ITEMS, description="Items per page.")
 Cursor = Annotated[str, Query(max_length=2000, description="`next` of the previous page.")]
 
 
-class Page(BaseModel):
+class Page(Documented):
     """One page of a list."""
 
     items: list[dict[str, Any]]

@@ -3,11 +3,11 @@
 from typing import Any
 
 from fastapi import Request
-from pydantic import BaseModel
 
 from backend.auth.permissions import Role
 from backend.auth.sessions import BrowserSessions
 from backend.auth.tokens import cookie_name
+from backend.config.documented import Documented
 from backend.db.models import BrowserSession
 from backend.errors import Conflict, NotFound
 from backend.http.dependencies import SettingsOf
@@ -18,7 +18,7 @@ from backend.http.routing import Router
 router = Router(prefix="/api/v1", tags=["session"])
 
 
-class Session(BaseModel):
+class Session(Documented):
     """The session of this client: its role."""
 
     role: Role
@@ -26,7 +26,7 @@ class Session(BaseModel):
     """Of the browser's cookie; null for a client that sends a token."""
 
 
-class SessionItem(BaseModel):
+class SessionItem(Documented):
     """A browser that is logged in."""
 
     id: str
@@ -41,14 +41,14 @@ class SessionItem(BaseModel):
     """Whether it is the one that asks."""
 
 
-class SessionPage(BaseModel):
+class SessionPage(Documented):
     """All of them."""
 
     items: list[SessionItem]
     next: None
 
 
-class Ended(BaseModel):
+class Ended(Documented):
     """The session that was ended."""
 
     ended: str

@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel
-
+from backend.config.documented import Documented
 from backend.experiments.schemas import LaunchedRun
 from backend.runs.schemas import Judged
 
@@ -20,7 +19,7 @@ Verdict = Literal[
 ]
 
 
-class MatrixColumn(BaseModel):
+class MatrixColumn(Documented):
     """A column: a metric, read in one way."""
 
     key: str
@@ -39,7 +38,7 @@ class MatrixRun(LaunchedRun, Judged):
     """false: another run of the row has the same seed and was launched first."""
 
 
-class Versus(BaseModel):
+class Versus(Documented):
     """The difference from the baseline."""
 
     paired: bool
@@ -59,7 +58,7 @@ class Versus(BaseModel):
     """Variance of the paired differences over that of independent seeds; null unpaired."""
 
 
-class MatrixCell(BaseModel):
+class MatrixCell(Documented):
     """A variant in one column."""
 
     n: int
@@ -85,7 +84,7 @@ class MatrixCell(BaseModel):
     looks; under `no claim` as many as an interval needs at least."""
 
 
-class MatrixRow(BaseModel):
+class MatrixRow(Documented):
     """A variant."""
 
     variant: str
@@ -94,7 +93,7 @@ class MatrixRow(BaseModel):
     """By the columns' keys."""
 
 
-class Matrix(BaseModel):
+class Matrix(Documented):
     """Variants x metrics."""
 
     baseline: int

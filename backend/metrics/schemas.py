@@ -2,12 +2,12 @@
 
 from typing import Literal
 
-from pydantic import BaseModel
+from backend.config.documented import Documented
 
 SpreadKind = Literal["", "std", "stderr", "ci95", "minmax"]
 
 
-class NonFinite(BaseModel):
+class NonFinite(Documented):
     """A value that is not a finite number, for a marker at the panel's edge."""
 
     step: int
@@ -15,7 +15,7 @@ class NonFinite(BaseModel):
     value: str
 
 
-class Origin(BaseModel):
+class Origin(Documented):
     """The run that a fork's curve comes from."""
 
     run: str
@@ -23,7 +23,7 @@ class Origin(BaseModel):
     step: int
 
 
-class SeriesItem(BaseModel):
+class SeriesItem(Documented):
     """One curve: of a run, or the mean of a group of runs."""
 
     run: str | None = None
@@ -51,7 +51,7 @@ class SeriesItem(BaseModel):
     high: list[float | None] | None = None
 
 
-class Missing(BaseModel):
+class Missing(Documented):
     """A curve that was requested and does not exist."""
 
     run: str
@@ -59,7 +59,7 @@ class Missing(BaseModel):
     reason: str
 
 
-class SeriesAnswer(BaseModel):
+class SeriesAnswer(Documented):
     """Curves, ready to be drawn."""
 
     series: list[SeriesItem]

@@ -6,10 +6,11 @@ A change names the version it was made from; where somebody else has changed the
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
+from backend.config.documented import Documented
 from backend.db.completions import completion_named
 from backend.db.engine import insert_into
 from backend.db.models import RolloutGroup, RolloutLabel
@@ -42,7 +43,7 @@ class LabelRequest(Body):
     """Version of the label that is changed, as it was shown; 0: the completion does not have it yet."""
 
 
-class LabelItem(BaseModel):
+class LabelItem(Documented):
     """A label of a completion."""
 
     label: str
@@ -53,20 +54,20 @@ class LabelItem(BaseModel):
     changed_at: str
 
 
-class LabelList(BaseModel):
+class LabelList(Documented):
     """The labels of one completion."""
 
     items: list[LabelItem]
 
 
-class LabelCount(BaseModel):
+class LabelCount(Documented):
     """A label and how many completions have it."""
 
     label: str
     completions: int
 
 
-class LabelCounts(BaseModel):
+class LabelCounts(Documented):
     """The labels that are in use, the most frequent first."""
 
     items: list[LabelCount]

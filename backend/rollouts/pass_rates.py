@@ -6,10 +6,11 @@ from hashlib import sha256 as sha256_of
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from backend.config.documented import Documented
 from backend.config.pass_rates import PassRates, rates_path, text_key
 from backend.db.models import Run
 from backend.db.text import clean_text
@@ -19,13 +20,13 @@ from backend.rollouts.atlas import atlas_of, prompt_texts
 from backend.rollouts.packing import text_or_damage
 
 
-class RatesOrder(BaseModel):
+class RatesOrder(Documented):
     """The run whose pass rates are stored."""
 
     run: Annotated[str, Field(min_length=1, max_length=64)]
 
 
-class StoredRates(BaseModel):
+class StoredRates(Documented):
     """Pass rates that a config may name."""
 
     sha256: str

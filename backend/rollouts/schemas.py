@@ -2,15 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from backend.config.documented import Documented
 from backend.rollouts.labels import LabelItem
 
 Spelled = float | str | None
 """A number, the name of one that is not finite, or null where there is none."""
 
 
-class TurnItem(BaseModel):
+class TurnItem(Documented):
     """A call of a tool, in numbers."""
 
     tool: str
@@ -22,7 +23,7 @@ class TurnItem(BaseModel):
     """Whether the answer was longer than an observation may be."""
 
 
-class TextBlock(BaseModel):
+class TextBlock(Documented):
     """A part of a completion's text, by who wrote it."""
 
     kind: Literal["own", "call", "observation"]
@@ -32,7 +33,7 @@ class TextBlock(BaseModel):
     """The call that it belongs to; null for own text."""
 
 
-class CompletionItem(BaseModel):
+class CompletionItem(Documented):
     """One completion with what it got."""
 
     id: str
@@ -49,7 +50,7 @@ class CompletionItem(BaseModel):
     """The text in parts, where tools were called; else empty."""
 
 
-class GroupItem(BaseModel):
+class GroupItem(Documented):
     """The completions of one prompt at one step."""
 
     id: str
@@ -73,14 +74,14 @@ class GroupItem(BaseModel):
     completions: list[CompletionItem]
 
 
-class GroupPage(BaseModel):
+class GroupPage(Documented):
     """One page of groups."""
 
     items: list[GroupItem]
     next: str | None
 
 
-class StepItem(BaseModel):
+class StepItem(Documented):
     """The stored rollouts of a step, in numbers."""
 
     step: int
@@ -89,14 +90,14 @@ class StepItem(BaseModel):
     reward_mean: float | None
 
 
-class StepPage(BaseModel):
+class StepPage(Documented):
     """All steps of a run that have rollouts."""
 
     items: list[StepItem]
     next: str | None
 
 
-class GroupLoss(BaseModel):
+class GroupLoss(Documented):
     """The part of a step's loss that a stored group holds."""
 
     id: str
@@ -108,7 +109,7 @@ class GroupLoss(BaseModel):
     """Why its tokens cannot be read; empty where they can."""
 
 
-class LossSums(BaseModel):
+class LossSums(Documented):
     """A step's loss as the sum of its parts: logged = stored + unstored + difference."""
 
     run: str
@@ -126,7 +127,7 @@ class LossSums(BaseModel):
     groups: list[GroupLoss]
 
 
-class WhatIfChange(BaseModel):
+class WhatIfChange(Documented):
     """Another objective for a stored step."""
 
     preset: Annotated[str, Field(max_length=64)] = ""
@@ -135,7 +136,7 @@ class WhatIfChange(BaseModel):
     """Knobs of the objective to change in it."""
 
 
-class WhatIfOrder(BaseModel):
+class WhatIfOrder(Documented):
     """A stored step and the objectives to compute it under."""
 
     run: Annotated[str, Field(min_length=1, max_length=64)]
@@ -143,7 +144,7 @@ class WhatIfOrder(BaseModel):
     variants: Annotated[list[WhatIfChange], Field(max_length=8)]
 
 
-class WhatIfCompletion(BaseModel):
+class WhatIfCompletion(Documented):
     """One completion under an objective."""
 
     advantage: Spelled
@@ -155,7 +156,7 @@ class WhatIfCompletion(BaseModel):
     """Tokens whose ratio is bounded; null without a bound."""
 
 
-class WhatIfVariant(BaseModel):
+class WhatIfVariant(Documented):
     """A step's stored batch under one objective."""
 
     name: str
@@ -177,7 +178,7 @@ class WhatIfVariant(BaseModel):
     """Of all groups, one after another."""
 
 
-class WhatIf(BaseModel):
+class WhatIf(Documented):
     """A step's stored batch under the run's own objective, which comes first, and others."""
 
     run: str
@@ -192,7 +193,7 @@ class WhatIf(BaseModel):
     variants: list[WhatIfVariant]
 
 
-class Alternatives(BaseModel):
+class Alternatives(Documented):
     """The likeliest tokens at each token, the likeliest first, of the distribution that was drawn from."""
 
     ids: list[list[int]]
@@ -202,7 +203,7 @@ class Alternatives(BaseModel):
     """By id, of those that the group's completions have as tokens."""
 
 
-class TokensAnswer(BaseModel):
+class TokensAnswer(Documented):
     """A completion token by token."""
 
     id: str
@@ -223,7 +224,7 @@ class TokensAnswer(BaseModel):
     """Why the tokens cannot be read; empty where they can."""
 
 
-class CountItem(BaseModel):
+class CountItem(Documented):
     """The completions of a step, in numbers."""
 
     step: int
@@ -234,14 +235,14 @@ class CountItem(BaseModel):
     """Those of them that can be read."""
 
 
-class CountPage(BaseModel):
+class CountPage(Documented):
     """All steps at which completions were sampled."""
 
     items: list[CountItem]
     next: str | None
 
 
-class EvidenceItem(BaseModel):
+class EvidenceItem(Documented):
     """Completions that show a cause of the diagnosis."""
 
     cause: str
@@ -254,14 +255,14 @@ class EvidenceItem(BaseModel):
     """Stored ones of this step that have all the marks."""
 
 
-class EvidencePage(BaseModel):
+class EvidencePage(Documented):
     """The causes of a run that stored completions show."""
 
     items: list[EvidenceItem]
     next: str | None
 
 
-class PromptItem(BaseModel):
+class PromptItem(Documented):
     """A training prompt and its pass rate over time."""
 
     id: str
@@ -284,7 +285,7 @@ class PromptItem(BaseModel):
     drift: float | None
 
 
-class PromptAtlas(BaseModel):
+class PromptAtlas(Documented):
     """Training prompts of a run in the order that was asked for."""
 
     items: list[PromptItem]
@@ -297,14 +298,14 @@ class PromptAtlas(BaseModel):
     last_step: int
 
 
-class ProbeRun(BaseModel):
+class ProbeRun(Documented):
     """A run of a matrix of probes, and the steps of its evaluations."""
 
     id: str
     steps: list[int]
 
 
-class ProbeRow(BaseModel):
+class ProbeRow(Documented):
     """A prompt in one run."""
 
     rates: list[float | None]
@@ -317,7 +318,7 @@ class ProbeRow(BaseModel):
     """Whether it was solved before, and not at the end."""
 
 
-class ProbeItem(BaseModel):
+class ProbeItem(Documented):
     """A prompt of an evaluation in every run."""
 
     id: str
@@ -329,7 +330,7 @@ class ProbeItem(BaseModel):
     """In the order of the matrix' runs."""
 
 
-class ProbeMatrix(BaseModel):
+class ProbeMatrix(Documented):
     """Prompts of an evaluation x steps x runs."""
 
     runs: list[ProbeRun]
@@ -340,7 +341,7 @@ class ProbeMatrix(BaseModel):
     """Runs that were asked for beyond the 16 that are shown."""
 
 
-class Snippet(BaseModel):
+class Snippet(Documented):
     """A piece of a completion's text around what was found, as plain text."""
 
     text: str
@@ -351,7 +352,7 @@ class Snippet(BaseModel):
     is_end: bool
 
 
-class FoundItem(BaseModel):
+class FoundItem(Documented):
     """A completion that was found."""
 
     id: str
@@ -372,7 +373,7 @@ class FoundItem(BaseModel):
     snippet: Snippet
 
 
-class FoundPage(BaseModel):
+class FoundPage(Documented):
     """One page of completions that were found."""
 
     items: list[FoundItem]
@@ -383,7 +384,7 @@ class FoundPage(BaseModel):
     """Groups of these runs that are not indexed yet: their completions are missing here."""
 
 
-class StepCount(BaseModel):
+class StepCount(Documented):
     """Completions of a step that match, of how many that are stored there."""
 
     step: int
@@ -391,7 +392,7 @@ class StepCount(BaseModel):
     of: int
 
 
-class StepCounts(BaseModel):
+class StepCounts(Documented):
     """Counts of a search over steps."""
 
     items: list[StepCount]
@@ -400,7 +401,7 @@ class StepCounts(BaseModel):
     """One of every this many groups was counted, evenly chosen; 1: all."""
 
 
-class LiftSide(BaseModel):
+class LiftSide(Documented):
     """One of the two sets that are compared."""
 
     label: str
@@ -411,7 +412,7 @@ class LiftSide(BaseModel):
     words: int
 
 
-class LiftItem(BaseModel):
+class LiftItem(Documented):
     """A phrase that is more frequent in one set than in the other."""
 
     phrase: str
@@ -424,7 +425,7 @@ class LiftItem(BaseModel):
     """`log_odds` over its standard deviation."""
 
 
-class LiftAnswer(BaseModel):
+class LiftAnswer(Documented):
     """Phrases that set two sets of completions apart."""
 
     a: LiftSide
@@ -435,7 +436,7 @@ class LiftAnswer(BaseModel):
     """More frequent in the first set, the surest first."""
 
 
-class RefusedRow(BaseModel):
+class RefusedRow(Documented):
     """A row that was not stored."""
 
     row: int
@@ -443,7 +444,7 @@ class RefusedRow(BaseModel):
     reason: str
 
 
-class ImportedJudgements(BaseModel):
+class ImportedJudgements(Documented):
     """Result of an import of judgements, row by row where one was refused."""
 
     rows: int

@@ -2,19 +2,20 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
+from backend.config.documented import Documented
 from backend.runs.bulk import MOST_RUNS, Action
 from backend.runs.schemas import Body, KeptRun
 
 
-class RunIds(BaseModel):
+class RunIds(Documented):
     """The runs of a list."""
 
     ids: list[str]
 
 
-class QueryField(BaseModel):
+class QueryField(Documented):
     """A field that a query can name."""
 
     name: str
@@ -23,7 +24,7 @@ class QueryField(BaseModel):
     """What it can be, or is in stored runs; empty: anything."""
 
 
-class QueryFieldPage(BaseModel):
+class QueryFieldPage(Documented):
     """All fields."""
 
     items: list[QueryField]
@@ -53,7 +54,7 @@ class ActionRequest(Body):
         return self
 
 
-class ActionOutcome(BaseModel):
+class ActionOutcome(Documented):
     """The result of an action on many runs."""
 
     matched: int

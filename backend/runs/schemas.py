@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from backend.config.causes import Verdict
@@ -52,14 +52,14 @@ Fields = Annotated[dict[str, Any], AfterValidator(_small)]
 """Fields of RunConfig, or all of them."""
 
 
-class Best(BaseModel):
+class Best(Documented):
     """The best value of a metric that has a direction."""
 
     value: float
     step: int
 
 
-class Summary(BaseModel):
+class Summary(Documented):
     """The last and the best value of each metric."""
 
     step: int = 0
@@ -69,7 +69,7 @@ class Summary(BaseModel):
     """Steps of last values that were recorded before `step`, e.g. of an evaluation."""
 
 
-class AttemptItem(BaseModel):
+class AttemptItem(Documented):
     """One claim of a run by one worker."""
 
     number: int
@@ -94,7 +94,7 @@ class AttemptItem(BaseModel):
     outcome: str
 
 
-class Cost(BaseModel):
+class Cost(Documented):
     """The time for which the attempts of a run held worker slots, and its price."""
 
     slot_hours: float
@@ -106,7 +106,7 @@ class Cost(BaseModel):
     """The part of it that judges and reward models took."""
 
 
-class Steps(BaseModel):
+class Steps(Documented):
     """Steps between which something began."""
 
     healthy: int
@@ -115,7 +115,7 @@ class Steps(BaseModel):
     """First step at which it clearly had."""
 
 
-class Judged(BaseModel):
+class Judged(Documented):
     """The stored verdict of a run's diagnosis."""
 
     verdict: Verdict | None
@@ -183,7 +183,7 @@ class RunItem(Judged):
     """Only of a single run."""
 
 
-class RunPage(BaseModel):
+class RunPage(Documented):
     """One page of runs."""
 
     items: list[RunItem]
@@ -192,7 +192,7 @@ class RunPage(BaseModel):
     """Number of runs in the whole list; only on its first page."""
 
 
-class KeptRun(BaseModel):
+class KeptRun(Documented):
     """A run that stays as it is."""
 
     id: str
@@ -200,7 +200,7 @@ class KeptRun(BaseModel):
     reason: str
 
 
-class EmptiedTrash(BaseModel):
+class EmptiedTrash(Documented):
     """The result of emptying the trash."""
 
     deleted: list[str]
@@ -288,7 +288,7 @@ class ForkCheckRequest(_CheckSize):
     """Fields of RunConfig laid over the run's config; the policy stays."""
 
 
-class CopyItem(BaseModel):
+class CopyItem(Documented):
     """Place of the files of a checkpoint."""
 
     name: str
@@ -298,7 +298,7 @@ class CopyItem(BaseModel):
     """In the artifact store, whole."""
 
 
-class CopyPage(BaseModel):
+class CopyPage(Documented):
     """All checkpoints of a run, the newest first."""
 
     items: list[CopyItem]

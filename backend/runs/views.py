@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
+from backend.config.documented import Documented
 from backend.db.engine import insert_into, new_id
 from backend.db.models import SavedView
 from backend.errors import Conflict, NotFound
@@ -33,7 +34,7 @@ def _short(settings: dict[str, str]) -> dict[str, str]:
 Settings = Annotated[dict[Words, str], Field(max_length=MOST_SETTINGS), AfterValidator(_short)]
 
 
-class View(BaseModel):
+class View(Documented):
     """Settings of a page: filters, order, groups and columns of a list of runs, or those of Compare."""
 
     page: Literal["runs", "compare"] = "runs"
@@ -68,7 +69,7 @@ class ViewItem(View):
     changed_at: str
 
 
-class ViewPage(BaseModel):
+class ViewPage(Documented):
     """All of them, by name."""
 
     items: list[ViewItem]

@@ -2,13 +2,14 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, JsonValue
+from pydantic import JsonValue
 
+from backend.config.documented import Documented
 from backend.experiments.search_settings import SearchSettings
 from backend.searches.trial import State
 
 
-class SearchTrialItem(BaseModel):
+class SearchTrialItem(Documented):
     """A configuration of a search and its first run."""
 
     number: int
@@ -34,7 +35,7 @@ class SearchTrialItem(BaseModel):
     """Whether it is run again with the remaining seeds."""
 
 
-class Finalist(BaseModel):
+class Finalist(Documented):
     """One of the best configurations over the remaining seeds; the seed that chose it is left out."""
 
     number: int
@@ -58,7 +59,7 @@ class Finalist(BaseModel):
     """P-value of the difference, by Holm's procedure over all pairs of finalists."""
 
 
-class SearchEvent(BaseModel):
+class SearchEvent(Documented):
     """A line of a search's history."""
 
     at: str
@@ -66,7 +67,7 @@ class SearchEvent(BaseModel):
     message: str
 
 
-class SearchItem(BaseModel):
+class SearchItem(Documented):
     """A search with its configurations so far."""
 
     experiment: str
@@ -99,7 +100,7 @@ class SearchItem(BaseModel):
     """The newest first."""
 
 
-class SearchList(BaseModel):
+class SearchList(Documented):
     """The search of an experiment; empty where it is none."""
 
     items: list[SearchItem]

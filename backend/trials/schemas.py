@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from backend.config.base import MOST_STEPS
 from backend.config.causes import Verdict
+from backend.config.documented import Documented
 from backend.diagnosis.schemas import RemedyItem
 from backend.runs.schemas import Body, Fields, Steps
 
@@ -52,7 +53,7 @@ class TrialRequest(Body):
         return arms
 
 
-class TrialArm(BaseModel):
+class TrialArm(Documented):
     """A change that is tried."""
 
     name: str
@@ -60,7 +61,7 @@ class TrialArm(BaseModel):
     """Fields of the config by dotted path."""
 
 
-class ForkPointItem(BaseModel):
+class ForkPointItem(Documented):
     """The state that every run of a trial begins with."""
 
     run: str | None
@@ -72,7 +73,7 @@ class ForkPointItem(BaseModel):
     words: str
 
 
-class TrialPrice(BaseModel):
+class TrialPrice(Documented):
     """Estimates for all runs of a trial together."""
 
     runs: int
@@ -87,14 +88,14 @@ class TrialPrice(BaseModel):
     """The smallest p that this many seeds can give."""
 
 
-class PlanError(BaseModel):
+class PlanError(Documented):
     """A field that has to change before the trial can start."""
 
     path: str
     message: str
 
 
-class TrialPlanItem(BaseModel):
+class TrialPlanItem(Documented):
     """A trial before it starts."""
 
     run: str
@@ -141,7 +142,7 @@ class ArmResult(TrialArm):
     """Fisher's exact test against the arm without change, one-sided; null until all runs have ended."""
 
 
-class RepeatResult(BaseModel):
+class RepeatResult(Documented):
     """The run once more, with its own seed and without change."""
 
     state: Literal["waiting", "repeats", "differs", "unknown"]
@@ -151,7 +152,7 @@ class RepeatResult(BaseModel):
     """A metric that differs there."""
 
 
-class TrialVerdict(BaseModel):
+class TrialVerdict(Documented):
     """Counts of every arm, and what follows from them."""
 
     complete: bool
@@ -164,7 +165,7 @@ class TrialVerdict(BaseModel):
     sentences: list[str]
 
 
-class TrialItem(BaseModel):
+class TrialItem(Documented):
     """A trial with its verdict so far."""
 
     id: str
@@ -186,7 +187,7 @@ class TrialItem(BaseModel):
     verdict: TrialVerdict
 
 
-class TrialPage(BaseModel):
+class TrialPage(Documented):
     """One page of trials."""
 
     items: list[TrialItem]

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from pydantic import BaseModel
+from backend.config.documented import Documented
 
 
-class BreakdownWindow(BaseModel):
+class BreakdownWindow(Documented):
     """A window of steps, and the metric in it."""
 
     first: int
@@ -16,7 +16,7 @@ class BreakdownWindow(BaseModel):
     """Mean of these values."""
 
 
-class BreakdownSide(BaseModel):
+class BreakdownSide(Documented):
     """A category within a window."""
 
     share: float
@@ -26,7 +26,7 @@ class BreakdownSide(BaseModel):
     completions: int
 
 
-class BreakdownExample(BaseModel):
+class BreakdownExample(Documented):
     """A stored group to read."""
 
     window: Literal["before", "after"]
@@ -34,7 +34,7 @@ class BreakdownExample(BaseModel):
     group: str
 
 
-class BreakdownRow(BaseModel):
+class BreakdownRow(Documented):
     """A category's part of a metric's change."""
 
     kind: Literal["category", "others", "not_stored"]
@@ -53,7 +53,7 @@ class BreakdownRow(BaseModel):
     examples: list[BreakdownExample]
 
 
-class BreakdownAnswer(BaseModel):
+class BreakdownAnswer(Documented):
     """The change of a metric between two windows as the sum of its rows."""
 
     run: str
@@ -71,7 +71,7 @@ class BreakdownAnswer(BaseModel):
     """The largest parts first, then all others as one, and what is not stored."""
 
 
-class BudgetBin(BaseModel):
+class BudgetBin(Documented):
     """Sums over a stretch of steps, in the order of the budget's parts."""
 
     first: int
@@ -81,7 +81,7 @@ class BudgetBin(BaseModel):
     seconds: list[float] | None = None
 
 
-class SignalBudget(BaseModel):
+class SignalBudget(Documented):
     """The parts of what a run sampled, by whether it moved the policy and why not."""
 
     run: str
@@ -96,14 +96,14 @@ class SignalBudget(BaseModel):
     bins: list[BudgetBin]
 
 
-class SignalBudgets(BaseModel):
+class SignalBudgets(Documented):
     """The signal budgets of some runs."""
 
     items: list[SignalBudget]
     next: None
 
 
-class CapItem(BaseModel):
+class CapItem(Documented):
     """The weights of a step's stored tokens under one cap."""
 
     cap: float
@@ -117,7 +117,7 @@ class CapItem(BaseModel):
     """Share of the untruncated weight that is gone: what the correction leaves biased."""
 
 
-class Mismatch(BaseModel):
+class Mismatch(Documented):
     """The stored tokens of a step by sampler and trainer, and what each cap does to their weights."""
 
     run: str
