@@ -3,14 +3,17 @@
 import html
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
 from backend.errors import NotFound
 from backend.http.frontend import with_edition
-from backend.http.markdown import Rendered, render
 from backend.pages import PAGES
+
+if TYPE_CHECKING:
+    from backend.http.markdown import Rendered
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -79,7 +82,9 @@ def address_of(path: Path) -> str | None:
 
 
 @cache
-def _rendered(name: str) -> Rendered:
+def _rendered(name: str) -> "Rendered":
+    from backend.http.markdown import render  # help pages alone need the parser
+
     return render(sources()[name], address_of)
 
 

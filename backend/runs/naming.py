@@ -1,6 +1,5 @@
 """Names of runs: two words that are easy to say and to find again."""
 
-from coolname import generate_slug
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -20,4 +19,6 @@ def new_run_names(session: Session, count: int) -> list[str]:
 
 
 def _slug(words: int) -> str:
+    from coolname import generate_slug  # its word lists take long to read
+
     return str(generate_slug(words))
