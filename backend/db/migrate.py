@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Literal
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import URL, Connection, Engine, inspect, text
 
 from backend.db.engine import copy_sqlite, open_engine
@@ -53,7 +52,8 @@ def upgrade(url: str, *, revision: str = "head") -> tuple[str, str]:
         with locked(engine) as connection:
             before = _check_known(connection)
             _keep_copy(engine, before, target=newest_schema())
-            upgrade_within(connection, revision)
+            if before != newest_schema() or revision != "head":
+                upgrade_within(connection, revision)
             after = schema_of(connection)
         if not before and engine.dialect.name == "sqlite" and engine.url.database:
             sync(Path(engine.url.database).parent)  # SQLite does this for its log, not for the database
@@ -74,14 +74,14 @@ def downgrade(url: str, revision: str) -> None:
             _keep_copy(engine, schema_of(connection), target=revision)
             if (stale := copy_beside(engine.url, revision)) is not None and stale.exists():
                 _rename_aside(stale)  # the next upgrade makes a copy of its own
-            command.downgrade(_config(connection), revision)
+            _run("downgrade", connection, revision)
     finally:
         engine.dispose()
 
 
 def upgrade_within(connection: Connection, revision: str) -> None:
     """Upgrade to `revision` as part of a transaction."""
-    command.upgrade(_config(connection), revision)
+    _run("upgrade", connection, revision)
 
 
 def _check_known(connection: Connection) -> str:
@@ -129,8 +129,11 @@ def _rename_aside(file: Path) -> None:
     sync(file.parent)
 
 
-def _config(connection: Connection) -> Config:
+def _run(name: Literal["upgrade", "downgrade"], connection: Connection, revision: str) -> None:
+    from alembic import command  # most starts have nothing to migrate
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
-    return config
+    getattr(command, name)(config, revision)
