@@ -217,6 +217,50 @@ def test_a_tag_that_is_too_long_is_refused_whole(page, service):
     assert service.get(f"/runs/{service.waiting}")["tags"] == ["🚀" * 64]
 
 
+def test_notes_tags_and_trash_are_on_the_page_of_the_run(page, service):
+    run = service.launch("to be annotated")
+    name = service.get(f"/runs/{run}")["name"]
+    page.goto(f"/run/{run}")
+
+    def choose(item):
+        page.get_by_role("button", name="More").click()
+        page.get_by_role("button", name=item, exact=True).click()
+
+    choose("Notes…")
+    field = page.get_by_role("dialog").get_by_label("Notes")
+    for length in (20_001, 20_000):
+        field.fill("😀" * length)
+        page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert service.get(f"/runs/{run}")["notes"] == "😀" * 20_000
+    page.get_by_role("button", name="Edit notes").click()
+    field.fill("<b>lr</b> too high?\nSeed 3 fell first.")
+    page.get_by_role("button", name="Save").click()
+    notes = page.get_by_role("region", name="Notes")
+    expect(notes.locator("p")).to_have_text("<b>lr</b> too high?\nSeed 3 fell first.", use_inner_text=True)
+
+    choose("Tags…")
+    page.get_by_role("dialog").get_by_label("Tag").fill("baseline")
+    page.keyboard.press("Enter")
+    expect(page.locator(".run-line").get_by_text("baseline")).to_be_visible()
+
+    choose("Archive")
+    expect(page.get_by_text("1 run archived")).to_be_visible()
+    choose("Unarchive")
+    expect(page.get_by_text("1 run unarchived")).to_be_visible()
+    choose("Move to trash")
+    expect(page.get_by_text("This run is in the trash.")).to_be_visible()
+    page.get_by_role("button", name="Restore").click()
+    expect(page.get_by_text("This run is in the trash.")).to_have_count(0)
+    shown = service.get(f"/runs/{run}")
+    assert (shown["name"], shown["tags"], shown["archived"], shown["deleted"]) == (
+        name,
+        ["baseline"],
+        False,
+        False,
+    )
+
+
 def test_names_on_the_launch_form_that_are_too_long_are_told_and_not_cut(page):
     launch_page(page)
     launch = page.get_by_role("region", name="Launch")

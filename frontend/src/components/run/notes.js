@@ -26,6 +26,11 @@ export function Notes({ run, onChange }) {
 /** @param {Props & {onClose: () => void}} props */
 export function NotesDialog({ run, onChange, onClose }) {
   const [notes, setNotes] = useState(run.notes);
+  const type = (/** @type {Event & {currentTarget: HTMLTextAreaElement}} */ { currentTarget: field }) => {
+    const isLong = [...field.value].length > MOST_CHARACTERS;
+    field.setCustomValidity(isLong ? `At most ${MOST_CHARACTERS.toLocaleString('en')} characters` : '');
+    setNotes(field.value);
+  };
   const save = (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     onClose();
@@ -37,11 +42,10 @@ export function NotesDialog({ run, onChange, onClose }) {
         class="field wide"
         aria-label="Notes"
         rows="8"
-        maxlength=${MOST_CHARACTERS}
         placeholder="What you tried and what you saw"
         value=${notes}
         autofocus
-        onInput=${(event) => setNotes(event.target.value)}
+        onInput=${type}
       ></textarea>
       <footer>
         <button type="button" class="button" onClick=${onClose}>
