@@ -62,7 +62,7 @@ def files(directory):
     return [path for path in directory.rglob("*") if path.is_file()]
 
 
-def test_what_is_logged_arrives_and_nothing_stays_behind(run, lab, tmp_path):
+def test_what_is_logged_arrives_and_nothing_stays_behind(run, lab, tmp_path, capsys):
     for step in range(1, 30):
         run.log({"reward": step, "kl": float("inf"), "word": "x", "flag": True}, step=step)
     run.log_completions([{"prompt": "p", "completion": [{"role": "assistant", "content": "hi"}]}] * 4)
@@ -74,8 +74,24 @@ def test_what_is_logged_arrives_and_nothing_stays_behind(run, lab, tmp_path):
     (group,) = lab.get("/rollouts", run=found["id"])["items"]
     assert [each["text"] for each in group["completions"]] == ["hi"] * 4
     assert files(tmp_path) == []
+    assert capsys.readouterr().err == f"grpolab: the run is at {lab.base}/run/{found['id']}\n"
     with pytest.raises(ValueError, match="the run is finished"):
         run.log({"reward": 1})
+
+
+def test_an_answer_writes_nothing_but_an_id_to_the_terminal(grpolab, capsys):
+    for run in ("\x1b[2J", "a b", 7, None, ["x"]):
+        grpolab._Service("http://h", "t")._show(run)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_script_says_that_it_waits_for_the_service_at_its_end(grpolab, token, capsys):
+    run = grpolab.init("http://127.0.0.1:9", token)
+    run.log({"reward": 1})
+    assert not run.finish(seconds=2.5)
+    told = capsys.readouterr().err
+    assert "waiting up to 2.5 s until http://127.0.0.1:9 has stored everything" in told
+    assert "has not confirmed everything" in told
 
 
 def test_answers_that_are_lost_double_nothing(grpolab, run, lab, monkeypatch):
