@@ -12,7 +12,7 @@ class TookTooLong(Exception):
 
 
 def wait_for(
-    condition: Callable[[], Found], what: str = "it did not happen", *, seconds: float = 180.0
+    condition: Callable[[], Found], what: str = "a condition was not met", *, seconds: float = 180.0
 ) -> Found:
     """What the condition gives once it is true. The limit is for what never happens: machines are busy."""
     deadline = time.monotonic() + seconds

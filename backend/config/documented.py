@@ -46,7 +46,10 @@ def _texts_of_module(name: str) -> dict[str, dict[str, str]]:
     """The texts below annotated names, by qualified name of the class."""
     if name.partition(".")[0] not in ("backend", "worker"):
         return {}
-    return dict(_texts_of_classes(ast.parse(getsource(sys.modules[name])), ""))
+    try:
+        return dict(_texts_of_classes(ast.parse(getsource(sys.modules[name])), ""))
+    except (OSError, TypeError, SyntaxError):  # the file has gone, or is being replaced
+        return {}
 
 
 def _texts_of_classes(tree: ast.AST, outer: str) -> Iterator[tuple[str, dict[str, str]]]:

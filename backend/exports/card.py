@@ -125,7 +125,7 @@ def _recipe(config: RunConfig) -> str:
 
 
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted path, value) of every field that differs; of another type of section, of all its fields."""
+    """(dotted path, value) of every field that differs; of another type of section, of all that are set."""
     if isinstance(after, dict) and after:
         is_same = isinstance(before, dict) and before.get("type") == after.get("type")
         for name, value in after.items():

@@ -37,7 +37,7 @@ class StoredPoint(NamedTuple):
 class RunPoints:
     """The points of one run that count: up to a step, of no attempt that is newer than `attempt`.
 
-    `last_step` is at most the newest step that the run had when the part was made: what is written while
+    `last_step` is at most the newest step that the run had when it was looked up: what is written while
     windows are read would else be missing between two of them.
     """
 
@@ -61,7 +61,7 @@ class RunPoints:
 def run_points_of(
     session: Session, stretches: Iterable[Stretch], *, all_attempts: bool = False
 ) -> list[RunPoints]:
-    """The parts of these stretches as they are now, with hidden points or without."""
+    """The points of these stretches that count now, with hidden ones or without."""
     stretches = list(stretches)
     limits = {} if all_attempts else limits_of(session, [part.run for part in stretches])
     return [_part(session, part, limits.get(part.run, ())) for part in stretches]
@@ -173,7 +173,7 @@ def _in_order(found: Sequence[tuple[Stored, str]]) -> list[StoredPoint]:
 
 
 def all_points(session: Session, part: RunPoints) -> Iterator[StoredPoint]:
-    """All points of a part, in one transaction."""
+    """All points that count of a run, in one transaction."""
     after = -1
     while (window := next_window(session, part, after)) is not None:
         yield from read_window(session, part, *window)

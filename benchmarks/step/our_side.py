@@ -17,7 +17,7 @@ from worker.training.trainer import Trainer
 
 try:
     from benchmarks.common.nothing import Nothing
-except ModuleNotFoundError:  # `--before` a version of before 27 November 2026
+except ModuleNotFoundError:  # `--before` a version from before 27 November 2026
     from benchmarks.nothing import Nothing  # type: ignore[import-not-found, no-redef]
 
 FIGURES = (*PARTS.values(), "time/score_seconds", "throughput/mfu")

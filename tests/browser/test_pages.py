@@ -237,7 +237,9 @@ def test_notes_tags_and_trash_are_on_the_page_of_the_run(page, service):
     field.fill("<b>lr</b> too high?\nSeed 3 fell first.")
     page.get_by_role("button", name="Save").click()
     notes = page.get_by_role("region", name="Notes")
-    expect(notes.locator("p")).to_have_text("<b>lr</b> too high?\nSeed 3 fell first.", use_inner_text=True)
+    expect(notes.get_by_role("group")).to_have_text(
+        "<b>lr</b> too high?\nSeed 3 fell first.", use_inner_text=True
+    )
 
     choose("Tags…")
     page.get_by_role("dialog").get_by_label("Tag").fill("baseline")

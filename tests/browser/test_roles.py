@@ -66,6 +66,7 @@ def test_a_viewer_reads_the_pages_and_is_told_what_is_missing(page_as, service):
     assert (
         page.get_by_role("button", name="Stop").count()
         == page.get_by_role("button", name="Rename").count()
+        == page.get_by_role("button", name="More").count()
         == 0
     )
     page.goto("/launch")
@@ -79,4 +80,5 @@ def test_an_operator_has_the_buttons(page_as, service):
     page.goto(f"/run/{service.waiting}")
     expect(page.get_by_role("button", name="Stop")).to_be_visible()
     expect(page.get_by_role("button", name="Rename")).to_be_visible()
+    expect(page.get_by_role("button", name="More")).to_be_visible()
     assert page.locator("header").get_by_text("viewer", exact=True).count() == 0

@@ -38,7 +38,7 @@ def served(monkeypatch) -> Iterator[type[Hub]]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")
-    monkeypatch.setattr(hub, "_answers", {})
+    hub.newest_commit.cache_clear()
     Hub.answers, Hub.asked = {}, []
     yield Hub
     server.shutdown()

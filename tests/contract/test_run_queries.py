@@ -294,6 +294,14 @@ def test_a_time_before_now_is_counted_from_the_clock_of_the_database(session):
     assert names(session, "created <= -7d and started = none") == ["old"]
 
 
+def test_fixed_values_are_read_as_the_table_writes_them(session):
+    make_run(session, name="big", cause="update_size", status="finished")
+    make_run(session, name="other", cause="critic", status="failed")
+    assert names(session, 'cause = "Update size"') == ["big"]
+    assert names(session, "status = Finished and cause in (update_size, Critic)") == ["big"]
+    assert names(session, 'cause != "update size"') == ["other"]
+
+
 @pytest.mark.parametrize(
     ("query", "position", "words"),
     [

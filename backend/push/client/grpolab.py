@@ -279,10 +279,10 @@ class _Unwanted(Exception):
 class _Service:
     """The HTTP interface, and the answer to whether the run should stop."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, *, shows_run: bool = True) -> None:
         self._url, self._token = url, token
         self._told = ""
-        self._is_shown = False
+        self._is_shown = not shows_run
         self.should_stop = self.is_refused = False
 
     def send(self, spool: _Spool) -> bool:
@@ -819,7 +819,7 @@ def send_left(directory: Path, token: str, url: str, *, others: bool = False) ->
         if spool is None:
             yield path, "belongs to a process that still runs, or is not a file of this client"
             continue
-        service, reason = _Service(url, token), ""
+        service, reason = _Service(url, token, shows_run=False), ""
         try:
             if not others and _checked(spool.head["url"]) != url:
                 reason = f"is for {spool.head['url']}: send it there, or elsewhere, with --url"

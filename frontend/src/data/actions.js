@@ -78,13 +78,10 @@ export async function emptyTrash(reload) {
   reload();
 }
 
-/**
- * Changes a run's name or notes. @param {string} id @param {{name?: string, notes?: string}} changes
- * @param {(run: Run) => void} onChange
- */
-export async function changeRun(id, changes, onChange) {
+/** @param {string} id @param {string} name @param {(run: Run) => void} onChange */
+export async function renameRun(id, name, onChange) {
   try {
-    onChange(await patch(`/runs/${id}`, changes));
+    onChange(await patch(`/runs/${id}`, { name }));
   } catch (error) {
     sayError(error);
   }

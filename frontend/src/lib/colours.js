@@ -53,15 +53,16 @@ export function looksTogether(items, theme) {
 }
 
 /**
- * A slot of the palette for each group: that of its first run where no group before it has it, else the next free one.
+ * A slot of the palette for each group: that of its first run unless a group before it has that one, else a free one.
  * From the eleventh group on none is free, and each takes that of its run.
  * @param {number[]} wanted slots of their first runs @returns {number[]}
  */
 export function slotsOfGroups(wanted) {
-  /** @type {Set<number>} */
-  const taken = new Set();
-  return wanted.map((slot) => {
-    let free = slot % LIGHT.length;
+  const places = wanted.map((slot) => slot % LIGHT.length);
+  const taken = new Set(places);
+  return places.map((place, i) => {
+    if (places.indexOf(place) === i) return place;
+    let free = place;
     for (let tried = 0; taken.has(free) && tried < LIGHT.length; tried += 1) free = (free + 1) % LIGHT.length;
     taken.add(free);
     return free;

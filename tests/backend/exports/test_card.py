@@ -85,6 +85,13 @@ def test_recipe_curves_evaluation_and_config_are_there():
     assert json.loads(config) == facts().config.model_dump(mode="json")
 
 
+def test_each_field_of_another_type_of_section_has_a_row():
+    config = resolve({"objective": {"kl": {"type": "k3"}}})
+    card = model_card(facts(config=config))
+    assert "| objective.kl.type | k3 |" in card
+    assert "| objective.kl.coef | 0.04 |" in card
+
+
 def test_the_rows_of_the_curves_are_steps_at_which_the_run_was_evaluated():
     evaluated = np.arange(0, 81, 10)
     curves = {

@@ -32,7 +32,8 @@ export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width: 
     axes.map(({ place }, i) => `${i ? 'L' : 'M'}${x(i).toFixed(1)} ${y(place(run)).toFixed(1)}`).join('');
   const sorted = [...runs].sort((a, b) => Number(chosen.has(a.id)) - Number(chosen.has(b.id)));
   const height = TOP + HEIGHT + ROOM + 16;
-  return html`<svg
+  return html`<div class=${width > room ? 'relations-scroll' : ''}>
+    <svg
     class="relations-svg" width=${width} height=${height} role="group" aria-label="Parallel coordinates"
   >
     <g>
@@ -58,7 +59,8 @@ export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width: 
         onBrush=${(/** @type {[number, number] | null} */ range) => onBrush({ [axis.key]: range })}
       />`,
     )}
-  </svg>`;
+  </svg>
+  </div>`;
 }
 
 const cut = (/** @type {string} */ text, /** @type {number} */ letters) =>

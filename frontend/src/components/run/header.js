@@ -1,7 +1,7 @@
 /** Head of a run's page: name, state, what can be asked of it. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { post } from '../../data/api.js';
-import { changeRun } from '../../data/actions.js';
+import { renameRun } from '../../data/actions.js';
 import { runLook, sayError, status } from '../../app/state.js';
 import { address } from '../../lib/url.js';
 import { movesOf, reasonText, secondsLeft } from '../../lib/runs/moves.js';
@@ -12,7 +12,7 @@ import { waitingText } from '../../lib/service/status.js';
 import { Icon } from '../shared/icons.js';
 import { Progress, Status, Swatch, Tag } from '../shared/marks.js';
 import { ForkLink } from './fork_link.js';
-import { InTrash, MoreActions } from './more_actions.js';
+import { ActionDialog, InTrash, MoreActions } from './more_actions.js';
 import { Notes } from './notes.js';
 import { Confirm } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
@@ -22,6 +22,7 @@ const ICONS = { stop: 'stop', pause: 'pause', resume: 'play', retry: 'refresh' }
 
 /** @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, reload: () => void}} props */
 export function RunHeader({ run, onChange, reload }) {
+  const [asked, ask] = useState(/** @type {import('./more_actions.js').Asked} */ (''));
   return html`
     <div class="page-head run-head">
       <${Swatch} look=${runLook(run)} />
@@ -30,7 +31,7 @@ export function RunHeader({ run, onChange, reload }) {
       <${Advance} run=${run} />
       <span class="spacer"></span>
       <${Moves} run=${run} onChange=${onChange} />
-      <${MoreActions} run=${run} onChange=${onChange} reload=${reload} />
+      <${MoreActions} run=${run} reload=${reload} ask=${ask} />
     </div>
     <p class="run-line quiet">
       ${
@@ -67,7 +68,8 @@ export function RunHeader({ run, onChange, reload }) {
       </span>
       ${run.tags?.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)}
     </p>
-    <${Notes} run=${run} onChange=${onChange} />
+    <${Notes} run=${run} onEdit=${() => ask('notes')} />
+    <${ActionDialog} run=${run} onChange=${onChange} reload=${reload} asked=${asked} onClose=${() => ask('')} />
     <${InTrash} run=${run} reload=${reload} />
     <${Reason} run=${run} />
     <${Waiting} run=${run.id} />
@@ -139,7 +141,7 @@ function Name({ run, onChange }) {
     if (!field.current?.reportValidity()) return;
     setEditing(false);
     const name = field.current.value.trim();
-    if (name && name !== run.name) changeRun(run.id, { name }, onChange);
+    if (name && name !== run.name) renameRun(run.id, name, onChange);
   };
   return html`<form onSubmit=${save}>
     <input

@@ -1,16 +1,18 @@
 /** Actions of the table of runs that a run's own page offers too: tags, notes, archive, trash. */
-import { html, useState } from '../../dom.js';
+import { html } from '../../dom.js';
 import { actOnRuns } from '../../data/actions.js';
-import { ActionMenu } from '../shared/overlay.js';
+import { useGet } from '../../data/resource.js';
+import { ActionMenu, Confirm } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
 import { ForOperator } from '../shared/role.js';
 import { TagDialog } from '../runs/tag_dialog.js';
 import { NotesDialog } from './notes.js';
 
-/** @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, reload: () => void}} props */
-export function MoreActions({ run, onChange, reload }) {
-  const [asking, ask] = useState('');
-  const close = () => ask('');
+/**
+ * @typedef {'' | 'tags' | 'notes' | 'trash'} Asked the dialog that is open
+ * @param {{run: Api.RunItem, reload: () => void, ask: (what: Asked) => void}} props
+ */
+export function MoreActions({ run, reload, ask }) {
   const act = (/** @type {import('../../data/actions.js').Action} */ action) => actOnRuns(action, [run.id], reload);
   const items = [
     { label: 'Tags…', run: () => ask('tags') },
@@ -18,24 +20,47 @@ export function MoreActions({ run, onChange, reload }) {
     run.archived
       ? { label: 'Unarchive', run: () => act('unarchive') }
       : { label: 'Archive', run: () => act('archive') },
-    ...(run.deleted ? [] : [{ label: 'Move to trash', run: () => act('trash') }]),
+    ...(run.deleted
+      ? []
+      : [{ label: 'Move to trash', run: () => (run.status === 'running' ? ask('trash') : act('trash')) }]),
   ];
   return html`<${ForOperator}>
     <${ActionMenu} label="More" title="Tags, notes, archive, trash" items=${items} />
-    ${
-      asking === 'tags' &&
-      html`<${TagDialog} ids=${[run.id]} loaded=${[run]} known=${run.tags} reload=${reload} onClose=${close} />`
-    }
-    ${asking === 'notes' && html`<${NotesDialog} run=${run} onChange=${onChange} onClose=${close} />`}
   <//>`;
+}
+
+/**
+ * The dialog that was asked for.
+ * @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, reload: () => void, asked: Asked,
+ *   onClose: () => void}} props
+ */
+export function ActionDialog({ run, onChange, reload, asked, onClose }) {
+  if (asked === 'notes') return html`<${NotesDialog} run=${run} onChange=${onChange} onClose=${onClose} />`;
+  if (asked === 'tags') return html`<${Tags} run=${run} reload=${reload} onClose=${onClose} />`;
+  if (asked === 'trash')
+    return html`<${Confirm}
+      title=${`Move ${run.name} to the trash?`}
+      text="The run stops after the current step. You can restore it from the trash."
+      confirm="Move to trash"
+      onConfirm=${() => actOnRuns('trash', [run.id], reload)}
+      onClose=${onClose}
+    />`;
+  return null;
+}
+
+/** @param {{run: Api.RunItem, reload: () => void, onClose: () => void}} props */
+function Tags({ run, reload, onClose }) {
+  const fields = useGet('/run-fields');
+  const known = fields.data?.items.find(({ name }) => name === 'tag')?.values ?? run.tags;
+  return html`<${TagDialog} ids=${[run.id]} loaded=${[run]} known=${known} reload=${reload} onClose=${onClose} />`;
 }
 
 /** @param {{run: Api.RunItem, reload: () => void}} props */
 export function InTrash({ run, reload }) {
   return (
     run.deleted &&
-    html`<p class="stale run-waiting" role="status">
-      <${Icon} name="warn" /> <span>This run is in the trash.</span>
+    html`<p class="stale run-waiting">
+      <${Icon} name="warn" /> <span role="status">This run is in the trash.</span>
       <${ForOperator}>
         <button class="button button-small" onClick=${() => actOnRuns('restore', [run.id], reload)}>
           Restore

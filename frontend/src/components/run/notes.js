@@ -1,42 +1,51 @@
 /** Notes of a run: free text that people keep with it. */
 import { html, useState } from '../../dom.js';
-import { changeRun } from '../../data/actions.js';
+import { patch } from '../../data/api.js';
 import { Dialog } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
 
 const MOST_CHARACTERS = 20_000;
 
-/** @typedef {{run: Api.RunItem, onChange: (run: Api.RunItem) => void}} Props */
-
-/** The notes as they were written, where there are any. @param {Props} props */
-export function Notes({ run, onChange }) {
-  const [editing, edit] = useState(false);
-  if (!run.notes?.trim()) return null;
-  return html`<section class="run-notes" aria-label="Notes">
-    <p>${run.notes.trim()}</p>
-    <${ForOperator}>
-      <button class="button-quiet" onClick=${() => edit(true)}>
-        Edit notes
-      </button>
-    <//>
-    ${editing && html`<${NotesDialog} run=${run} onChange=${onChange} onClose=${() => edit(false)} />`}
-  </section>`;
+/** The notes as they were written, where there are any. @param {{run: Api.RunItem, onEdit: () => void}} props */
+export function Notes({ run, onEdit }) {
+  const notes = run.notes?.trim();
+  return (
+    notes &&
+    html`<section class="run-notes" aria-label="Notes">
+      <div class="run-notes-text" tabindex="0" role="group" aria-label="Text of the notes">${notes}</div>
+      <${ForOperator}>
+        <button class="button-quiet" onClick=${onEdit}>
+          Edit notes
+        </button>
+      <//>
+    </section>`
+  );
 }
 
-/** @param {Props & {onClose: () => void}} props */
+/**
+ * It stays open, with what was written, until the service has stored it.
+ * @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, onClose: () => void}} props
+ */
 export function NotesDialog({ run, onChange, onClose }) {
-  const [notes, setNotes] = useState(run.notes);
+  const [before] = useState(run.notes);
+  const [notes, setNotes] = useState(before);
+  const [failure, setFailure] = useState('');
   const type = (/** @type {Event & {currentTarget: HTMLTextAreaElement}} */ { currentTarget: field }) => {
     const isLong = [...field.value].length > MOST_CHARACTERS;
     field.setCustomValidity(isLong ? `At most ${MOST_CHARACTERS.toLocaleString('en')} characters` : '');
     setNotes(field.value);
   };
-  const save = (/** @type {SubmitEvent} */ event) => {
+  const save = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
-    onClose();
-    if (notes !== run.notes) changeRun(run.id, { notes }, onChange);
+    if (notes === before) return onClose();
+    try {
+      onChange(await patch(`/runs/${run.id}`, { notes }));
+      onClose();
+    } catch (error) {
+      setFailure(/** @type {Error} */ (error).message);
+    }
   };
-  return html`<${Dialog} title="Notes" onClose=${onClose}>
+  return html`<${Dialog} title="Notes" onClose=${onClose} holdsText=${notes !== before}>
     <form onSubmit=${save}>
       <textarea
         class="field wide"
@@ -47,6 +56,13 @@ export function NotesDialog({ run, onChange, onClose }) {
         autofocus
         onInput=${type}
       ></textarea>
+      ${
+        run.notes !== before &&
+        html`<p class="form-errors" role="alert">
+          These notes were changed while you were writing; saving replaces the other text.
+        </p>`
+      }
+      ${failure && html`<p class="form-errors" role="alert">Not saved: ${failure}</p>`}
       <footer>
         <button type="button" class="button" onClick=${onClose}>
           Cancel

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from '../../dom.js';
 import { own } from '../../lib/own.js';
 import { fieldOf, isEvaluation } from '../../lib/runs/fields.js';
 import { formatCount } from '../../lib/text/format.js';
-import { changeRun } from '../../data/actions.js';
+import { renameRun } from '../../data/actions.js';
 import { Icon } from '../shared/icons.js';
 import { Progress, Status, Swatch, Tag, Verdict } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
@@ -208,7 +208,7 @@ function Rename({ run, put, done }) {
   const save = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     done();
-    if (name.trim() && name.trim() !== run.name) await changeRun(run.id, { name: name.trim() }, put);
+    if (name.trim() && name.trim() !== run.name) await renameRun(run.id, name.trim(), put);
   };
   return html`<form onSubmit=${save}>
     <input

@@ -19,7 +19,7 @@ export function TagDialog({ ids, loaded, known, reload, onClose }) {
     if (tag.trim()) put(tag.trim());
   };
   const hasAll = (/** @type {string} */ name) => loaded.length > 0 && loaded.every(({ tags }) => tags.includes(name));
-  return html`<${Dialog} title=${`Tag ${plural(ids.length, 'run')}`} onClose=${onClose}>
+  return html`<${Dialog} title=${ids.length === 1 ? 'Tags' : `Tag ${plural(ids.length, 'run')}`} onClose=${onClose}>
     <form onSubmit=${submit}>
       <input
         class="field wide"

@@ -5,16 +5,16 @@ import { layers } from '../../app/keys.js';
 import { Icon } from './icons.js';
 
 /**
- * A modal dialog; Escape and a click outside close it.
- * @param {{title: string, onClose: () => void, children?: any, wide?: boolean}} props
+ * A modal dialog; Escape and a click outside close it, the click not where `holdsText` that somebody has written.
+ * @param {{title: string, onClose: () => void, children?: any, wide?: boolean, holdsText?: boolean}} props
  */
-export function Dialog({ title, onClose, children, wide = false }) {
+export function Dialog({ title, onClose, children, wide = false, holdsText = false }) {
   const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => {
     element.current?.showModal();
   }, []);
   const outside = (/** @type {MouseEvent} */ event) => {
-    if (event.target === element.current) onClose();
+    if (event.target === element.current && !holdsText) onClose();
   };
   return html`<dialog
     ref=${element}

@@ -86,6 +86,7 @@ function Trial({ trial, isAlone, config }) {
 /** @param {{arm: Api.ArmResult, config?: Record<string, any> | null}} props */
 function Arm({ arm, config }) {
   const changes = changedFields(config, arm.changes);
+  if (!changes.length) changes.push(...changedFields(null, arm.changes));
   const { failed, stopped, unjudged, deleted } = arm;
   const apart = Object.entries({ failed, stopped, 'no verdict': unjudged, deleted })
     .filter(([, count]) => count > 0)
