@@ -14,19 +14,16 @@ import {
   contentKey,
   defaultName,
   formFromConfig,
-  freeName,
-  ownerOf,
   parseSeeds,
   requestsOf,
-  variantOfRecipe,
   withChanges,
 } from '../lib/launch/form.js';
 import { NO_SWEEP, isSweep, sweepable, withKnob } from '../lib/launch/sweep.js';
 import { Loaded, Skeleton, Failure } from '../components/shared/states.js';
 import { useVerdicts } from '../components/launch/validation.js';
 import { layerOf, worded } from '../components/launch/knobs.js';
-import { AddVariant, CommonCard, VariantCard } from '../components/launch/variant.js';
-import { BudgetCard, OWN_PLACE, PolicyCard, ProblemsCard, SeedsCard } from '../components/launch/base_cards.js';
+import { Variants, errorsOf, hasOwnPlace } from '../components/launch/variants.js';
+import { BudgetCard, PolicyCard, ProblemsCard, SeedsCard } from '../components/launch/base_cards.js';
 import { useLaunch } from '../components/launch/launching.js';
 import { LaunchBox, ResultBox } from '../components/launch/result.js';
 import { SweepCard, usePlan } from '../components/launch/sweep.js';
@@ -86,9 +83,6 @@ async function loadOffers(signal) {
 
 /** @typedef {import('../components/launch/knobs.js').KnobGroup} KnobGroup */
 
-/** Whether a group of fields has a place of its own on the page. @param {KnobGroup} group */
-const hasOwnPlace = ({ fields }) => fields.every((path) => OWN_PLACE.includes(path));
-
 /** The knobs of the method first; what all variants usually share comes last. @param {KnobGroup[]} groups */
 const knobsFirst = (groups) => [...groups.filter((group) => !hasOwnPlace(group)), ...groups.filter(hasOwnPlace)];
 
@@ -131,7 +125,7 @@ function Start({ offers }) {
  * Full configs of base and variants, computed on the page so that fields answer at once.
  * @param {Offers['catalog']} catalog @param {Query['base']} base @param {Variant[]} variants
  */
-function useLayers(catalog, base, variants) {
+export function useLayers(catalog, base, variants) {
   return useMemo(() => {
     const below = belowBase(catalog, base);
     return {
@@ -304,113 +298,4 @@ function LaunchForm({ offers, query, change, fork }) {
       </div>
     </div>
   </form>`;
-}
-
-/**
- * The variants as cards, and what all of them share.
- * @param {{offers: Offers, query: Query, change: (changes: object) => void, layers: ReturnType<typeof useLayers>,
- *   verdicts: Verdict[], layerProps: Record<string, any>, baseProps: Record<string, any>}} props
- *   `layerProps`: of every card; `baseProps`: of the card of what variants share
- */
-function Variants({ offers, query, change, layers, verdicts, layerProps, baseProps }) {
-  const { base, variants } = query;
-  const putVariant = (/** @type {number} */ index) => (/** @type {Variant} */ variant) =>
-    change({ variants: variants.map((old, i) => (i === index ? variant : old)) });
-  const add = (/** @type {Variant[]} */ added) =>
-    change({
-      variants: withFreeNames(variants, added),
-    });
-  const openOf = (/** @type {string | number} */ who) =>
-    (query.open ?? []).filter((name) => name.startsWith(`${who}.`)).map((name) => name.slice(`${who}.`.length));
-  const setOpen = (/** @type {string | number} */ who) => (/** @type {string[]} */ titles) =>
-    change({
-      open: emptyAsNull([
-        ...(query.open ?? []).filter((name) => !name.startsWith(`${who}.`)),
-        ...titles.map((title) => `${who}.${title}`),
-      ]),
-    });
-  const plainFor = (/** @type {number} */ index) => [
-    { name: 'the defaults', full: layers.base.full, variant: { name: 'defaults' }, isThere: false },
-    ...layers.variants
-      .map(({ full }, i) => ({ name: variants[i].name, full, variant: variants[i], isThere: true }))
-      .filter((_, i) => i !== index),
-  ];
-
-  const ownErrors = baseProps.errors.filter(
-    (/** @type {FieldError} */ { path }) => !OWN_PLACE.includes(path.split('.')[0]),
-  );
-  return html`<section aria-labelledby="launch-variants">
-    <div class="launch-section-head">
-      <h2 id="launch-variants">
-        <span class="launch-number">3</span> Variants
-      </h2>
-      <${AddVariant}
-        presets=${offers.presets}
-        recipes=${offers.recipes}
-        onPreset=${({ name }) => add([{ name, preset: name }])}
-        onRecipe=${(recipe) => add([variantOfRecipe(offers.catalog, base, recipe)])}
-      />
-    </div>
-    ${
-      !variants.length &&
-      html`<p class="card launch-empty">
-        No variants yet. Add a preset above, or two to compare them.
-      </p>`
-    }
-    ${variants.map(
-      (variant, i) => html`<${VariantCard}
-        key=${i}
-        ...${layerProps}
-        variant=${variant}
-        index=${i}
-        ...${layers.variants[i]}
-        verdict=${verdicts[i]}
-        errors=${errorsOf('variant', [verdicts[i]], [variant], base)}
-        open=${openOf(i)}
-        onOpen=${setOpen(i)}
-        start=${layers.base.full}
-        plain=${plainFor(i)}
-        onChange=${putVariant(i)}
-        onDuplicate=${() => add([variant])}
-        onRemove=${() => change({ variants: variants.filter((_, at) => at !== i), open: null })}
-        onAdd=${add}
-      />`,
-    )}
-    <${CommonCard}
-      ...${baseProps}
-      groups=${offers.groups.filter((group) => !hasOwnPlace(group))}
-      hidden=${OWN_PLACE}
-      errors=${ownErrors}
-      open=${openOf('all')}
-      onOpen=${setOpen('all')}
-      variants=${variants.length}
-    />
-  </section>`;
-}
-
-/** More variants, each under a name that no other one has. @param {Variant[]} variants @param {Variant[]} added */
-function withFreeNames(variants, added) {
-  const all = [...variants];
-  for (const variant of added) all.push({ ...variant, name: freeName(variant.name, all) });
-  return all;
-}
-
-const emptyAsNull = (/** @type {string[]} */ names) => (names.length ? names : null);
-
-/**
- * Errors that are mended in the base, or in a variant; one that stands in neither belongs to every variant it
- * appears in.
- * @param {'base' | 'variant'} owner @param {Verdict[]} verdicts @param {Variant[]} variants @param {Query['base']} base
- * @returns {FieldError[]}
- */
-function errorsOf(owner, verdicts, variants, base) {
-  const found = verdicts.flatMap(({ errors }, i) =>
-    errors.filter(({ path }) => {
-      const place = ownerOf(path, variants[i], base);
-      return owner === 'base'
-        ? place === 'base' || (place === 'below' && OWN_PLACE.includes(path.split('.')[0]))
-        : place === 'variant' || (place === 'below' && !OWN_PLACE.includes(path.split('.')[0]));
-    }),
-  );
-  return [...new Map(found.map((error) => [`${error.path}\n${error.message}`, error])).values()];
 }

@@ -7,8 +7,8 @@ import { formatValue } from '../../lib/text/format.js';
 import { Ago } from '../shared/states.js';
 
 /**
- * @param {{run?: string, experiment?: string, config?: Record<string, any> | null}} props whose trials; `config`: of the
- *   run, where it is known: changes are shown as what they replace
+ * @param {{run?: string, experiment?: string, config?: Record<string, any> | null}} props whose trials; `config`: of
+ *   the run, where it is known: changes are shown as what they replace
  */
 export function Trials({ run, experiment, config }) {
   const found = useGet(
