@@ -215,10 +215,11 @@ def _with_held_out(trained: Outcome, goal: Series | None, evaluations: Series, l
         )
     if trained.verdict == "collapsed" and end > DECLINED * best:
         return trained._replace(note="the held-out accuracy has not fallen")
+    told = trained if trained.goal else held_out  # too few points of a goal have no best and no end
     if trained.verdict == "inconclusive" and float(np.ptp(evaluations.values)) == 0.0:
-        return trained._replace(verdict="never_learned", note="all evaluations are equal")
+        return told._replace(verdict="never_learned", note="all evaluations are equal")
     if trained.verdict in {"inconclusive", "never_learned"} and held_out.note == ROSE:
-        return trained._replace(verdict="healthy", note="by the held-out accuracy")
+        return told._replace(verdict="healthy", note="by the held-out accuracy")
     return trained
 
 

@@ -62,6 +62,16 @@ def test_without_accuracy_and_reward_nothing_is_said():
     assert (outcome.verdict, outcome.note) == ("inconclusive", "no accuracy and no reward")
 
 
+@pytest.mark.parametrize(
+    ("evaluated", "verdict"), [([0.2, 0.4, 0.6, 0.8], "healthy"), ([0.4, 0.4, 0.4, 0.4], "never_learned")]
+)
+def test_a_verdict_by_evaluations_alone_has_their_numbers(evaluated, verdict):
+    few = {"reward/accuracy": series([0.1, 0.2, 0.3]), "eval/accuracy": series(evaluated)}
+    outcome = judge(Log(few))
+    assert (outcome.verdict, outcome.goal, outcome.end) == (verdict, "eval/accuracy", evaluated[-1])
+    assert np.isfinite(outcome.best)
+
+
 def test_held_out_accuracy_that_falls_alone_is_a_collapse():
     values = learning(100)
     evaluations = Series(
