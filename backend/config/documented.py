@@ -35,7 +35,8 @@ class Documented(BaseModel):
 def descriptions_of(model: type[BaseModel]) -> dict[str, str]:
     """The texts below the fields of a model, those of its bases included, by field."""
     texts: dict[str, str] = {}
-    for each in reversed(model.__mro__):
+    models = [each for each in model.__mro__ if issubclass(each, BaseModel) and each is not BaseModel]
+    for each in reversed(models):
         texts |= dict.fromkeys(get_annotations(each), "")
         texts |= _texts_of_module(each.__module__).get(each.__qualname__, {})
     return {name: text for name, text in texts.items() if text and name in model.model_fields}
@@ -44,11 +45,9 @@ def descriptions_of(model: type[BaseModel]) -> dict[str, str]:
 @cache
 def _texts_of_module(name: str) -> dict[str, dict[str, str]]:
     """The texts below annotated names, by qualified name of the class."""
-    if name.partition(".")[0] not in ("backend", "worker"):
-        return {}
     try:
         return dict(_texts_of_classes(ast.parse(getsource(sys.modules[name])), ""))
-    except (OSError, TypeError, SyntaxError):  # the file has gone, or is being replaced
+    except (KeyError, OSError, TypeError, SyntaxError):  # there is no file, or it is being replaced
         return {}
 
 
