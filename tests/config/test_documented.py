@@ -20,7 +20,7 @@ class Base(Documented):
 
 
 class Child(Base):
-    replaced: str
+    replaced: int
     silent: int = 1
     """In
     two lines."""
