@@ -77,7 +77,7 @@ def test_a_collapse_is_named_with_onset_evidence_and_remedy(page, service):
     page.goto(f"/run/{service.failed}")
     card = page.get_by_role("region", name="Diagnosis")
     expect(card.get_by_role("heading", name="Collapsed")).to_be_visible()
-    expect(card).to_contain_text("reward/accuracy fell from a smoothed best of")
+    expect(card).to_contain_text("reward/accuracy fell from a best of about")
     expect(card).to_contain_text("First signal: policy/entropy, between steps")
     expect(card.get_by_role("heading", name="Entropy exploded")).to_be_visible()
     expect(card).to_contain_text("Try: No entropy bonus; where there is none, a third of the learning rate")

@@ -72,7 +72,7 @@ function Shown({ run, diagnosis }) {
 
 /** What happened to the goal, in a sentence or two. @param {Api.DiagnosisItem} diagnosis */
 function summaryOf({ verdict, goal, best, best_step: at, end, note, fall, onset, first_signals: signals }) {
-  const numbers = `a smoothed best of ${formatValue(best)} (step ${at})`;
+  const numbers = `a best of about ${formatValue(best)} (step ${at})`;
   const first = signals.length ? ` First signal: ${signals.join(', ')}, ${stepsText(onset)}.` : '';
   const added = note ? ` Note: ${note}.` : '';
   switch (verdict) {

@@ -2,6 +2,7 @@
 import { html } from '../../dom.js';
 import { actOnRuns } from '../../data/actions.js';
 import { useGet } from '../../data/resource.js';
+import { isPushed } from '../../lib/runs/origin.js';
 import { ActionMenu, Confirm } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
 import { ForOperator } from '../shared/role.js';
@@ -40,7 +41,11 @@ export function ActionDialog({ run, onChange, reload, asked, onClose }) {
   if (asked === 'trash')
     return html`<${Confirm}
       title=${`Move ${run.name} to the trash?`}
-      text="The run stops after the current step. You can restore it from the trash."
+      text=${
+        isPushed(run)
+          ? 'Its trainer is told to stop. Restoring the run from the trash does not start the trainer again.'
+          : 'The run stops after the current step. You can restore it from the trash and resume it.'
+      }
       confirm="Move to trash"
       onConfirm=${() => actOnRuns('trash', [run.id], reload)}
       onClose=${onClose}
