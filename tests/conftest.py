@@ -3,7 +3,7 @@
 settings      Settings with a state directory of this test's own (short, so that unix sockets fit)
 sqlite_url    a migrated SQLite database of this test's own
 postgres_url  the same on a real Postgres: one cluster per session, one database per process, emptied
-database      Database(url, engine, sessions), once on SQLite and once on Postgres
+database      Database(url, engine, sessions), once on SQLite and once on Postgres (see `both_databases`)
 session       a Session on `database`
 valkey_url    broker URL of a real Redis-compatible server of this test's own
 s3            address of an empty bucket at an S3 server, for ARTIFACTS_URL
@@ -41,8 +41,6 @@ from backend.settings import Settings
 from tests import servers
 from tests.faults.processes import warm_parent
 
-pytest_plugins = ["tests.quick"]
-
 # Two test processes share two cores; torch reads this when it is first imported.
 os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
 # The developer's own installation must not reach into the tests.
@@ -50,8 +48,9 @@ for _name in Settings.model_fields:
     os.environ.pop(_name.upper(), None)
 
 # Times decide no test: a busy machine generates slowly.
-hypothesis_settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-hypothesis_settings.load_profile("untimed")
+UNTIMED = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.register_profile("gate", UNTIMED, max_examples=20)
+hypothesis_settings.register_profile("nightly", UNTIMED, max_examples=100)
 
 SHARED = "GRPOLAB_TEST_SHARED"
 """Environment variable: directory that the processes of one test session share."""
@@ -80,11 +79,21 @@ def require(find: Callable[[], Found]) -> Found:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    hypothesis_settings.load_profile("gate" if "not nightly" in config.option.markexpr else "nightly")
     if not hasattr(config, "workerinput"):
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit leaves no server behind
         shared = Path(tempfile.mkdtemp(prefix="grpolab-tests-"))
         shared.chmod(0o711)  # Postgres may run as nobody
         os.environ[SHARED] = str(shared)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test with a database runs on Postgres at night, and in the gate where `both_databases` says so."""
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if params.get("database") == "postgres" and not item.get_closest_marker("both_databases"):
+            item.add_marker(pytest.mark.nightly)
 
 
 @pytest.hookimpl(wrapper=True)

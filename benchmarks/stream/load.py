@@ -8,14 +8,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from backend.process.instance_lock import is_alive
-from backend.process.preflight import free_port
 from benchmarks.stream.clients import Page, Sleeper
+from tests.ports import free_port
+
+LOST_SECONDS = 60
+"""A page that has not had its message after this long will never have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class Figures:
     repeats: int
     resets: int
     missing_at_end: int
-    """Pages that did not have the last event when the writer had ended."""
+    """Pages that never had the last event."""
     cuts: int
     ends: int
     """Times the service itself ended a page's stream, because it took too little."""
@@ -87,6 +91,13 @@ def _wait_for(service: "subprocess.Popen[bytes]", port: int) -> None:
     raise SystemExit("the service did not start")
 
 
+async def _until(condition: Callable[[], bool]) -> None:
+    """Wait until it is true, or so long that it never will be."""
+    deadline = time.monotonic() + LOST_SECONDS
+    while not condition() and time.monotonic() < deadline:  # noqa: ASYNC110 - messages of other processes
+        await asyncio.sleep(0.1)
+
+
 async def _measure(
     load: Load, service: "subprocess.Popen[bytes]", port: int, token: str, url: str
 ) -> Figures:
@@ -99,6 +110,7 @@ async def _measure(
         for page in pages
     ]
     sleepers = [Sleeper(port, token) for _ in range(load.sleepers)]
+    await _until(lambda: all(page.last_id for page in pages))  # what was before is no news
     process = psutil.Process(service.pid)
     writer = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.stream.writer", url),
@@ -116,9 +128,9 @@ async def _measure(
             sleeper.look(ports)
     cpu_share = (sum(process.cpu_times()[:2]) - worked) / (time.monotonic() - began)
     output = await writer.stdout.read() if writer.stdout else b""
-    await asyncio.gather(*following)
-    await asyncio.sleep(1)
     written = int(output)
+    await asyncio.gather(*following)
+    await _until(lambda: all(page.number == written for page in pages))
     asked = time.monotonic()
     service.send_signal(signal.SIGTERM)
     await asyncio.to_thread(service.wait)

@@ -3,8 +3,12 @@
 import math
 import struct
 
+import pytest
+
 from benchmarks.curves.data import SPIKE, values_of
 from benchmarks.curves.peers import KINDS
+
+pytestmark = pytest.mark.nightly
 
 
 def test_each_curve_has_one_spike_and_one_nan():

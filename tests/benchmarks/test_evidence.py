@@ -16,6 +16,8 @@ from benchmarks.evidence.results import value_of, verdict
 from benchmarks.evidence.second_round import SECOND
 from benchmarks.parity.cases import CASES, DIFFERENT, every_combination
 
+pytestmark = pytest.mark.nightly
+
 VARIANTS = [(key, variant) for key, claim in CLAIMS.items() for variant in claim.variants]
 
 

@@ -2,7 +2,11 @@
 
 import tempfile
 
+import pytest
+
 from benchmarks.common.installation import installation
+
+pytestmark = pytest.mark.nightly
 
 
 def test_the_directory_of_temporary_files_keeps_its_mode(tmp_path, monkeypatch):

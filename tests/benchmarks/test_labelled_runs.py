@@ -1,6 +1,10 @@
 """Labels of people against the diagnosis: counts and shares by hand."""
 
+import pytest
+
 from benchmarks.diagnosis.labels import Labelled, labelled_runs, scored
+
+pytestmark = pytest.mark.nightly
 
 
 def row(run, step, *labels):

@@ -6,6 +6,8 @@ import torch
 from benchmarks.memory.live import LiveBytes
 from benchmarks.memory.matrix import config_of, measured_and_estimated, sampled_and_estimated
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.mark.parametrize(
     ("architecture", "dtype", "adapter", "recomputed"),

@@ -8,7 +8,7 @@ from benchmarks.common.peers import ROOT, run
 from benchmarks.step.tables import limits_table, operations_table
 from benchmarks.step.workload import PROFILED, TINY
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.nightly
 
 
 def test_our_side_of_the_step_benchmark_counts_the_steps_after_the_warm_up():

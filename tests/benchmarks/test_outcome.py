@@ -6,6 +6,8 @@ import pytest
 from benchmarks.evidence.claim import Expectation
 from benchmarks.evidence.outcome import outcomes
 
+pytestmark = pytest.mark.nightly
+
 SEEDS = range(100, 116)
 
 

@@ -5,6 +5,8 @@ import pytest
 from backend.trials.fisher import fisher
 from benchmarks.trials.__main__ import CASES, RESULTS, recorded, report
 
+pytestmark = pytest.mark.nightly
+
 
 def test_the_table_is_that_of_the_record():
     assert RESULTS.read_text(encoding="utf-8") == report(recorded()) + "\n"

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from backend.rollouts.store import pack_groups, write_groups
-from tests.browser.service import HOSTILE, running
+from tests.browser.service import HOSTILE, running, viewports
 from tests.browser.watched import watched
 from tests.factories import make_run
 from worker.recording.records import CompletionRecord, GroupRecord
@@ -84,6 +84,7 @@ def test_the_likeliest_tokens_are_listed_as_text(page, stage):
     expect(listed).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_a_completion_of_100_000_tokens_is_drawn_in_pieces_up_to_its_last_token(page, stage):
     page.goto(f"/rollouts?run={stage.trained}&step=1&prompt=2&colour=entropy&at=0.40000")
     expect(page.locator(".readout")).to_contain_text("token 40001")
@@ -92,6 +93,7 @@ def test_a_completion_of_100_000_tokens_is_drawn_in_pieces_up_to_its_last_token(
     expect(page.locator("[data-token='40001']")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_a_group_of_1024_and_a_changed_tokenizer_are_shown_whole(page, stage):
     page.goto(f"/rollouts?run={stage.trained}&step=1&prompt=4&colour=entropy")
     shown = page.locator("article .model-text")
@@ -107,8 +109,7 @@ def test_a_group_of_1024_and_a_changed_tokenizer_are_shown_whole(page, stage):
 
 
 @pytest.mark.skipif(not PICTURES, reason="draws the pictures of the documentation")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1400, 2560])
+@pytest.mark.parametrize(("width", "scheme"), viewports(390, 1400, 2560))
 def test_pictures_of_tokens(stage, browser, scheme, width):
     with watched(browser, stage.base, viewport={"width": width, "height": 900}, color_scheme=scheme) as page:
         page.goto(f"/rollouts?run={stage.trained}&step=1&prompt=1&colour=entropy&at=0.6")

@@ -7,6 +7,8 @@ from playwright.sync_api import expect
 
 from tests.browser.service import running
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):

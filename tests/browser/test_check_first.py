@@ -12,7 +12,7 @@ from sqlalchemy import select
 from backend.config.merge import merge
 from backend.db.models import Run
 from backend.runs import lifecycle
-from tests.browser.service import HOSTILE, opened, running
+from tests.browser.service import HOSTILE, NARROW, WIDE, opened, running
 from tests.browser.test_pages import AXE
 from worker.train import Assignment, train_run
 
@@ -36,7 +36,7 @@ def service(directory):
         yield service
 
 
-@pytest.fixture(params=[(400, "dark"), (1400, "light")], ids=str)
+@pytest.fixture(params=[NARROW, WIDE], ids=str)
 def page(request, service, browser):
     width, scheme = request.param
     context = opened(browser, service, width, scheme, height=1400)

@@ -11,7 +11,8 @@ from sqlalchemy import insert
 from backend.config.merge import resolve
 from backend.db.models import MetricKey, Run
 from backend.runs.rows import run_row
-from tests.browser.service import opened, running
+from tests.browser.service import opened, running, viewports
+from tests.waiting import wait_for
 
 COUNT = 5_213
 SHOWN = "5\u202f213"
@@ -95,6 +96,7 @@ def test_fields_operators_and_values_are_completed_by_keys(page):
     expect(page.locator(".query-options li")).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_five_thousand_matching_runs_are_selected_tagged_and_untagged_without_a_frozen_page(page):
     page.goto("/runs?q=sweep")
     expect(page.get_by_text(f"100 of {SHOWN} runs")).to_be_visible()
@@ -165,7 +167,7 @@ def test_a_view_is_saved_for_everybody_opened_and_deleted(page, browser, service
     page.get_by_label("Delete the view old <b>ones</b>").click()
     expect(page.get_by_text("No saved views yet.")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
-    page.wait_for_timeout(300)
+    wait_for(lambda: service.get("/views")["items"], "the view did not come back")
     assert [view["name"] for view in service.get("/views")["items"]] == ["old <b>ones</b>"]
 
 
@@ -241,7 +243,7 @@ def test_addresses_that_people_guess_lead_to_the_run(page, service):
     assert page.url.endswith(f"/rollouts?run={run}")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1440, "dark"), (700, "light")])
+@pytest.mark.parametrize(("width", "scheme"), viewports(700, 1440))
 def test_the_name_of_a_run_is_read_at_1440_pixels(browser, service, width, scheme):
     context = opened(browser, service, width, scheme)
     page = context.new_page()

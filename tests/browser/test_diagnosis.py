@@ -1,7 +1,6 @@
 """The diagnosis on the page of a run, in a real browser."""
 
 import re
-import time
 
 import pytest
 from playwright.sync_api import expect
@@ -13,8 +12,9 @@ from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint, keep_before
 from tests.backend.diagnosis.logs import broken, healthy
-from tests.browser.service import checkpoint_of, group_of, opened, running
+from tests.browser.service import NARROW, WIDE, checkpoint_of, group_of, opened, running
 from tests.browser.test_pages import AXE
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +27,8 @@ def service(tmp_path_factory):
         service.imported = stored(service, "imported", collapsed)
         with service.sessions.begin() as session:
             session.execute(update(Run).where(Run.id == service.imported).values(origin="trl"))
-        until(lambda: all(run["verdict"] for run in service.get("/runs")["items"]))
+        wait_for(lambda: all(run["verdict"] for run in service.get("/runs")["items"]))
         yield service
-
-
-def until(is_true, seconds=30):
-    """Wait for the service to judge the runs."""
-    ends = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < ends, "nothing happened"
-        time.sleep(0.1)
 
 
 def stored(service, name, log):
@@ -64,7 +56,7 @@ def stored(service, name, log):
     return run_id
 
 
-@pytest.fixture(params=[(400, "dark"), (1400, "light")], ids=str)
+@pytest.fixture(params=[NARROW, WIDE], ids=str)
 def page(request, service, browser):
     width, scheme = request.param
     context = opened(browser, service, width, scheme)

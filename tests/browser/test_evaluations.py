@@ -10,10 +10,9 @@ from backend.metrics.summary import Summary
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint
-from tests.browser.service import checkpoint_of, group_of, opened, running
+from tests.browser.service import NARROW, WIDE, checkpoint_of, group_of, opened, running
 from worker.training.suite_metrics import Graded, suite_metrics
 
-pytestmark = pytest.mark.slow
 PAIRS = {"name": "pairs", "problem": {"name": "sums", "operands": 2}, "prompts": 40, "n": 4, "every": 2}
 STEPS = 4
 
@@ -55,7 +54,7 @@ def service(tmp_path_factory):
         yield service
 
 
-@pytest.fixture(params=[(1400, "light"), (420, "dark")], ids=["wide", "narrow"])
+@pytest.fixture(params=[NARROW, WIDE], ids=str)
 def page(request, browser, service):
     width, scheme = request.param
     context = opened(browser, service, width, scheme)

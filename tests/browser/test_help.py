@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.service import TOKEN, running
+from tests.browser.service import NARROW, TOKEN, WIDE, running
 from tests.browser.test_pages import AXE
 
 
@@ -13,7 +13,7 @@ def service(tmp_path_factory):
         yield service
 
 
-@pytest.fixture(params=[(400, "dark"), (1400, "light")], ids=str)
+@pytest.fixture(params=[NARROW, WIDE], ids=str)
 def page(request, service, browser):
     width, scheme = request.param
     complaints = []
@@ -48,7 +48,8 @@ def test_the_help_is_reached_from_the_header_and_read(page):
     expect(page.locator("[id='objective.surrogate']")).to_be_in_viewport()
 
 
-@pytest.mark.parametrize("path", ["", "/methods", "/architecture", "/evidence", "/decisions"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("path", ["", "/methods"])
 def test_a_page_fits_and_is_accessible(page, path):
     page.goto(f"/help{path}")
     assert fits(page)

@@ -32,6 +32,8 @@ from tests.browser.watched import watched
 from worker.host.trainer_logs import clean_line
 from worker.recording.records import CompletionRecord, GroupRecord
 
+pytestmark = pytest.mark.nightly
+
 IS_LONG = bool(os.environ.get("GRPOLAB_HOSTILE"))
 NAMES = [text for text in PAYLOADS if text == clean_text(text)]
 """Those that a database holds: other names are refused with the reason."""

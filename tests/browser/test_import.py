@@ -117,6 +117,7 @@ def test_completions_of_a_dump_are_shown_as_rollouts(page):
     expect(page.get_by_text(PICTURE).first).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_the_page_of_imports_has_no_barrier_that_axe_finds(page):
     page.goto("/import")
     choose(page, NAME, LOG)

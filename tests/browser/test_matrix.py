@@ -101,7 +101,7 @@ def test_columns_are_chosen_and_stay_in_the_address(opened):
     expect(cell(opened, 1, 2)).to_contain_text("3 of 3 reached")
 
 
-def test_what_is_copied_is_the_table(opened, in_browser):
+def test_what_is_copied_is_the_table(opened):
     opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
     for label, wanted in (
         ("Copy as Markdown", "| dapo | 0.75"),
@@ -113,35 +113,6 @@ def test_what_is_copied_is_the_table(opened, in_browser):
         opened.wait_for_function(
             "text => navigator.clipboard.readText().then(t => t.includes(text))", arg=wanted
         )
-    hostile = [HOSTILE, "$(rm) & \\input{x} | a"]
-    assert "|" not in in_browser(
-        "lib/runs/matrix.js",
-        r"(m, names) => names.map((name) => m.asMarkdown([{ name, row: { cells: {} } }], { columns: [] })"
-        r".split('\n')[2].slice(1, -1).replaceAll('\\|', '').trim()).join('')",
-        hostile,
-    )
-
-
-def test_runs_that_do_not_count_are_not_among_those_that_reach_a_threshold(in_browser):
-    cell = {"n": 2, "mean": 20, "low": None, "high": None, "versus": None, "reason": "", "reached": 2}
-    row = {"runs": [{"counts": True}, {"counts": False}, {"counts": True}]}
-    call = "(m, [cell, row]) => m.sentencesOf(cell, { looks: 'planned', tests: 0 }, 'grpo', row)"
-    assert in_browser("lib/runs/matrix.js", call, [cell, row])[1] == "2 of 2 reached the threshold."
-    call = "(m, [cell, row]) => m.reachedText(cell, row)"
-    assert in_browser("lib/runs/matrix.js", call, [cell, row]) == "2 of 2 reached"
-    assert in_browser("lib/runs/matrix.js", call, [cell | {"reached": None}, row]) == ""
-
-
-def test_seeds_to_queue_fill_pairs_first_and_repeat_none(in_browser):
-    call = "(m, [own, base, more]) => m.seedsToQueue(own, base, more)"
-    own = [{"id": "a", "seed": 0}, {"id": "b", "seed": 1}]
-    base = [{"id": "c", "seed": 0}, {"id": "d", "seed": 4}]
-    assert in_browser("lib/runs/matrix.js", call, [own, base, 3]) == [
-        {"run": "c", "seed": 1},
-        {"run": "a", "seed": 4},
-        {"run": "a", "seed": 5},
-        {"run": "c", "seed": 5},
-    ]
 
 
 def test_more_seeds_are_queued_from_the_cell(opened, service):

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from backend.workers.devices import Slot
 from backend.workers.store import register_slot, report_slot
-from tests.browser.service import HOSTILE, opened, running
+from tests.browser.service import HOSTILE, NARROW, WIDE, opened, running
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def service(tmp_path_factory):
         yield service
 
 
-@pytest.fixture(params=[(400, "dark"), (1400, "light"), (400, "light"), (1400, "dark")], ids=str)
+@pytest.fixture(params=[NARROW, WIDE], ids=str)
 def page(request, service, browser):
     width, scheme = request.param
     context = opened(browser, service, width, scheme, height=1400)

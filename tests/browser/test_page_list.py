@@ -86,6 +86,7 @@ def service_with_another_page(tmp_path):
     process.communicate(timeout=60)
 
 
+@pytest.mark.nightly
 def test_a_page_that_is_added_to_the_list_is_reached_from_the_menu(service_with_another_page, browser):
     context = browser.new_context(extra_http_headers={"Authorization": f"Bearer {TOKEN}"})
     page = context.new_page()

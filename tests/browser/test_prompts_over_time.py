@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from backend.rollouts.store import pack_groups, write_groups
 from tests.browser.payloads import PAYLOADS
-from tests.browser.service import HOSTILE, opened, running
+from tests.browser.service import HOSTILE, opened, running, viewports
 from tests.factories import MadeCompletion, MadeGroup
 
 PICTURES = os.environ.get("GRPOLAB_SCREENSHOTS", "")
@@ -62,7 +62,7 @@ def service(tmp_path_factory):
         yield service
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), viewports(390, 1440))
 def test_a_forgotten_prompt_is_found_and_its_completions_are_compared(browser, service, width, scheme):
     context = opened(browser, service, width, scheme)
     page = context.new_page()

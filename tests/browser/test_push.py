@@ -1,7 +1,7 @@
 """A run that another trainer pushes, in a real browser: live, readable, stopped by its button."""
 
 import sys
-import time
+from functools import partial
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
@@ -15,6 +15,7 @@ from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import running
 from tests.browser.test_pages import AXE
 from tests.browser.watched import watched
+from tests.waiting import wait_for
 
 HOSTILE = "<img src=x onerror=__hit(1)>"
 
@@ -42,11 +43,11 @@ def pushed(lab, tmp_path, monkeypatch):
 
 
 def test_a_pushed_run_is_live_and_its_stop_button_is_heard(lab, pushed, chromium):
-    deadline = time.monotonic() + 30
-    while not (found := lab.get("/runs")["items"]) or found[0]["last_step"] < 14:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    address = f"/run/{found[0]['id']}"
+    def has_step(step):
+        runs = lab.get("/runs")["items"]
+        return runs[0]["id"] if runs and runs[0]["last_step"] >= step else None
+
+    address = f"/run/{wait_for(partial(has_step, 14))}"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
         with watched(browser, lab.base) as page:
@@ -69,9 +70,7 @@ def test_a_pushed_run_is_live_and_its_stop_button_is_heard(lab, pushed, chromium
             expect(page.get_by_role("button", name="Keep running")).to_be_visible()
             pushed.log({"reward": 0.5}, step=21)
             # Step 21 has arrived, so that nothing is heard of the trainer later than now.
-            while not pushed.should_stop() or lab.get("/runs")["items"][0]["last_step"] < 21:
-                assert time.monotonic() < deadline + 120
-                time.sleep(0.05)
+            wait_for(lambda: pushed.should_stop() and has_step(21))
             with lab.sessions.begin() as session:
                 session.execute(update(Run).values(progress_at=Run.progress_at - 300))
             page.goto(address)

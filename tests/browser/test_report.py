@@ -134,19 +134,7 @@ def test_a_report_without_a_matrix_says_why_there_is_none(page, service, browser
     assert "Config differences" in text
 
 
-def test_a_report_gives_up_points_then_values_then_rollouts(in_browser):
-    sizes = in_browser(REPORT, "(r, [points, least]) => [...r.sizes(points, least)]", [130, 30])
-    assert [(size["points"], size["values"], size["rollouts"]) for size in sizes] == [
-        (130, True, True),
-        (65, True, True),
-        (32, True, True),
-        (30, True, True),
-        (30, False, True),
-        (30, False, False),
-    ]
-
-
-@pytest.mark.long
+@pytest.mark.nightly
 def test_fifty_runs_and_thirty_charts_stay_below_three_megabytes(page, service, browser, tmp_path):
     variants = [{"name": f"lr {number}", "optimizer": {"lr": 1e-4 * (number + 1)}} for number in range(10)]
     body = {"name": "wide", "base": {"steps": 400}, "seeds": list(range(5)), "variants": variants}

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, opened, running
+from tests.browser.service import HOSTILE, opened, running, viewports
 
 TERMS = [
     {"name": "correctness"},
@@ -22,7 +22,7 @@ def service(tmp_path_factory):
         yield service
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1400, "light")])
+@pytest.mark.parametrize(("width", "scheme"), viewports(400, 1400))
 def test_the_form_shows_the_terms_and_refuses_a_judge_that_is_not_configured(service, browser, width, scheme):
     context = opened(browser, service, width, scheme, height=1400)
     page = context.new_page()

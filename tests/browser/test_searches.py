@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from functools import partial
 
 import pytest
 from playwright.sync_api import expect
@@ -10,8 +11,9 @@ from sqlalchemy import select
 
 from backend.db.models import Attempt, Run
 from backend.metrics.store import write_points
-from tests.browser.service import opened, running
+from tests.browser.service import opened, running, viewports
 from tests.browser.test_sweeps import launch_page, swept, violations_of
+from tests.waiting import wait_for
 
 KNOB = {"path": "optimizer.lr", "values": "1e-5..1e-2 log"}
 
@@ -48,11 +50,8 @@ def finish(service, run, value):
 def follow(service, page, experiment, runs):
     """Finish the runs of a search one after the other as it queues them."""
     for number in range(runs):
-        for _ in range(100):
-            if found := waiting(service, experiment):
-                break
-            page.wait_for_timeout(100)
-        finish(service, found[0], (0.3, 0.7, 0.5, 0.6)[number] if number < 4 else 0.5 + number / 40)
+        queued = wait_for(partial(waiting, service, experiment), "the search queued no run")
+        finish(service, queued[0], (0.3, 0.7, 0.5, 0.6)[number] if number < 4 else 0.5 + number / 40)
 
 
 def test_a_search_is_launched_from_the_form(page, service):
@@ -82,7 +81,7 @@ def test_a_search_is_launched_from_the_form(page, service):
     expect(search).to_contain_text("of 2.5 hours")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1400, "light")])
+@pytest.mark.parametrize(("width", "scheme"), viewports(400, 1400))
 def test_a_search_is_followed_to_its_comparison(service, browser, width, scheme):
     experiment = begin(service, search={"top": 2})
     context = opened(browser, service, width, scheme, height=1400)

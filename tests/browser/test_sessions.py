@@ -7,7 +7,7 @@ from backend.auth.permissions import Role
 from backend.auth.tokens import login_link
 from backend.settings import Settings
 from tests.browser.conftest import ARGUMENTS
-from tests.browser.service import TOKEN, VIEWER_TOKEN, running
+from tests.browser.service import TOKEN, VIEWER_TOKEN, running, viewports
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +85,7 @@ def test_a_viewers_link_is_asked_about_in_an_operators_browser(browser_of, link)
     expect(page.locator("header").get_by_text("viewer", exact=True)).to_be_visible()
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), viewports(360, 1280))
 def test_the_menu_and_the_list_fit_into_every_page(browser_of, width, scheme, tmp_path):
     page = browser_of(Role.VIEWER, width, scheme)
     page.get_by_role("button", name="Account").click()

@@ -143,34 +143,6 @@ def test_a_rectangle_over_a_scatter_plot_selects_runs(page, service):
     expect(plot.locator(".is-left-out")).to_have_count(0)
 
 
-AXES = """(a, values) => {
-    const runs = values.map((value, i) => (
-        { id: `${i}`, summary: { last: { m: value } }, config: { v: value } }));
-    const place = (key) => { const axis = a.axisOf(key, runs);
-        return [axis.title, runs.map(axis.place), axis.ticks.map(({ text }) => text)]; };
-    return [place('m'), place('config:v')]; }"""
-
-
-@pytest.mark.parametrize(
-    ("values", "places"),
-    [
-        ([1, 3, 2], [0, 1, 0.5]),
-        ([0.001, 0.1, 0.01], [0, 1, 0.5]),
-        ([5, 5], [0.5, 0.5]),
-        ([1, None, 2], [0, -0.1, 1]),
-    ],
-)
-def test_values_have_places_on_an_axis(in_browser, values, places):
-    for _, found, _ in in_browser("lib/runs/axes.js", AXES, values):
-        assert found == pytest.approx(places)
-
-
-def test_texts_stand_in_their_order_and_numbers_that_are_not_finite_have_no_place(in_browser):
-    number, text = in_browser("lib/runs/axes.js", AXES, ["b", "a10", "NaN", "a9"])
-    assert number[1] == [-0.1] * 4
-    assert text[1] == pytest.approx([2 / 3, 1 / 3, 1, 0])
-
-
 def shown(page):
     return (
         page.locator(".panels")
@@ -203,38 +175,6 @@ def test_compare_is_in_the_menu_and_uses_a_wide_screen(page, service):
     menu = page.get_by_role("navigation", name="Pages").get_by_role("link", name="Compare")
     expect(menu).to_have_attribute("aria-current", "page")
     assert page.locator(".panels").first.bounding_box()["width"] > 2400
-
-
-ORDER = """(a) => [a.ordered(['a', 'b', 'c', 'd'], ['d', 'gone', 'b']), a.moved(['a', 'b', 'c'], 'c', 0),
-    a.moved(['a', 'b'], 'a', 9), a.merged(['x', 'b', 'a'], ['a', 'b'])]"""
-
-
-def test_the_order_of_panels_outlives_panels_that_come_and_go(in_browser):
-    found = in_browser("components/curves/arrange.js", ORDER)
-    assert found == [["a", "d", "c", "b"], ["c", "a", "b"], ["b", "a"], ["x", "a", "b"]]
-
-
-DIFFERENCES = """(d) => {
-    const run = (config) => ({ config });
-    const groups = [['a', 1], ['b', 2], ['c', 1]].map(
-        ([name, lr]) => ({ name, runs: [run({ lr, g: 4, seed: 0 })] }));
-    const { paths, columns } = d.configColumns(groups);
-    const meanings = d.meaningRows([
-        { formula: 'J', formula_legend: [{ symbol: 'r', meaning: '0 to 1' }], formula_notes: [] },
-        { formula: 'J', formula_legend: [{ symbol: 'r', meaning: '-1 to 1' }], formula_notes: ['cut'] }, ]);
-    return [paths, columns.map(({ names }) => names), d.fieldRows(paths, columns), meanings,
-        d.sameFields(columns[0].config, paths),
-        d.asMarkdown(['x|y'], [{ label: 'a_b', texts: ['<b>\\n2'] }])]; }"""
-
-
-def test_distinct_configs_are_columns_and_their_meaning_is_said(in_browser):
-    paths, names, rows, meanings, same, markdown = in_browser("lib/runs/differences.js", DIFFERENCES)
-    assert (paths, names) == (["lr"], [["a", "c"], ["b"]])
-    assert rows == [{"label": "lr", "texts": ["1", "2"]}]
-    expected = [{"label": "r", "texts": ["0 to 1", "-1 to 1"]}, {"label": "cut", "texts": ["–", "yes"]}]
-    assert meanings == expected
-    assert same == [{"path": "g", "text": "4"}]
-    assert markdown == "| field | x\\|y |\n| --- | --- |\n| a\\_b | \\<b\\> 2 |\n"
 
 
 def test_differences_are_explained_and_the_same_is_folded(page, service):

@@ -10,13 +10,10 @@ from playwright.sync_api import expect
 
 from backend.db.models import Run
 from backend.runs import leases, lifecycle
-from tests.browser.catalog import CATALOG, written
-from tests.browser.service import HOSTILE, opened, running
+from tests.browser.service import HOSTILE, opened, running, viewports
 from tests.browser.test_pages import AXE
 
 GRPO = [{"name": "grpo", "preset": "grpo"}]
-SWEEP = "lib/launch/sweep.js"
-FORM = "lib/launch/form.js"
 
 
 @pytest.fixture(scope="module")
@@ -155,42 +152,7 @@ def test_a_ladder_adds_one_knob_at_a_time_in_the_chosen_order(page):
     assert added["preset"] == "grpo"
 
 
-def test_a_ladder_climbs_to_the_variant(in_browser):
-    plain = {"variant": {"name": "base"}, "full": {"a": {"type": "x", "b": 1}, "c": 2, "l": [{"w": 1}]}}
-    knobs = [{"path": "c", "other": 3}, {"path": "a.b", "other": 5}, {"path": "l.0.w", "other": 9}]
-    function = (
-        "(f, [plain, knobs, there, whole]) => f.ladder({name: 'v'}, {...plain, isThere: there}, knobs, whole)"
-    )
-    rungs = in_browser(FORM, function, [plain, knobs, False, False])
-    assert rungs == [
-        {"name": "base"},
-        {"name": "base + c", "c": 3},
-        {"name": "base + c + b", "c": 3, "a": {"type": "x", "b": 5}},
-        {"name": "base + c + b + w", "c": 3, "a": {"type": "x", "b": 5}, "l": [{"w": 9}]},
-    ]
-    assert in_browser(FORM, function, [plain, knobs, True, True]) == rungs[1:3]
-
-
-def test_every_kind_of_field_can_be_swept(in_browser):
-    function = "(s, [schema, full]) => s.sweepable(schema, full)"
-    knobs = in_browser(SWEEP, function, [written(CATALOG["schema"]), written(CATALOG["defaults"])])
-    values = {knob["path"]: knob["values"] for knob in knobs}
-    assert values["sampling.group_size"] == str(CATALOG["defaults"]["sampling"]["group_size"])
-    assert "k3" in values["objective.kl.type"].split(", ")
-    assert values["filters.upweight"] == "true, false"
-    assert {"preset", "steps", "rewards.0.weight", "problems.0.operands"} <= set(values)
-    assert not {"seed", "name"} & set(values)
-
-
-@pytest.mark.parametrize(
-    ("text", "several"),
-    [("1e-4, 3e-4", True), ("1..5", True), ("0.5", False), ("1e-4", False), ("1,", True), (".5..1", True)],
-)
-def test_a_list_or_a_range_means_several_values(in_browser, text, several):
-    assert in_browser(SWEEP, "(s, text) => s.meansSeveral(text)", text) is several
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1400, "light")])
+@pytest.mark.parametrize(("width", "scheme"), viewports(400, 1400))
 def test_form_and_cells_are_accessible_and_fit(service, browser, width, scheme):
     context = opened(browser, service, width, scheme, height=1400)
     page = context.new_page()

@@ -3,7 +3,6 @@
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -11,11 +10,12 @@ from playwright.sync_api import expect
 from backend.db.models import Run
 from backend.runs import lifecycle
 from tests.backend.diagnosis.logs import broken, healthy
-from tests.browser.service import HOSTILE, VIEWER_TOKEN, opened, running
-from tests.browser.test_diagnosis import stored, until
+from tests.browser.service import HOSTILE, NARROW, VIEWER_TOKEN, WIDE, opened, running
+from tests.browser.test_diagnosis import stored
 from tests.browser.test_pages import AXE
 from tests.contract.test_trials import store
 from tests.factories import make_checkpoint
+from tests.waiting import wait_for
 
 PICTURES = os.environ.get("GRPOLAB_PICTURES", "")
 """Folder for pictures of what the tests see; empty: none."""
@@ -47,7 +47,7 @@ def service(tmp_path_factory):
         yield service
 
 
-@pytest.fixture(params=[(400, "dark"), (1400, "light")], ids=str)
+@pytest.fixture(params=[NARROW, WIDE], ids=str)
 def page(request, service, browser):
     width, scheme = request.param
     context = opened(browser, service, width, scheme)
@@ -118,7 +118,7 @@ def test_two_clicks_lead_from_the_diagnosis_to_a_trial_and_its_verdict_is_shown_
 
 def test_four_clicks_lead_from_the_list_past_the_first_bad_rollout_to_a_launched_trial(browser, service):
     """Run, first bad rollouts, Try the remedy, Start."""
-    until(lambda: service.get(f"/runs/{service.failed}")["verdict"])
+    wait_for(lambda: service.get(f"/runs/{service.failed}")["verdict"])
     before = len(service.get("/trials", run=service.failed)["items"])
     context = opened(browser, service)
     page = context.new_page()
@@ -191,56 +191,3 @@ def test_a_viewer_sees_trials_and_no_button(browser, service):
     expect(card.get_by_role("heading", name="Collapsed")).to_be_visible()
     expect(card.get_by_role("button", name="Try")).to_have_count(0)
     context.close()
-
-
-def test_of_changes_only_what_differs_from_the_config_is_said(in_browser):
-    rewards: list[dict[str, Any]] = [
-        {"name": "correctness", "weight": 1},
-        {"name": "think_format", "only_when_correct": False},
-    ]
-    config = {
-        "rewards": rewards,
-        "length": {"truncated": {"type": "keep"}},
-        "optimizer": {"lr": 0.1},
-    }
-
-    def said(**changes):
-        call = "(m, [config, changes]) => m.changedFields(config, changes)"
-        return in_browser("lib/trials.js", call, [config, changes])
-
-    correct, form = rewards
-    changed = form | {"only_when_correct": True}
-    assert said(rewards=[correct, changed]) == ["rewards: think_format.only_when_correct: false → true"]
-    assert said(rewards=[form, {"name": "length", "weight": 0.5}]) == [
-        "rewards: without correctness",
-        "rewards: with length (weight 0.5)",
-    ]
-    changes = {"length.truncated": {"type": "mask"}, "optimizer.lr": 0.01, "new.field": 1}
-    assert said(**changes) == ["length.truncated: keep → mask", "optimizer.lr: 0.1 → 0.01", "new.field: 1"]
-
-
-def test_changes_are_read_line_by_line(in_browser):
-    read = "(m, text) => m.readChanges(text)"
-    assert in_browser("lib/trials.js", read, 'a.b: 1\n\n  c: {"type": "k3"} \nd: word\ne: "x: y"') == {
-        "changes": {"a.b": 1, "c": {"type": "k3"}, "d": "word", "e": "x: y"},
-        "error": "",
-    }
-    for text in ("a", "a:", ": 1", "a: 1\na: 2", "a: {", "a b: 1"):
-        assert in_browser("lib/trials.js", read, text)["error"]
-    changes = {"objective.kl": {"type": "k3", "coef": 0.01}, "optimizer.lr": 1e-7, "x": [1, None, "é\n"]}
-    back = "(m, changes) => m.readChanges(m.changesText(changes)).changes"
-    assert in_browser("lib/trials.js", back, changes) == changes
-
-
-def test_errors_stand_at_their_arm(in_browser):
-    errors = [
-        {"path": "arms.1.changes.optimizer.lr", "message": "is bad"},
-        {"path": "arms.1.changes", "message": "changes nothing"},
-        {"path": "arms", "message": "is empty"},
-        {"path": "steps", "message": "is small"},
-    ]
-    assert in_browser("lib/trials.js", "(m, errors) => [...m.placedErrors(errors)]", errors) == [
-        ["1", "optimizer.lr is bad; changes nothing"],
-        ["arms", "is empty"],
-        ["steps", "is small"],
-    ]

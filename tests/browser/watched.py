@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request
 
 from tests.browser.service import TOKEN
 
@@ -44,23 +44,38 @@ class Watch:
         self.complaints.append(text)
 
 
+_contexts: dict[tuple[Browser, str, str], tuple[BrowserContext, Watch]] = {}
+"""Contexts by browser, service and options. Pages of one context share the modules that they have loaded."""
+
+
 @contextmanager
 def watched(browser: Browser, base: str, **options: Any) -> Iterator[Page]:
     """A page; on leaving, nothing may have been said, asked for, opened, blocked or executed."""
-    watch = Watch(base)
-    defaults = {"viewport": {"width": 1280, "height": 1000}}
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    context = browser.new_context(base_url=base, extra_http_headers=headers, **defaults | options)
-    context.expose_function("__report", watch.report)
-    context.add_init_script(WATCH)
+    key = (browser, base, repr(sorted(options.items())))
+    if key not in _contexts:
+        _contexts[key] = _new_context(browser, base, options)
+    context, watch = _contexts[key]
+    watch.complaints.clear()
     page = context.new_page()
     page.set_default_timeout(120_000)
     page.on("console", watch.console)
     page.on("pageerror", lambda error: watch.report(f"page: {error}"))
     page.on("dialog", watch.dialog)
     page.on("popup", lambda popup: watch.report(f"popup: {popup.url}"))
-    context.on("request", watch.request)
     yield page
     page.evaluate("0")  # what was reported meanwhile has arrived
-    context.close()
+    stored = {"origin": base, "storageTypes": "cookies,local_storage"}
+    context.new_cdp_session(page).send("Storage.clearDataForOrigin", stored)
+    page.close()
     assert watch.complaints == [], watch.complaints
+
+
+def _new_context(browser: Browser, base: str, options: dict[str, Any]) -> tuple[BrowserContext, Watch]:
+    watch = Watch(base)
+    defaults = {"viewport": {"width": 1280, "height": 1000}}
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    context = browser.new_context(base_url=base, extra_http_headers=headers, **defaults | options)
+    context.expose_function("__report", watch.report)
+    context.add_init_script(WATCH)
+    context.on("request", watch.request)
+    return context, watch

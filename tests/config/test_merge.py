@@ -50,10 +50,10 @@ def test_seeds_of_one_variant_share_a_config_hash():
 
 
 @pytest.mark.parametrize("policy", ["tiny", "tiny_moe", "Qwen/Qwen3-0.6B"])
-@pytest.mark.parametrize("preset", sorted(PRESETS))
-def test_every_preset_launches_on_every_kind_of_policy_as_it_is(preset, policy):
-    config = resolve({"policy": {"name": policy}}, {"preset": preset})
-    assert (config.preset, config.policy.name) == (preset, policy)
+def test_every_preset_launches_on_every_kind_of_policy_as_it_is(policy):
+    for preset in PRESETS:
+        config = resolve({"policy": {"name": policy}}, {"preset": preset})
+        assert (config.preset, config.policy.name) == (preset, policy)
 
 
 @pytest.mark.parametrize("preset", ["r1", "cispo"])

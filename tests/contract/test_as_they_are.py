@@ -22,9 +22,7 @@ from tests.factories import make_run
 from worker.recording.recorder import Recorder
 from worker.recording.records import CompletionRecord, GroupRecord, StepRecord
 
-quickly = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None
-)
+quickly = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
 STRANGE_FLOATS = (0.0, -0.0, 5e-324, -2.2e-308, 1e308, -1.7976931348623157e308, math.nan, math.inf, -math.inf)
 STRANGE_TEXTS = (
     "",

@@ -3,6 +3,7 @@
 import random
 import threading
 
+import pytest
 from sqlalchemy import select
 
 from backend.db.models import Checkpoint, Run
@@ -11,6 +12,8 @@ from backend.runs.checkpoints import add_checkpoint, forget_old_checkpoints
 from tests.contract.test_forks import add_checkpoints
 from tests.factories import make_run
 from tests.faults.audit import attempts, moves
+
+pytestmark = pytest.mark.both_databases
 
 VERBS = ("stop", "pause", "resume", "retry", "clone", "restore")
 

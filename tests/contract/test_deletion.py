@@ -15,6 +15,8 @@ from backend.runs.store import append_log
 from tests.factories import make_attempt, make_experiment, make_group, make_run, write_metric
 from tests.faults.audit import audit
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def full_run(database, settings):
@@ -192,7 +194,6 @@ def die_before_the_last_row_is_gone(_engine, monkeypatch):
     monkeypatch.setattr(deletion, "add_event", die)
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize(
     "plan", [die_before_a_batch_is_committed, die_among_the_files, die_before_the_last_row_is_gone]
 )

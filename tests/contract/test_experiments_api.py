@@ -226,21 +226,24 @@ def test_a_preview_shows_prompts_with_answers(client):
         assert sum(map(int, item["prompt"].removesuffix("=?").split("+"))) == int(item["answer"])
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_has_estimates_before_anything_has_run_and_after(client, database, preset):
-    body = {"base": {"steps": 10}, "variant": {"name": "x", "preset": preset}}
-    fresh = client.post("/api/v1/validate", json=body).json()["estimates"]
-    assert 0 < fresh["seconds_low"] < fresh["seconds_high"]
-    assert (fresh["seconds"], fresh["like_runs"], fresh["scaled_runs"]) == (None, 0, 0)
-    assert fresh["tokens_at_most"] > 0
-    assert fresh["disk_bytes"] > 0
+def test_every_preset_has_estimates_before_anything_has_run_and_after(client, database):
+    def estimates(preset):
+        body = {"base": {"steps": 10}, "variant": {"name": "x", "preset": preset}}
+        return client.post("/api/v1/validate", json=body).json()["estimates"]
+
+    fresh = {preset: estimates(preset) for preset in PRESETS}
     with database.sessions.begin() as session:
         summary = {"step": 5, "last": {"time/step_seconds": 0.5}, "best": {}}
         make_run(session, last_step=5, summary=summary, config={"sampling": {"group_size": 4}})
-    scaled = client.post("/api/v1/validate", json=body).json()["estimates"]
-    assert (scaled["like_runs"], scaled["scaled_runs"]) == (0, 1)
-    assert 0 < scaled["seconds_low"] < scaled["seconds_high"]
-    assert scaled["seconds_high"] / scaled["seconds_low"] < fresh["seconds_high"] / fresh["seconds_low"]
+    for preset, first in fresh.items():
+        assert 0 < first["seconds_low"] < first["seconds_high"], preset
+        assert (first["seconds"], first["like_runs"], first["scaled_runs"]) == (None, 0, 0), preset
+        assert first["tokens_at_most"] > 0, preset
+        assert first["disk_bytes"] > 0, preset
+        scaled = estimates(preset)
+        assert (scaled["like_runs"], scaled["scaled_runs"]) == (0, 1), preset
+        assert 0 < scaled["seconds_low"] < scaled["seconds_high"], preset
+        assert scaled["seconds_high"] / scaled["seconds_low"] < first["seconds_high"] / first["seconds_low"]
 
 
 def test_refills_widen_the_time_of_a_run(client, database):

@@ -205,7 +205,7 @@ STEPS = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_whatever_the_steps_packed_points_are_those_of_the_rows(database, monkeypatch, data):
     """Each metric with steps of its own, attempts from anywhere, a fork; packed at any moment."""

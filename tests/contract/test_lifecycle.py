@@ -13,6 +13,8 @@ from backend.runs import leases, lifecycle
 from backend.runs.leases import Lease, run_out
 from tests.factories import make_run
 
+pytestmark = pytest.mark.both_databases
+
 
 def claim(session, **options):
     return lifecycle.claim_run(session, "worker-0", "host", **options)
@@ -276,7 +278,6 @@ def test_threads_that_race_for_runs_get_each_run_once(database):
     assert {attempt for _, attempt in taken} == {1}
 
 
-@pytest.mark.processes
 def test_processes_that_race_for_runs_get_each_run_once(database):
     with database.sessions.begin() as session:
         wanted = {make_run(session, name=f"run-{number}").id for number in range(12)}

@@ -20,6 +20,8 @@ from backend.runs.store import restore_run, trash_run
 from tests.factories import make_run
 from tests.faults.audit import audit
 
+pytestmark = pytest.mark.both_databases
+
 OPERATIONS = int(os.environ.get("GRPOLAB_MODEL_OPERATIONS", "150"))
 MOST_RUNS = 6
 AFTER_WISH = {"": "queued", "stop": "stopped", "pause": "paused"}

@@ -365,6 +365,7 @@ def test_a_fork_has_a_row_of_its_own_beside_the_run_that_it_left(client, databas
     assert second == f"{first} · fork at 1"
 
 
+@pytest.mark.nightly
 def test_five_hundred_groups_of_one_run_are_rows_without_a_claim(client, database):
     with database.sessions.begin() as session:
         ids = [trained(session, f"lr={n}", 0, n / 500).id for n in range(500)]

@@ -21,6 +21,8 @@ from backend.runs.deletion import begin_deletion, carry_on
 from backend.settings import Settings
 from tests.factories import make_attempt, make_run, write_metric
 
+pytestmark = pytest.mark.both_databases
+
 STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 1.7976931348623157e308, 7: -0.0}
 
 
@@ -177,7 +179,7 @@ def test_a_run_deleted_while_it_is_packed_leaves_no_block(database, tmp_path):
     assert left == [0, 0, 0]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_curves_are_those_of_the_rows_after_any_history(database, data):
     """Attempts that begin anywhere before what is there, sparse metrics, sealing at any moment."""
@@ -217,7 +219,7 @@ def test_curves_are_those_of_the_rows_after_any_history(database, data):
     assert sorted(shown) == sorted(rows) == sorted((*place, value) for place, value in written.items())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monkeypatch, data):
     """Long runs of several attempts, forked or not, whole, zoomed and continued; some values are strange."""

@@ -17,6 +17,8 @@ from backend.metrics.store import key_ids, write_points, write_series
 from backend.rollouts.reading import step_counts
 from tests.factories import make_attempt, make_group, make_run, write_metric
 
+pytestmark = pytest.mark.both_databases
+
 STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 1.7976931348623157e308, 7: -0.0}
 
 

@@ -9,6 +9,8 @@ from backend.db.models import Event, Run
 from tests.contract.test_forks import add_checkpoints
 from tests.factories import make_run
 
+pytestmark = pytest.mark.both_databases
+
 REQUESTS = [("fork", {"step": 10}, {"step": 20}), ("clone", {}, {"seed": 7}), ("evaluations", {}, {"k": 4})]
 """What is asked for, its body, and another body."""
 

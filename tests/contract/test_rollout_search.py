@@ -16,6 +16,8 @@ from backend.rollouts.search.query import SearchError, parse
 from backend.rollouts.store import pack_groups, write_groups
 from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_run, stored_completions
 
+pytestmark = pytest.mark.both_databases
+
 TEXTS = (
     "Wait, let me check: 1+1=2, so \\boxed{2}.",
     "wait but the answer is <b>forty two</b>",

@@ -18,6 +18,8 @@ from backend.rollouts.reading import tokens_of
 from backend.rollouts.store import pack_groups, write_groups
 from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_group, make_run, stored_completions
 
+pytestmark = pytest.mark.both_databases
+
 HOSTILE = "a\0b\ud800c\u202e</script>é"
 
 
@@ -230,7 +232,6 @@ class Trained(MadeCompletion):
         return dict.fromkeys(("logprob", "old_logprob", "policy_logprob", "loss"), logprob)
 
 
-@pytest.mark.processes
 def test_the_loss_computed_again_beside_a_damaged_group_is_that_of_the_others(client, database, run):
     completions = tuple(Trained(text="12345678", advantage=each) for each in (1.0, -0.5))
     store(database, run, *(MadeGroup(prompt_index=n, completions=completions) for n in range(2)))

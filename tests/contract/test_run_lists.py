@@ -7,6 +7,8 @@ from backend.db.models import MetricKey, Run, SavedView
 from backend.runs import bulk
 from tests.factories import make_run
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def made(database):

@@ -25,6 +25,8 @@ from backend.runs.query.syntax import (
 )
 from tests.factories import make_experiment, make_run
 
+pytestmark = pytest.mark.both_databases
+
 WORDS = ["otter", "Otter-2", "dapo", "50%", "a_b", "back\\slash", 'say "hi"', "it's", "日本", "x" * 40]
 NUMBERS = [0.0, 0.5, 1 / 3, -2.5, 1e-6, 3.0, 1e300]
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -252,7 +254,7 @@ def matching(session, text: str) -> Select[str]:
 def test_a_random_query_finds_the_rows_that_a_plain_evaluator_finds(session):
     rows = stored_rows(session, random.Random(5), 60)
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(suppress_health_check=list(HealthCheck))
     @given(QUERIES)
     def agrees(query):
         text, matches = query
@@ -372,7 +374,6 @@ def test_more_values_than_a_database_nests_are_refused(session):
     assert caught.value.position == len(query) - 2
 
 
-@settings(max_examples=300)
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused_at_one_of_its_characters(text):
     position = 0

@@ -20,6 +20,8 @@ from backend.metrics.windows import names_of_metrics
 from tests.factories import make_attempt, make_run, write_metric
 from tests.stored_points import stored_points
 
+pytestmark = pytest.mark.both_databases
+
 STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 0.1 + 0.2, 7: -0.0}
 
 

@@ -1,7 +1,6 @@
 """Answers that are made once: tags, what changes them, encodings, readers who ask at the same time."""
 
 import threading
-import time
 from functools import partial
 from types import SimpleNamespace
 
@@ -14,6 +13,7 @@ from backend.db.models import Run
 from backend.http.shared_answers import SharedAnswers
 from backend.metrics.store import write_points
 from tests.factories import make_group, make_run, seeded_metrics, write_metric
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -101,18 +101,18 @@ def request(path="/a"):
 
 
 def test_readers_who_ask_at_the_same_time_share_the_work():
-    answers, made = SharedAnswers(), []
+    answers, asked, made, found = SharedAnswers(), [], [], []
 
     def make():
         made.append(threading.get_ident())
-        time.sleep(0.2)
+        wait_for(lambda: len(asked) == 8)
         return {"x": 1}
 
-    found = []
-    readers = [
-        threading.Thread(target=lambda: found.append(answers.answer(request(), 1, make).body))
-        for _ in range(8)
-    ]
+    def read():
+        asked.append(threading.get_ident())
+        found.append(answers.answer(request(), 1, make).body)
+
+    readers = [threading.Thread(target=read) for _ in range(8)]
     for reader in readers:
         reader.start()
     for reader in readers:

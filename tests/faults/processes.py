@@ -49,6 +49,12 @@ def frozen(*pids: int) -> Iterator[None]:
             send(pid, signal.SIGCONT)
 
 
+def has_pending(pid: int, number: signal.Signals) -> bool:
+    """Whether a signal waits for a process, which stands still."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(status.partition("ShdPnd:")[2].split()[0], 16) & 1 << number - 1)
+
+
 def send(pid: int, number: signal.Signals) -> bool:
     """Send a signal; whether there was somebody to hear it."""
     try:

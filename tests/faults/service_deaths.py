@@ -15,7 +15,6 @@ import psutil
 from sqlalchemy import update
 
 from backend.db.models import Run
-from backend.process.preflight import free_port
 from backend.runs import lifecycle
 from tests.factories import make_checkpoint, make_run, write_metric
 from tests.faults.audit import audit
@@ -25,6 +24,7 @@ from tests.faults.plant import Kind, Plant
 from tests.faults.processes import ROOT
 from tests.faults.verdict import Verdict
 from tests.faults.warm_service import LOG
+from tests.ports import free_port
 from tests.system.lab import TOKEN, Client
 from tests.waiting import wait_for
 

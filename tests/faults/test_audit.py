@@ -15,6 +15,8 @@ from backend.runs import lifecycle
 from tests.factories import make_checkpoint, make_group, make_run, write_metric
 from tests.faults.audit import audit
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture
 def run_id(database, state_dir):

@@ -15,7 +15,7 @@ from tests.faults.plant import Kind, Plant
 from tests.faults.verdict import record_of
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.timeout(900)  # alone 15 s; on a busy machine as long as it takes
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
 def stop_everything(plant):

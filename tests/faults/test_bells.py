@@ -5,6 +5,8 @@ import pytest
 from tests.faults.bells import ring_doubled
 from tests.faults.plant import Kind
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.mark.timeout(600)
 def test_bells_that_are_delivered_twice_or_more_start_each_run_once(warm):

@@ -19,12 +19,12 @@ from tests.faults.plant import Kind, Plant
 from tests.faults.processes import send
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.timeout(900)  # alone half a minute; on a busy machine as long as it takes
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(
     ("database", "broker"),
-    [("sqlite", "valkey"), pytest.param("postgres", "filesystem", marks=pytest.mark.long)],
+    [("sqlite", "valkey"), pytest.param("postgres", "filesystem", marks=pytest.mark.nightly)],
 )
 def test_whatever_is_killed_frozen_or_damaged_runs_end_as_if_nothing_had_happened(warm, database, broker):
     kind = Kind(database, broker)

@@ -13,13 +13,13 @@ from sqlalchemy import select
 
 from backend.db.engine import reading
 from backend.db.models import Attempt, Event
-from backend.process.preflight import free_port
 from backend.runs import lifecycle
 from backend.runs.leases import grace_seconds
 from tests.conftest import require
 from tests.faults.audit import audit
 from tests.faults.clocks import Clock
 from tests.faults.plant import Kind, Plant
+from tests.ports import free_port
 from tests.system.lab import TOKEN, Program
 from tests.waiting import wait_for
 
@@ -28,7 +28,7 @@ HOUR = 3600
 LEASE = 4.0
 """Seconds: long enough for a busy machine to renew it."""
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_workers_and_a_service_with_wrong_clocks_neither_lose_nor_keep_a_run(clo
         check(plant, run_id)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_machine_whose_clock_is_set_to_and_fro_goes_on_and_says_so(clock):
     with plant_on(clock, "sqlite", reconciles=False) as plant, service_on(clock, plant) as client:
         worker = plant.start_worker(**clock.environment)

@@ -8,12 +8,12 @@ import pytest
 from tests.faults.deaths import die_at, discover, is_certain
 from tests.faults.plant import Kind
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 SAMPLE = 4
 
 
-@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
 def test_a_process_may_die_at_any_statement(warm, database):
     kind = Kind(database, "filesystem")
     found = discover(kind, warm)

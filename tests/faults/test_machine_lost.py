@@ -16,10 +16,10 @@ from tests.faults.plant import Kind, Plant
 TIMES = int(os.environ.get("GRPOLAB_MACHINES", "2"))
 """Machines that are lost; 20 take ten minutes."""
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
-@pytest.mark.parametrize("storage", ["s3", pytest.param("file", marks=pytest.mark.long)])
+@pytest.mark.parametrize("storage", ["s3", pytest.param("file", marks=pytest.mark.nightly)])
 def test_runs_of_lost_machines_end_as_if_nothing_had_happened(request, warm, storage, tmp_path):
     url = request.getfixturevalue("s3") if storage == "s3" else f"file://{tmp_path}/share"
     faults = ["machine_lost"] * TIMES + ["trainer_killed"] * TIMES

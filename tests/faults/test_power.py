@@ -8,7 +8,7 @@ import pytest
 from tests.faults.disks import missing
 from tests.faults.power import EVERY, cut_power
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 SAMPLE = 3
 

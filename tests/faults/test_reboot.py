@@ -4,6 +4,8 @@ import pytest
 
 from tests.faults.reboots import reboot
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.mark.timeout(900)
 def test_after_a_reboot_a_run_ends_as_if_nothing_had_happened():

@@ -5,6 +5,8 @@ import pytest
 from tests.faults.plant import Kind
 from tests.faults.stops import WAYS, stop
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.mark.timeout(600)
 def test_runs_and_workers_that_are_asked_to_end_save_and_go_on(warm):

@@ -10,8 +10,6 @@ import pytest
 import backend
 import worker
 
-pytestmark = pytest.mark.processes
-
 HEAVY = ("torch", "transformers", "tokenizers", "reasoning_gym", "math_verify")
 REPORT = """
 import importlib, json, sys

@@ -12,8 +12,6 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import pytest
-
 from worker.rewards.reasoning_gym.checkers import CHECKERS
 from worker.rewards.reasoning_gym.entries import library
 
@@ -235,34 +233,11 @@ def complaint(node: ast.Call, target: Any) -> str:
     )
 
 
-@pytest.mark.parametrize("task", sorted(tasks()))
-def test_no_checker_gives_an_answer_to_an_evaluator(task):
-    cls = tasks()[task]
-    found = [
-        call
+def test_no_checker_gives_an_answer_to_an_evaluator():
+    calls = [
+        (task, call)
+        for task, cls in tasks().items()
         for root in roots(task, cls)
         for call in violations(root, cls if root is cls.score_answer else None)
     ]
-    assert not found
-
-
-def test_what_the_library_does_itself_would_be_noticed():
-    """Of those that are replaced, each is found by this test where it is not replaced."""
-    found = {
-        task
-        for task, cls in tasks().items()
-        if any("eval" in call.code or "parse_expr" in call.code for call in violations(cls.score_answer, cls))
-    }
-    assert found == set(CHECKERS) - USE_THE_LIBRARY
-
-
-def test_each_exception_with_a_proof_is_still_needed():
-    places = {
-        f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
-        for cls in tasks().values()
-        for function in [cls.score_answer, *vars(inspect.getmodule(cls)).values()]
-        if inspect.isfunction(function)
-        for _, code in [("", inspect.getsource(function).replace('"', "'"))]
-        if any(call in code for _, call in PROOFS)
-    }
-    assert {place for place, _ in PROOFS} <= places
+    assert not calls

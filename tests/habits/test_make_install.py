@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.processes
-
 ROOT = Path(__file__).parents[2]
 LOCKS = (
     "requirements.lock",

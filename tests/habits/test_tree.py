@@ -3,8 +3,6 @@
 import subprocess
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 300_000
 BIG = {
@@ -16,7 +14,6 @@ BIG = {
 }
 
 
-@pytest.mark.processes
 def test_a_file_is_small_or_has_a_reason():
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
     files = [name for name in listed.stdout.split("\0") if name and not name.startswith("frontend/vendor/")]

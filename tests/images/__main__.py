@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from backend.process.preflight import free_port
+from tests.ports import free_port
 from tests.servers import start_postgres, start_redis, stop
 from tests.system.lab import TOKEN, Client
 from tests.waiting import wait_for

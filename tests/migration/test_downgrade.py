@@ -16,6 +16,8 @@ from backend.process.instance_lock import hold_instance
 from backend.settings import Settings, service_url
 from tests.factories import make_attempt, make_run, write_metric
 
+pytestmark = pytest.mark.nightly
+
 OLDER = "0028"
 
 

@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 from sqlalchemy import func, select
@@ -16,7 +17,7 @@ from backend.rollouts.store import pack_groups, write_groups
 from tests.browser.service import group_of
 from tests.factories import make_run
 
-pytestmark = [pytest.mark.processes, pytest.mark.long]
+pytestmark = pytest.mark.nightly
 
 STEPS, KILLS = 300, 30
 
@@ -28,6 +29,7 @@ sessions = open_sessions(open_engine(sys.argv[1]))
 print("began", flush=True)
 for _ in convert(sessions):
     print("packed", flush=True)
+    sys.stdin.readline()
 """
 
 
@@ -60,16 +62,23 @@ def test_a_conversion_that_is_killed_again_and_again_loses_no_completion(empty_u
     chance, sizes = random.Random(1), []
     for _ in range(KILLS):
         process = subprocess.Popen(
-            [sys.executable, "-c", CONVERT, empty_url], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", CONVERT, empty_url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
         )
-        for _ in range(chance.randint(1, 2)):  # that it began, and a transaction
+        process.stdout.readline()
+        if chance.random() < 0.5:
             process.stdout.readline()
+            with suppress(BrokenPipeError):  # all is packed
+                process.stdin.write(b"\n")  # one more transaction
         time.sleep(chance.uniform(0, 0.01))
         process.kill()
         process.communicate()
         found, rows = stored(empty_url)
         assert found == before
         sizes.append(rows)
-    subprocess.run([sys.executable, "-c", CONVERT, empty_url], check=True, capture_output=True)
+    convert = [sys.executable, "-c", CONVERT, empty_url]
+    subprocess.run(convert, check=True, stdin=subprocess.DEVNULL, capture_output=True)
     assert any(0 < rows < len(before) for rows in sizes)  # some kills came in between
     assert stored(empty_url) == (before, 0)

@@ -20,7 +20,7 @@ from backend.runs.events import add_event
 from tests.factories import make_attempt, make_experiment, make_run, write_metric
 from tests.faults.audit_tables import damage, rows_of_nobody
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parent.parent.parent
 OLDEST = "0001"

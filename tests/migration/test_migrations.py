@@ -23,6 +23,8 @@ from backend.rollouts.conversion import convert
 from backend.rollouts.packing import pack_text, unpack_text
 from tests.factories import make_attempt, make_run, write_metric
 
+pytestmark = pytest.mark.both_databases
+
 SCRIPTS = ScriptDirectory(str(MIGRATIONS))
 REVISIONS = [script.revision for script in SCRIPTS.walk_revisions()][::-1]
 

@@ -15,8 +15,6 @@ from benchmarks.common.service import ENDED, Service
 from tests.models.architectures import ARCHITECTURES, save
 from worker.checkpoints.export import export_checkpoint
 
-pytestmark = pytest.mark.processes
-
 IS_WHOLE = os.environ.get("GRPOLAB_MODELS") == "all"
 VOCABULARY = 151_936 if IS_WHOLE else 128
 CASES = [

@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from backend.db.engine import reading
-from backend.process.preflight import free_port
 from tests.faults.plant import Kind, Plant
 from tests.faults.verdict import record_of
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-openenv" / "bin" / "python"
@@ -21,7 +21,7 @@ STEPS = int(os.environ.get("GRPOLAB_OPENENV_STEPS", "4"))
 START_SECONDS = 300
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.nightly,
     pytest.mark.timeout(7200),
     pytest.mark.skipif(not PYTHON.exists(), reason="openenv is not installed: `make test-openenv` does it"),
 ]

@@ -1,7 +1,7 @@
 """Properties of token advantages on any completions."""
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.objective.gae import generalized_advantages
@@ -26,7 +26,6 @@ def close(found, expected):
 
 
 @given(rows(), shares, shares, st.integers(0, 8))
-@settings(max_examples=150, deadline=None)
 def test_masked_tokens_may_as_well_not_be_there(drawn, gamma, lambda_, n_step):
     found = generalized_advantages(*drawn, gamma=gamma, lambda_=lambda_, n_step=n_step)
     assert (found[~drawn[2]] == 0).all()
@@ -38,7 +37,6 @@ def test_masked_tokens_may_as_well_not_be_there(drawn, gamma, lambda_, n_step):
 
 
 @given(rows())
-@settings(max_examples=100, deadline=None)
 def test_with_lambda_1_an_advantage_is_the_reward_still_to_come_less_the_value(drawn):
     rewards, values, mask = drawn
     found = generalized_advantages(*drawn, lambda_=1.0)
@@ -48,7 +46,6 @@ def test_with_lambda_1_an_advantage_is_the_reward_still_to_come_less_the_value(d
 
 
 @given(rows(), shares)
-@settings(max_examples=100, deadline=None)
 def test_one_step_ahead_is_lambda_0(drawn, lambda_):
     close(
         generalized_advantages(*drawn, lambda_=lambda_, n_step=1), generalized_advantages(*drawn, lambda_=0.0)
@@ -56,7 +53,6 @@ def test_one_step_ahead_is_lambda_0(drawn, lambda_):
 
 
 @given(rows())
-@settings(max_examples=100, deadline=None)
 def test_a_critic_that_is_always_right_leaves_no_advantage(drawn):
     rewards, _, mask = drawn
     values = rewards.where(mask, 0.0).flip(1).cumsum(dim=1).flip(1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -44,7 +44,6 @@ def close(found, expected):
 
 
 @given(samples(), objectives, st.sampled_from([0.0, 1e30, float("nan"), float("inf")]), st.integers(0, 3))
-@settings(max_examples=100, deadline=None)
 def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extra):
     loss, slope = sample.gradient(objective)
     batch, mask = sample.batch, sample.batch.mask
@@ -71,9 +70,7 @@ def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extr
     assert padded_slope[~sample.batch.mask].abs().sum() == 0
 
 
-@pytest.mark.slow
 @given(samples(), objectives, st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
 def test_a_split_into_micro_batches_never_changes_the_gradient(sample, objective, dice):
     rows = list(range(len(sample.new)))
     dice.shuffle(rows)
@@ -86,7 +83,6 @@ def test_a_split_into_micro_batches_never_changes_the_gradient(sample, objective
 
 
 @given(samples(), objectives, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
 def test_the_metrics_of_micro_batches_merge_into_those_of_the_whole(sample, objective, dice):
     cut = dice.randint(0, len(sample.new))
     batch = sample.batch
@@ -122,7 +118,6 @@ WEIGHTS = [
 
 
 @given(samples(), st.sampled_from(RULES), st.sampled_from(WEIGHTS))
-@settings(max_examples=200, deadline=None)
 def test_without_drift_every_rule_has_the_gradient_of_reinforce(sample, rule, weight):
     try:
         objective = rule.with_(**weight)
@@ -148,7 +143,6 @@ def test_without_drift_every_rule_has_the_gradient_of_reinforce(sample, rule, we
 
 
 @given(samples(spread=3.0))
-@settings(max_examples=100, deadline=None)
 def test_k3_is_never_negative_and_truncated_weights_never_exceed_their_cap(sample):
     x = kl.log_ratio_to_reference(sample.new.nan_to_num(), sample.batch.reference_logprobs.nan_to_num())
     assert (kl.k3(x) >= 0).all()
@@ -161,7 +155,7 @@ def finite(sample, objective):
     return math.isfinite(loss) and bool(slope.isfinite().all())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_pair_of_knobs_has_a_finite_loss_and_gradient():
     near, far = (draw_sample(5, prompts=2, group=2, width=4, spread=spread) for spread in (1.0, 300.0))
     pairs = list(every_pair())
@@ -173,13 +167,11 @@ def test_every_pair_of_knobs_has_a_finite_loss_and_gradient():
 
 
 @given(st.sampled_from([0.0, 0.4, 30.0]).flatmap(lambda spread: samples(spread=spread)), any_objective())
-@settings(max_examples=100, deadline=None)
 def test_any_objective_that_is_accepted_has_a_finite_loss_and_gradient(sample, objective):
     assert finite(sample, objective)
 
 
 @given(any_objective())
-@settings(max_examples=40, deadline=None)
 def test_any_objective_that_is_accepted_has_a_formula(objective):
     assert formula(RunConfig().model_copy(update={"objective": objective}))["text"].startswith("L = ")
 

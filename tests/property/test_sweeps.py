@@ -4,7 +4,7 @@ import json
 from math import prod
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from backend.config.merge import resolve
@@ -36,7 +36,6 @@ def cells_of(values, variants=(VARIANT,), **changes):
     return expand({}, variants, sweep_of(values, **changes), seeds=1)
 
 
-@settings(deadline=None, max_examples=50)
 @given(axes)
 def test_a_grid_has_every_combination_once_in_the_order_of_the_values(values):
     cells = cells_of(values)
@@ -50,7 +49,6 @@ def test_a_grid_has_every_combination_once_in_the_order_of_the_values(values):
     assert places == sorted(places)
 
 
-@settings(deadline=None, max_examples=50)
 @given(axes)
 def test_a_cell_is_a_variant_whose_config_differs_in_the_knobs_alone(values):
     cell = cells_of(values)[-1]
@@ -62,7 +60,6 @@ def test_a_cell_is_a_variant_whose_config_differs_in_the_knobs_alone(values):
     assert swept == plain
 
 
-@settings(deadline=None, max_examples=50)
 @given(axes, st.integers(0, 2**31 - 1), st.data())
 def test_a_random_sweep_draws_distinct_cells_of_the_grid_and_more_begin_with_fewer(values, seed, data):
     grid = {cell.values for cell in cells_of(values)}
@@ -75,7 +72,6 @@ def test_a_random_sweep_draws_distinct_cells_of_the_grid_and_more_begin_with_few
     assert fewer == drawn[:few]
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(2, 4000), min_size=3, max_size=3), st.integers(1, 100))
 def test_too_many_runs_are_counted_and_refused(sizes, seeds):
     knobs = [
@@ -95,7 +91,6 @@ endings = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=50)
 @example("0..1E20 lin 3")
 @example("1e19..1e30 log 400")
 @given(
@@ -113,7 +108,6 @@ def test_any_text_is_a_list_of_finite_distinct_values_or_is_refused(now, text):
     assert axis.range is not None or axis.count >= 1
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.floats(1e-8, 0.9), st.floats(1, 1e6), st.integers(2, 400))
 def test_a_range_has_its_ends_and_so_many_rising_values_between_them(low, high, count):
     for scale in ("log", "lin"):

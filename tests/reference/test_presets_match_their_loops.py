@@ -127,10 +127,10 @@ def test_every_preset_has_a_reference():
     assert LOSSES.keys() == PRESETS.keys()
 
 
-@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("preset", PRESETS)
-def test_value_and_gradient_match_the_loops(preset, seed):
-    matches({"preset": preset}, LOSSES[preset], make_groups(seed))
+def test_value_and_gradient_match_the_loops(preset):
+    for seed in range(2):
+        matches({"preset": preset}, LOSSES[preset], make_groups(seed))
 
 
 CHANGES = {
@@ -151,11 +151,10 @@ CHANGES = {
 PROBLEMS = [{"name": "sums", "domain": "math"}, {"name": "sums", "operands": 2, "domain": "easy"}]
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("knob", CHANGES)
-def test_knobs_that_no_preset_uses_match_their_loops_too(knob, seed):
-    assert CHANGES.keys() == KNOBS.keys()
-    matches({"problems": PROBLEMS, "objective": CHANGES[knob]}, KNOBS[knob], make_groups(seed))
+@pytest.mark.parametrize("knob", KNOBS)
+def test_knobs_that_no_preset_uses_match_their_loops_too(knob):
+    for seed in range(2):
+        matches({"problems": PROBLEMS, "objective": CHANGES[knob]}, KNOBS[knob], make_groups(seed))
 
 
 def matches(changes, loop, groups):

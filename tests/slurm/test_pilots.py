@@ -12,18 +12,18 @@ import time
 import pytest
 
 from backend.db.engine import reading
-from backend.process.preflight import free_port
 from tests.faults.campaign import configs, references
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import ROOT
 from tests.faults.verdict import record_of
+from tests.ports import free_port
 from tests.slurm.cluster import missing, slurm
 
 RUNS = int(os.environ.get("GRPOLAB_SLURM_RUNS", "3"))
 SECONDS_BETWEEN = float(os.environ.get("GRPOLAB_SLURM_SECONDS", "40"))
 """Mean time between two interferences, of which one comes often while a worker still starts."""
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(7200)]
 
 
 @pytest.fixture

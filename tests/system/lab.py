@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from backend.process.preflight import free_port
+from tests.ports import free_port
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parent.parent.parent

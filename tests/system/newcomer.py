@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from backend.process.preflight import free_port
 from tests import servers
+from tests.ports import free_port
 from tests.system.lab import ROOT, command_lines
 from tests.waiting import wait_for
 

@@ -11,11 +11,13 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from backend.process.preflight import free_port
 from backend.queue.broker import talk
+from tests.ports import free_port
 from tests.servers import start_redis, stop
 from tests.system.lab import ROOT, TOKEN, Client, Program, command_lines
 from tests.waiting import wait_for
+
+pytestmark = pytest.mark.nightly
 
 DATABASE_PASSWORD = "canary/of the database"
 BROKER_PASSWORD = "canary-of-the-broker"

@@ -14,10 +14,13 @@ from backend import cli
 from backend.db.migrate import upgrade
 from backend.doctor import examine
 from backend.process.instance_lock import hold_instance
-from backend.process.preflight import free_port, is_loopback
+from backend.process.preflight import is_loopback
 from backend.process.terminal import link_command, tunnel_hint
 from backend.settings import Settings
 from backend.workers.devices import Gpu, default_cpu_slots, visible_gpus
+from tests.ports import free_port
+
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parent.parent.parent
 

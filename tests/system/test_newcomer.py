@@ -10,6 +10,8 @@ import pytest
 
 from tests.system.newcomer import BROKERS, PLACES, Newcomer
 
+pytestmark = pytest.mark.nightly
+
 IS_LONG = os.environ.get("GRPOLAB_NEWCOMERS") == "all"
 WAYS = [(broker, place) for broker in BROKERS for place in PLACES]
 SHORT = [("path", "letters")]

@@ -7,7 +7,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import httpx
@@ -16,9 +15,9 @@ import pytest
 from backend.db.engine import open_engine, open_sessions
 from backend.db.migrate import downgrade, upgrade
 from backend.process.launcher import ChildProcess, Launcher
-from backend.process.preflight import free_port
 from backend.process.terminal import Terminal
 from tests.factories import make_run
+from tests.ports import free_port
 from tests.system.lab import Lab, are_gone, command_lines
 from tests.waiting import wait_for
 
@@ -58,6 +57,7 @@ def test_a_signal_ends_everything_and_leaves_nothing(start):
     ends_at(start().wait_until_up(), signal.SIGTERM)
 
 
+@pytest.mark.nightly
 def test_after_a_kill_nothing_stays_and_the_next_start_works(start):
     lab = start().wait_until_up()
     family = lab.family()
@@ -85,6 +85,7 @@ def old_database(state_dir):
     downgrade(url, "0001")
 
 
+@pytest.mark.nightly
 def test_of_two_starts_at_once_one_runs_and_the_other_says_where(start, state_dir):
     old_database(state_dir)
     labs = [start(name=name, port=free_port()) for name in ("one", "other")]
@@ -121,7 +122,7 @@ while True:
     argv = (sys.executable, "-c", program)
     said = io.StringIO()
     launcher = Launcher(settings, Terminal(said))
-    child = ChildProcess("worker", argv, {}, tmp_path / "worker.log", grace_seconds=45)
+    child = ChildProcess("worker", argv, {}, tmp_path / "worker.log", grace_seconds=1e9)
     child.start()
     wait_for(lambda: "ready" in child.log.read_text())
 
@@ -132,11 +133,9 @@ while True:
     threading.Thread(target=ask_again).start()
     launcher.children.append(child)
     launcher.signals = 1
-    started = time.monotonic()
     launcher.stop()
     child.process.stdin.close()
     assert not child.is_running
-    assert time.monotonic() - started < 20
     assert "stopped" in said.getvalue()
 
 

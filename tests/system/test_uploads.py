@@ -15,9 +15,11 @@ import httpx
 import pytest
 
 from backend.datasets.files import Uploads
-from backend.process.preflight import free_port
+from tests.ports import free_port
 from tests.system.lab import ROOT, TOKEN, Client
 from tests.waiting import wait_for
+
+pytestmark = pytest.mark.nightly
 
 MEGABYTE = 1_000_000
 HEADERS = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/octet-stream"}

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from backend.process.preflight import free_port
+from tests.ports import free_port
 from tests.system.lab import Client, Lab, Program
 from tests.waiting import wait_for
 
@@ -58,6 +58,7 @@ def test_a_run_goes_the_whole_way_on_sqlite_with_the_embedded_broker(lab):
     check_finished_run(lab.client, lab.client.launch())
 
 
+@pytest.mark.nightly
 def test_runs_go_the_whole_way_on_postgres_with_redis_and_two_workers(many_machines):
     client, _ = many_machines
     run_ids = [client.launch() for _ in range(3)]
@@ -65,6 +66,7 @@ def test_runs_go_the_whole_way_on_postgres_with_redis_and_two_workers(many_machi
         check_finished_run(client, run_id)
 
 
+@pytest.mark.nightly
 def test_an_interrupted_run_continues_at_the_next_start(lab, state_dir):
     run_id = lab.client.launch(steps=40, evaluation={"every": 0})
     wait_for(lambda: lab.client.get(f"/runs/{run_id}")["last_step"] >= 2, seconds=300)

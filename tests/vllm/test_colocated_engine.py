@@ -27,7 +27,7 @@ from worker.rollout.sampler import Decoding
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.long,
+    pytest.mark.nightly,
     pytest.mark.timeout(7200),
     pytest.mark.skipif(interpreter() is None, reason="vLLM is not installed: `make test-vllm` does it"),
 ]

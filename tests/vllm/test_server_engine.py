@@ -23,7 +23,7 @@ from worker.rollout.spot_check import mismatch
 
 pytestmark = [
     pytest.mark.gpu,  # `make test-gpu` runs it, too
-    pytest.mark.long,
+    pytest.mark.nightly,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(interpreter() is None, reason="vLLM is not installed: `make test-vllm` does it"),
 ]

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx2
 import torch
 
-from backend.process.preflight import free_port
 from tests.models.architectures import save
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 KEY = "the-operators-own-key"

@@ -28,9 +28,7 @@ def settings(request, settings, tmp_path):
     return settings.model_copy(update={"artifacts_url": url})
 
 
-IN_BOTH = pytest.mark.parametrize(
-    "settings", [pytest.param("s3", marks=pytest.mark.processes), "file"], indirect=True
-)
+IN_BOTH = pytest.mark.parametrize("settings", ["s3", "file"], indirect=True)
 
 
 @pytest.fixture
@@ -74,7 +72,6 @@ def go_away(monkeypatch):
 
 
 @IN_BOTH
-@pytest.mark.processes
 def test_a_file_is_downloaded(client, run):
     path = f"/api/v1/runs/{run}/files/s000009-a1"
     answer = client.get(f"{path}/model.safetensors")
@@ -145,7 +142,6 @@ def import_into(client, content):
 
 
 @IN_BOTH
-@pytest.mark.processes
 def test_an_imported_archive_is_copied_to_the_store(client, run, settings):
     content = archive_of(client, run).content
     answer = import_into(client, content)
@@ -153,7 +149,6 @@ def test_an_imported_archive_is_copied_to_the_store(client, run, settings):
     assert artifact_store(settings).listing(answer.json()["run"]) == {"s000009-a1": True}
 
 
-@pytest.mark.processes
 def test_an_import_that_cannot_be_copied_leaves_nothing(client, sessions, run, settings, go_away):
     content = archive_of(client, run).content
     go_away()

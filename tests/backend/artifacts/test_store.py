@@ -21,7 +21,7 @@ RUN, NAME = "01JRUN", "s000002-a1"
 FILES = {"model.safetensors": b"weights" * 1000, "trainer/state.json": b"{}"}
 
 
-@pytest.fixture(params=[pytest.param("s3", marks=pytest.mark.processes), "file"])
+@pytest.fixture(params=["s3", "file"])
 def url(request, tmp_path):
     return request.getfixturevalue("s3") if request.param == "s3" else f"file://{tmp_path}/share/lab"
 
@@ -218,7 +218,6 @@ def test_two_that_fetch_at_once_get_one_directory(url, here, tmp_path):
     assert sorted(path.name for path in here.iterdir()) == [RUN]
 
 
-@pytest.mark.processes
 def test_a_server_that_accepts_and_never_answers_is_waited_for_a_while_only(s3, here, monkeypatch):
     monkeypatch.setattr(module, "CALL_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -300,7 +299,6 @@ def test_a_manifest_is_the_one_of_the_row(store, here, settings, url):
         read_manifest(settings, Checkpoint(run_id=RUN, path="s000009-a1", sha256=""))
 
 
-@pytest.mark.processes
 def test_a_missing_bucket_and_a_server_that_is_away_are_faults(s3, here, monkeypatch):
     store = ArtifactStore("s3://no-such-bucket/lab", here.parent)
     with pytest.raises(ArtifactFault, match="artifact store s3://no-such-bucket/lab: "):

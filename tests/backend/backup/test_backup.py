@@ -292,7 +292,6 @@ def command(lab, *argv, limit=None):
     )
 
 
-@pytest.mark.processes
 def test_a_disk_without_room_leaves_nothing_and_says_so(lab, tmp_path):
     process = command(lab, "backup", tmp_path / "backup", limit=1000)
     said = process.communicate()[0]
@@ -302,7 +301,6 @@ def test_a_disk_without_room_leaves_nothing_and_says_so(lab, tmp_path):
     assert list(tmp_path.glob("*backup*")) == []
 
 
-@pytest.mark.processes
 def test_a_backup_that_is_killed_is_never_taken_for_one(lab, database, tmp_path):
     if database.engine.dialect.name != "sqlite":
         pytest.skip("the draft and its renaming are the same")
@@ -329,7 +327,7 @@ def test_a_backup_that_is_killed_is_never_taken_for_one(lab, database, tmp_path)
     verify(backup, read_manifest(backup))
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_restore_that_is_killed_lets_nothing_start_until_it_is_run_again(lab, database, tmp_path):
     backup, mark = tmp_path / "backup", lab.state / "restoring"
     save_backup(lab, backup)

@@ -144,6 +144,7 @@ def test_a_name_that_leads_elsewhere_is_refused(lab, backup, outside, name):
     assert outside.read_text() == "precious"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("names", "words"),
     [

@@ -211,7 +211,6 @@ def test_a_run_trains_on_conversations_as_they_were_previewed(client, settings):
     assert "conversations" not in prompt.columns
 
 
-@pytest.mark.processes
 def test_rows_of_an_upload_are_compared_with_one_another_and_with_held_out_ones(client):
     words = " ".join(f"word{chr(97 + n)}" for n in range(20))
     rows = [words, "x y z", words.replace("worda", "other"), " X  y z", "p q r"]

@@ -14,8 +14,6 @@ import pytest
 from backend.sandbox.process import Sandbox
 from tests.backend.datasets.test_datasets import kept, put, small
 
-pytestmark = pytest.mark.processes
-
 ROWS = [{"prompt": f"{n}+1=?", "answer": str(n + 1)} for n in range(5)]
 
 
@@ -183,7 +181,6 @@ def test_a_parquet_bomb_is_refused(client, settings):
     assert kept(settings) == []
 
 
-@pytest.mark.slow
 def test_rows_that_unpack_to_more_than_memory_are_refused(client, settings):
     assert refusal(put(client, repeated("x" * 50_000_000, 256), "a.parquet"))[0] == "file"
     assert kept(settings) == []

@@ -2,12 +2,15 @@
 
 from typing import cast
 
+import pytest
 from fastapi import FastAPI
 from sqlalchemy import select, text
 
 from backend.db.engine import db_now
 from backend.db.models import Experiment
 from tests.api_client import put_in_place_of, serving
+
+pytestmark = pytest.mark.both_databases
 
 
 def test_the_databases_clock_is_utc_and_moves(database):

@@ -93,7 +93,6 @@ def test_a_missing_file_says_nothing_about_the_disk(tmp_path):
     assert disk_fault(PermissionError(errno.EACCES, "Permission denied"), tmp_path) is None
 
 
-@pytest.mark.processes
 def test_sqlite_on_a_full_disk_and_on_a_read_only_one_says_so_and_still_reads(tmp_path):
     with small_disk(tmp_path / "disk", megabytes=2) as disk:
         url = f"sqlite:///{disk}/lab.db"

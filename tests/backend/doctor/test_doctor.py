@@ -19,13 +19,11 @@ from backend.db.engine import open_engine
 from backend.db.migrate import upgrade
 from backend.doctor import examine, machine, services, storage
 from backend.process.instance_lock import hold_instance
-from backend.process.preflight import free_port
 from backend.sandbox import bubblewrap
 from backend.sandbox.layers import layers
 from backend.settings import Settings
 from tests import servers
-
-pytestmark = pytest.mark.processes
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -164,7 +162,13 @@ def test_a_full_disk(healthy, monkeypatch, free, level):
 
 @pytest.mark.parametrize(("seconds", "level"), [(0.0, "ok"), (0.1, "warn"), (1.1, "bad")])
 def test_a_slow_disk(healthy, monkeypatch, seconds, level):
-    monkeypatch.setattr(os, "fsync", lambda _: time.sleep(seconds))
+    now = [0.0]
+
+    def flush(_descriptor):
+        now[0] += seconds
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(storage, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     assert "a write reaches the disk in" in found(healthy, "speed", level)
 
 

@@ -17,7 +17,6 @@ def test_the_built_in_policies_have_so_many_parameters(policy):
     assert sum(weights.numel() for weights in model.parameters()) == PARAMETERS[policy]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [

@@ -13,30 +13,38 @@ from starlette.testclient import TestClient
 from backend.db import interruption
 from backend.db.engine import interrupt_of, reading
 from backend.db.interruption import interruptible
+from backend.http import timeout
+from backend.http.problem_details import problem
 from backend.http.timeout import RequestTimeout, take_time
 
 BRIEF = 0.2
 
 
-def app(*, takes_time):
+def test_a_route_that_does_not_answer_in_time_is_answered_for(monkeypatch):
+    said = threading.Event()
+
+    def tell(*words, **options):
+        said.set()
+        return problem(*words, **options)
+
     async def answer(scope, receive, send):
-        if takes_time:
-            take_time(60)
-        await asyncio.sleep(10 * BRIEF)
+        await asyncio.to_thread(said.wait, 60)
         await PlainTextResponse("done")(scope, receive, send)
 
-    return TestClient(RequestTimeout(answer, seconds=BRIEF))
-
-
-def test_a_route_that_does_not_answer_in_time_is_answered_for():
-    answer = app(takes_time=False).get("/")
-    assert answer.status_code == 503
-    assert answer.json()["detail"].startswith("there was no answer within 0.2 s;")
+    monkeypatch.setattr(timeout, "problem", tell)
+    response = TestClient(RequestTimeout(answer, seconds=BRIEF)).get("/")
+    assert response.status_code == 503
+    assert response.json()["detail"].startswith("there was no answer within 0.2 s;")
 
 
 def test_a_route_may_take_its_time():
-    answer = app(takes_time=True).get("/")
-    assert (answer.status_code, answer.text) == (200, "done")
+    async def answer(scope, receive, send):
+        take_time(60)
+        await asyncio.sleep(2)
+        await PlainTextResponse("done")(scope, receive, send)
+
+    response = TestClient(RequestTimeout(answer, seconds=1)).get("/")
+    assert (response.status_code, response.text) == (200, "done")
 
 
 COUNT = text(

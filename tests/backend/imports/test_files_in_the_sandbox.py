@@ -26,7 +26,6 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 LOGS = Path(__file__).parent / "logs"
-pytestmark = pytest.mark.processes
 
 
 def logs_of(content, name="log"):

@@ -166,7 +166,6 @@ def test_logs_that_are_imported_at_once_are_not_taken_for_two_seeds(client):
 
 
 @pytest.mark.parametrize("time", [1.7e12, 1e300, -1e300, float("nan"), 0.0])
-@pytest.mark.processes
 def test_a_time_that_is_none_does_not_break_the_list(client, time):
     event = tensorboard_event(time, step=1, tag="reward", value=0.5)
     run = imported(client, event, file="events.out.tfevents.1.host")
@@ -250,7 +249,6 @@ def test_a_sandbox_that_does_not_start_is_told(client, monkeypatch):
     assert "the sandbox, which does not start here: no bubblewrap" in answer.json()["detail"]
 
 
-@pytest.mark.processes
 def test_a_binary_log_is_imported_through_http(client):
     run = imported(client, (LOGS / "run.wandb").read_bytes(), file="run.wandb")
     assert (run["origin"], run["name"], run["seed"], run["last_step"]) == ("wandb", "tiny-digits", 11, 12)
@@ -281,7 +279,6 @@ def test_a_body_of_another_type_is_refused(client):
 
 
 @pytest.mark.parametrize("database", ["sqlite_url", "postgres_url"])
-@pytest.mark.processes
 def test_the_command_imports_into_either_database(request, settings, monkeypatch, tmp_path, capsys, database):
     url = request.getfixturevalue(database)
     monkeypatch.setenv("DATABASE_URL", url)

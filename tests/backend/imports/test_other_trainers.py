@@ -65,7 +65,6 @@ def test_a_log_is_known_by_its_content(name, kind):
     assert detect(io.BytesIO((LOGS / name).read_bytes())) == kind
 
 
-@pytest.mark.processes
 def test_one_training_of_trl_reads_the_same_from_its_three_logs():
     state, events, wandb = (
         planned((LOGS / name).read_bytes())
@@ -82,7 +81,6 @@ def test_one_training_of_trl_reads_the_same_from_its_three_logs():
         assert plan.log.table.bad.count == plan.restart_count == 0
 
 
-@pytest.mark.processes
 def test_the_logs_of_trl_tell_its_config_seed_and_times():
     state = read_logs(io.BytesIO((LOGS / "trainer_state.json").read_bytes()))[1][0].facts
     assert (state.steps, state.config["max_steps"], state.config["logging_steps"]) == (12, 12, 2)
@@ -159,7 +157,6 @@ def scalar(tag, step, value, time=1.7e9):
 HEAD = framed(field(1, 1.7e9) + field(3, b"brain.Event:2"))
 
 
-@pytest.mark.processes
 def test_scalars_of_every_kind_are_read_and_pictures_passed_over():
     tensor = field(1, 1) + field(4, struct.pack("<f", 0.5))
     packed = field(1, 1) + field(5, struct.pack("<f", 0.25))
@@ -180,13 +177,11 @@ def test_scalars_of_every_kind_are_read_and_pictures_passed_over():
     assert "picture" not in plan.series
 
 
-@pytest.mark.processes
 def test_a_metric_that_is_called_step_is_read_beside_the_steps():
     plan = planned(HEAD + b"".join(scalar(tag, n, n * 10.0) for n in (1, 2) for tag in ("step", "a")))
     assert points(plan, "a") == {10: 10.0, 20: 20.0}
 
 
-@pytest.mark.processes
 def test_an_event_file_that_was_cut_keeps_its_complete_records():
     whole = HEAD + scalar("a", 1, 1.0) + scalar("a", 2, 2.0)
     plan = planned(whole[:-5])
@@ -205,13 +200,11 @@ def test_an_event_file_that_was_cut_keeps_its_complete_records():
         (HEAD + b"".join(scalar(f"t{n}", 1, 1.0) for n in range(2_500)), "has more than 2,000 columns"),
     ],
 )
-@pytest.mark.processes
 def test_a_damaged_event_file_gets_one_sentence(content, reason):
     with pytest.raises(BadLog, match=f"^{reason}"):
         planned(content)
 
 
-@pytest.mark.processes
 def test_negative_and_absurd_steps_are_left_out():
     plan = planned(HEAD + scalar("a", -1, 1.0) + scalar("a", 2**40, 1.0) + scalar("a", 5, 2.0))
     assert points(plan, "a") == {5: 2.0}
@@ -263,7 +256,6 @@ def config(**values):
     return field(5, b"".join(updates))
 
 
-@pytest.mark.processes
 def test_history_config_and_exit_code_of_a_run_of_wandb():
     records = [
         config(lr=1e-6, seed=5, note="x" * 60_000),
@@ -279,14 +271,12 @@ def test_history_config_and_exit_code_of_a_run_of_wandb():
     assert facts.failure == "the process ended with exit code 1"
 
 
-@pytest.mark.processes
 def test_a_run_of_wandb_that_was_cut_keeps_its_complete_records():
     plan = planned(chunked([history(n, loss=float(n)) for n in range(5)])[:-4])
     assert points(plan, "loss/total") == {n: float(n) for n in range(4)}
     assert plan.log.facts.notes
 
 
-@pytest.mark.processes
 def test_a_chunk_of_wandb_with_a_wrong_checksum_is_told():
     content = bytearray(chunked([history(n, loss=float(n)) for n in range(5)]))
     content[-3] ^= 1
@@ -294,7 +284,6 @@ def test_a_chunk_of_wandb_with_a_wrong_checksum_is_told():
         planned(bytes(content))
 
 
-@pytest.mark.processes
 def test_a_record_that_is_too_large_is_told():
     with pytest.raises(BadLog, match="has a record of more than 8,388,608 bytes"):
         planned(chunked([history(1, loss=1.0), config(huge="z" * 9_000_000)]))

@@ -187,9 +187,7 @@ def test_completions_are_added_to_no_other_run(client):
     assert completions(client) == 0
 
 
-@pytest.mark.parametrize(
-    "database", ["sqlite_url", pytest.param("postgres_url", marks=pytest.mark.processes)]
-)
+@pytest.mark.parametrize("database", ["sqlite_url", "postgres_url"])
 def test_the_command_imports_runs_and_completions(request, settings, monkeypatch, tmp_path, capsys, database):
     monkeypatch.setenv("DATABASE_URL", request.getfixturevalue(database))
     monkeypatch.setenv("STATE_DIR", str(settings.state_dir))

@@ -231,7 +231,6 @@ HOSTILE = {
 @pytest.mark.parametrize(
     ("reason", "content"), [(reason, content) for reason, some in HOSTILE.items() for content in some]
 )
-@pytest.mark.processes
 def test_a_file_that_is_no_log_gets_one_sentence(reason, content):
     with pytest.raises(BadLog, match=f"^{reason}"):
         planned(content)

@@ -17,6 +17,7 @@ from backend.runs import leases, lifecycle
 from backend.runs.events import add_event
 from tests.api_client import VIEWER_TOKEN, empty, serving
 from tests.factories import make_run
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -51,7 +52,6 @@ async def read(broadcaster, last_id, count, *, then=lambda: None):
                 if kind is None:
                     continue
                 if kind == "hello":
-                    await asyncio.sleep(0.6)  # the first look, which only remembers
                     then()
                 found.append((kind, data, place))
     finally:
@@ -123,7 +123,7 @@ def test_after_more_changes_than_are_told_one_by_one_pages_begin_again_and_go_on
             stream = told(broadcaster.listen(""))
             async with asyncio.timeout(60):
                 kinds = [kind async for kind, _, _ in stream if kind and not archive()]
-                await asyncio.sleep(2.5)  # until these changes are old
+                age()
                 after = await read(broadcaster, "", 2, then=lambda: tag(runs[0]))
             return kinds, after
         finally:
@@ -132,6 +132,10 @@ def test_after_more_changes_than_are_told_one_by_one_pages_begin_again_and_go_on
     def archive():
         with sessions.begin() as session:
             session.execute(change.values(archived_at=1.0))
+
+    def age():
+        with sessions.begin() as session:
+            session.execute(change.values(changed_at=Run.changed_at - 60))
 
     def tag(run):
         with sessions.begin() as session:
@@ -269,7 +273,7 @@ def test_new_tokens_end_all_streams(sessions, monkeypatch):
         await anext(stream)
         await anext(stream)
         tokens[0] = "new"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return [chunk async for chunk in stream]
 
     assert asyncio.run(go()) == []
@@ -279,7 +283,7 @@ def test_a_stream_ends_after_its_time(sessions, monkeypatch):
     monkeypatch.setattr("backend.live.broadcaster.STREAM_SECONDS", 0.0)
 
     async def go():
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return [parse(chunk)[0] async for chunk in Broadcaster(sessions).listen("")]
 
     assert asyncio.run(go()) == [None, "hello"]
@@ -298,10 +302,20 @@ def test_an_id_that_may_still_be_committed_is_waited_for(session):
 
 
 @pytest.mark.parametrize("is_fresh", [True, False])
-def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(postgres_url, is_fresh):
+def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
+    postgres_url, is_fresh, monkeypatch
+):
     """The later event is committed before the page comes, the earlier one, whose id is smaller, after."""
     engine = open_engine(postgres_url)
     sessions = open_sessions(engine)
+    monkeypatch.setattr("backend.live.changes.GAP_SECONDS", 600)
+    looks, news = [], Broadcaster._news
+
+    def look(self):
+        looks.append(self)
+        return news(self)
+
+    monkeypatch.setattr(Broadcaster, "_news", look)
 
     async def go(earlier):
         with sessions.begin() as session:
@@ -312,12 +326,13 @@ def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
             add_event(session, "data", "later")
         broadcaster = Broadcaster(sessions)
         first = told(broadcaster.listen(""))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             hello = await anext(first)
             hello = await anext(first) if hello[0] is None else hello
             stream = first if is_fresh else told(broadcaster.listen(hello[2]))
             heard = asyncio.create_task(_two_events(stream))
-            await asyncio.sleep(0.5)
+            seen = len(looks)
+            await asyncio.to_thread(wait_for, lambda: len(looks) >= seen + 2)
             earlier.commit()
             found = await heard
         broadcaster.close()

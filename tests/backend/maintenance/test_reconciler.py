@@ -13,7 +13,9 @@ from backend.maintenance import chores, reconciler
 from backend.maintenance.reconciler import Reconciler, take_lease
 from backend.metrics import blocks
 from backend.runs import lifecycle
+from backend.runs.leases import LostRuns, grace_seconds
 from tests.factories import make_attempt, make_run, write_metric
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -66,12 +68,12 @@ def test_a_run_whose_worker_was_lost_goes_back_to_the_queue(sessions, settings, 
         run = make_run(session)
         lifecycle.claim_run(session, "w", "h")
         session.execute(update(Run).values(lease_until=db_now() - 1))
-    short = settings.model_copy(update={"lease_seconds": 0.6})
-    reconciler = Reconciler(short, sessions)
+    now, reconciler = [0.0], Reconciler(settings, sessions)
+    reconciler._lost = LostRuns(settings.lease_seconds, look_seconds=3600, clock=lambda: now[0])
     reconciler.look()
     with sessions() as session:
         assert session.scalar(select(Run.status).where(Run.id == run.id)) == "running"
-    time.sleep(0.25)
+    now[0] += grace_seconds(settings.lease_seconds)
     reconciler.look()
     with sessions() as session:
         assert session.scalar(select(Run.status).where(Run.id == run.id)) == "queued"
@@ -94,11 +96,8 @@ def test_a_fault_that_no_test_has_met_does_not_end_the_thread(sessions, settings
         add_slot(session, 0)
     running = Reconciler(settings, sessions)
     running.start()
-    until = time.monotonic() + 30
-    while not rings and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_for(lambda: rings)
     running.stop()
-    assert rings
     assert caplog.text.count("the reconciler failed") == 2
 
 

@@ -91,6 +91,7 @@ def test_an_interval_at_any_time_ends_where_its_p_value_is_alpha():
     assert threshold(3, ALPHA, "any time") == math.inf
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("correlation", [0.0, 0.6, None])
 def test_intervals_hold_the_true_difference_in_95_percent(correlation):
     chance = np.random.default_rng(7)

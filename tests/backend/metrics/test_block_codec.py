@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.metrics import block_codec
@@ -40,7 +40,6 @@ def dense(values):
     return len(encode(np.arange(len(values)), values)) / len(values)
 
 
-@settings(deadline=None)
 @given(st.integers(-5, 2**30), BLOCKS)
 def test_every_bit_of_every_value_comes_back(first, points):
     steps, values = block(first, points)
@@ -49,7 +48,6 @@ def test_every_bit_of_every_value_comes_back(first, points):
     assert found.values.tobytes() == values.tobytes()
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(BLOCKS, st.booleans()), min_size=1, max_size=5))
 def test_several_blocks_and_outlines_are_read_as_one(several):
     pairs = [block(1_000 * number, points) for number, (points, _) in enumerate(several)]

@@ -51,6 +51,7 @@ def long_run(database):
     return run
 
 
+@pytest.mark.nightly
 def test_a_long_run_is_exported_in_the_memory_of_a_short_one(database, long_run, monkeypatch):
     monkeypatch.setattr(windows, "WINDOW_POINTS", min(windows.WINDOW_POINTS, POINTS // 20))
     next(

@@ -15,7 +15,6 @@ from backend.pilots.jobs import kubernetes_job, skypilot_task, slurm_script, wor
 COMMAND = worker_command("/opt/a b/python", runs=1, idle_seconds=60, devices=2)
 
 
-@pytest.mark.processes
 def test_the_worker_takes_the_place_of_the_shell():
     text = slurm_script(COMMAND, Path("/shared/the lab"), ["--partition=gpu"], "/the #1 state/%j.log")
     assert "#SBATCH --partition=gpu\n" in text
@@ -40,7 +39,6 @@ def test_a_job_of_kubernetes_is_suspended_only_for_a_queue():
     assert queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "lab"
 
 
-@pytest.mark.processes
 def test_a_job_on_two_nodes_starts_a_worker_on_each():
     command = worker_command("python", runs=1, idle_seconds=60, devices=8, nodes=2)
     assert command[-2:] == ["--nodes", "2"]
@@ -89,7 +87,6 @@ def test_a_task_of_skypilot_names_secrets_without_their_values():
     assert task["resources"] == {"accelerators": "H100:1"}
 
 
-@pytest.mark.processes
 def test_a_cluster_that_is_away_is_named_in_its_own_words():
     with pytest.raises(Unavailable, match="not installed"):
         asked(["no-such-command-of-a-cluster"])
@@ -97,7 +94,6 @@ def test_a_cluster_that_is_away_is_named_in_its_own_words():
         asked(["sh", "-c", "echo queue is full >&2; exit 3"])
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize("answer", ["", "Unable to connect", "[]", '{"items": null}', '{"items": ["x"]}'])
 def test_an_answer_that_is_no_list_of_jobs_is_asked_for_again(tmp_path, monkeypatch, answer):
     program = tmp_path / "kubectl"

@@ -125,7 +125,6 @@ def test_other_secrets_are_passed_on_and_never_made_of_a_text_of_this_file(name)
     assert f"\n{name}=\n" in EXAMPLE
 
 
-@pytest.mark.processes
 def test_redis_takes_its_password_from_standard_input_and_its_health_check_knows_it(tmp_path):
     words = [filled_in(word) for word in SERVICES["redis"]["command"]]
     (tmp_path / "redis-server").write_text('#!/bin/sh\necho "$@"\ncat\n')

@@ -22,8 +22,7 @@ from backend.push.api import CLIENT
 from backend.settings import Settings
 from tests.browser.service import VIEWER_TOKEN, running
 from tests.stored_points import stored_points
-
-pytestmark = pytest.mark.processes
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +55,18 @@ def run_of(lab, name):
 def steps_of(lab, run, metric="reward/mean"):
     answer = lab.get("/series", runs=run["id"], metrics=metric)
     return dict(zip(answer["series"][0]["steps"], answer["series"][0]["values"], strict=True))
+
+
+def pauses_of(run, monkeypatch):
+    """The pauses that the run's thread makes from here on, cut short."""
+    pauses, wait = [], run._closing.wait
+
+    def wait_briefly(seconds):
+        pauses.append(seconds)
+        return wait(0.02)
+
+    monkeypatch.setattr(run._closing, "wait", wait_briefly)
+    return pauses
 
 
 def files(directory):
@@ -164,10 +175,12 @@ def test_a_run_that_the_service_refuses_is_sent_again_after_a_pause_with_all_rec
     monkeypatch.setattr(grpolab, "LONGEST_PAUSE", 0.5)
     name = f"refused-{records}"
     run = grpolab.init(lab.base, token, id=name, name=name, origin="nobody")
+    pauses = pauses_of(run, monkeypatch)
     for step in range(1, records + 1):
         run.log({"reward": step}, step=step)
-    time.sleep(1.5)
-    assert 1 <= len(posts) <= 5
+    wait_for(lambda: len(pauses) >= 3)
+    assert set(pauses) == {0.5}
+    assert len(posts) <= len(pauses) + 2  # it may have been in the first pause, and be in the next request
     told = capsys.readouterr().err
     assert told.count("refuses the run (422): run.origin: ") == 1
     assert "left out" not in told
@@ -185,10 +198,11 @@ def test_a_refusal_that_goes_on_without_the_record_is_not_the_records(grpolab, r
 
     monkeypatch.setattr(grpolab._Service, "_post", refuse)
     monkeypatch.setattr(grpolab, "LONGEST_PAUSE", 0.5)
+    pauses = pauses_of(run, monkeypatch)
     run.log({"reward": 1}, step=1)
-    time.sleep(1.5)
+    wait_for(lambda: pauses.count(0.5) >= 3)
     assert posts[-1] == [b"null"]
-    assert len(posts) <= 7
+    assert posts.count([b"null"]) <= len(pauses) + 2
     run.finish(seconds=0)
 
 
@@ -201,7 +215,13 @@ def test_a_refusal_that_goes_on_without_the_record_is_not_the_records(grpolab, r
 )
 def test_a_wrong_token_costs_a_sentence_and_no_data(grpolab, lab, token, tmp_path, wrong, sentence):
     name = f"token-{len(sentence)}"
-    body = "for step in range(1, 6): run.log({'reward': step}, step=step)\nassert not run.finish(seconds=2)"
+    body = """
+for step in range(1, 6):
+    run.log({'reward': step}, step=step)
+while not run._service._told:
+    time.sleep(.02)
+assert not run.finish(seconds=2)
+"""
     process = script(lab.base, wrong, tmp_path, name, body, stderr=subprocess.PIPE)
     told = process.communicate(timeout=60)[1]
     assert process.returncode == 0
@@ -227,14 +247,10 @@ def test_a_script_with_the_same_id_sends_what_was_left_first(grpolab, lab, token
 
 def test_the_stop_button_is_heard(run, lab):
     run.log({"reward": 1}, step=1)
-    deadline = time.monotonic() + 20
-    while not (found := run_of(lab, run.id)) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    found = wait_for(lambda: run_of(lab, run.id))
     lab.client.post(f"/runs/{found['id']}/stop")
     run.log({"reward": 1}, step=2)
-    while not run.should_stop() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert run.should_stop()
+    wait_for(run.should_stop)
     assert run.finish("stopped")
     assert run_of(lab, run.id)["status"] == "stopped"
 
@@ -336,14 +352,10 @@ def test_the_token_goes_to_no_address_that_a_file_names(grpolab, lab, token, tmp
 
 def test_a_run_in_the_trash_stops_its_script_and_takes_nothing(run, lab, tmp_path, capsys):
     run.log({"reward": 1}, step=1)
-    deadline = time.monotonic() + 20
-    while not ((found := run_of(lab, run.id)) and found["last_step"]) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    found = wait_for(lambda: (stored := run_of(lab, run.id)) and stored["last_step"] and stored)
     lab.client.delete(f"/runs/{found['id']}").raise_for_status()
     run.log({"reward": 2}, step=2)
-    while not run.should_stop() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert run.should_stop()
+    wait_for(run.should_stop)
     run.log({"reward": 3}, step=3)
     assert not run.finish("stopped", seconds=5)
     assert capsys.readouterr().err.count("this run is in the trash") == 1
@@ -440,7 +452,8 @@ def test_a_fork_may_log_too(lab, token, tmp_path):
 run.log({'reward': 1}, step=1)
 def child():
     run.log({'kl': 2}, step=2)
-    time.sleep(3)
+    while not run._spools[-1].sent:
+        time.sleep(.02)
 multiprocessing.set_start_method('fork')
 other = multiprocessing.Process(target=child)
 other.start()

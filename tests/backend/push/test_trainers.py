@@ -7,8 +7,6 @@ import pytest
 
 from backend.push.api import CLIENT
 
-pytestmark = pytest.mark.processes
-
 PROCESS = """
 import sys, types
 sys.path.insert(0, {client!r})
@@ -30,6 +28,7 @@ print(step)
 """
 
 
+@pytest.mark.nightly
 def test_all_processes_stop_at_the_step_at_which_the_first_was_told(tmp_path):
     code = PROCESS.format(client=str(CLIENT.parent), meeting=tmp_path / "meeting")
     processes = [

@@ -179,7 +179,7 @@ def touch(request):
 
 
 def nap(request):
-    time.sleep(request["seconds"] / 10)
+    time.sleep(request.get("rest", 0))
     return request["say"]
 
 

@@ -6,7 +6,6 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,15 +19,13 @@ from backend.sandbox.layers import SandboxIncomplete, check_sandbox, layers, mis
 from backend.sandbox.paths import ROOT, code_paths
 from backend.sandbox.process import Sandbox
 from backend.settings import Settings
+from tests.waiting import wait_for
 
 PROBES = "sandbox_probes"
 HERE = Path(__file__).parent
 SECRET = "the operator's own"
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(sys.platform != "linux", reason="the layers are Linux's"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the layers are Linux's")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -179,16 +176,19 @@ def test_the_reply_to_a_request_that_was_interrupted_is_not_the_next_ones(probes
     def interrupt(_number, _frame):
         raise KeyboardInterrupt
 
-    assert probes("nap", seconds=1, say="warm") == "warm"
+    def ask():
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        probes("nap", rest=60, say="first")
+
+    assert probes("nap", say="warm") == "warm"
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
         with pytest.raises(KeyboardInterrupt):
-            probes("nap", seconds=10, say="first")
+            ask()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert probes("nap", seconds=1, say="second") == "second"
+    assert probes("nap", say="second") == "second"
 
 
 # ---------------------------------------------------------------- each alone
@@ -236,7 +236,7 @@ def test_without_namespaces_what_a_plugin_leaves_behind_is_removed_however_deep(
     with only(monkeypatch, "landlock", "seccomp", plugin=PROBES) as probes:
         with suppress(Died):
             probes("nest", deep=3000)
-        assert probes("nap", seconds=1, say="next") == "next"
+        assert probes("nap", say="next") == "next"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -270,10 +270,8 @@ def test_programs_that_an_operator_permits_end_with_the_call():
         assert sandbox.ask("start_program", seconds=30) == 0
         assert sandbox.ask("linger", seconds=30) == "left"
         outermost = psutil.Process(sandbox.pid)
-        deadline = time.monotonic() + 30
-        while len(outermost.children(recursive=True)) > 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert len(outermost.children(recursive=True)) <= 2  # its first process and the warm parent
+        # Its first process and the warm parent are left.
+        wait_for(lambda: len(outermost.children(recursive=True)) <= 2)
 
 
 # ---------------------------------------------------------------- what is shown, and what is required

@@ -87,6 +87,7 @@ def test_a_difference_that_varies_little_is_shown():
     assert found.verdict.endswith("better than every other finalist.")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("finalists", "seeds", "times"), [(10, 5, 600), (20, 10, 200)])
 def test_a_claim_of_equal_finalists_is_rarer_than_one_in_twenty(finalists, seeds, times):
     """The best of all is compared with the rest: the correction has to know that it was chosen."""

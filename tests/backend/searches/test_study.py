@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.experiments.search_settings import SearchSettings
@@ -24,7 +24,6 @@ def trial(number, point, value=None, status="finished", steps=40, **fields):
     return TrialRow(number, tuple(point), f"v{number}", run, **fields)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.sampled_from(TEXTS), st.floats(0, 1))
 def test_the_place_of_a_value_leads_back_to_it(text, share):
     axis = axis_of(text, 3 if text in WHOLE else 0.5)
@@ -63,7 +62,6 @@ def test_words_and_mixed_lists_are_proposed_as_they_are():
     assert len(trials) == 8
 
 
-@settings(deadline=None, max_examples=15)
 @given(st.lists(st.floats(0, 1) | st.none(), max_size=14), st.integers(0, 2**31 - 1))
 def test_a_proposal_is_a_function_of_the_rows_and_the_seed(values, seed):
     axis = axis_of("1e-5..1e-2 log", 1e-3)
@@ -116,7 +114,6 @@ def test_nobody_is_pruned_before_the_first_rung(step, is_pruned):
     assert fallen_behind([*done, live], chosen, 20) == {3: is_pruned}
 
 
-@pytest.mark.processes
 def test_the_service_starts_without_the_library():
     code = "import sys, backend.main; sys.exit('optuna' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

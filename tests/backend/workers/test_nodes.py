@@ -34,6 +34,7 @@ from backend.workers.nodes import (
     why_nodes_wait,
 )
 from tests.factories import make_run
+from tests.ports import free_port
 
 TRAITS = {"device": "cpu", "torch": "2.13.0", "grpolab": "sources 0123456789ab"}
 
@@ -193,18 +194,16 @@ def test_a_host_whose_name_leads_to_itself_alone_is_told_to_name_an_address(monk
 
 
 def test_another_port_is_chosen_where_one_is_taken():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        if port > 65000:
-            pytest.skip("no ports behind it")
-        with listen("127.0.0.1", port) as found:
-            assert found.getsockname()[0] == "127.0.0.1"
-            assert port < found.getsockname()[1] < port + 32
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)), listen("127.0.0.1", port) as found:
+        assert found.getsockname()[0] == "127.0.0.1"
+        assert port < found.getsockname()[1] < port + 32
 
 
 def test_where_all_ports_are_taken_the_reason_names_them():
     words = (
         r"the ranks cannot meet at 127\.0\.0\.1, port 65535 to 65535 \(NODE_PORT\): Address already in use"
     )
-    with socket.create_server(("127.0.0.1", 65535)), pytest.raises(OSError, match=words):
+    # Another session's tests may have this port too.
+    with socket.create_server(("127.0.0.1", 65535), reuse_port=True), pytest.raises(OSError, match=words):
         listen("127.0.0.1", 65535)

@@ -10,8 +10,6 @@ from backend.config.merge import resolve
 from backend.db.models import Checkpoint, Event, Metric, Run
 from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train  # noqa: F401 - fixtures
 
-pytestmark = pytest.mark.slow
-
 CONFIG = resolve(SMALL | {"checkpointing": {"every": 1, "keep": 2, "spaced": 0}}, None, 0)
 NAMES = ["s000001-a1", "s000002-a1", "s000003-a1", "s000004-a1"]
 
@@ -101,7 +99,10 @@ def test_with_nothing_else_left_a_checkpoint_ahead_of_the_rows_is_adopted(sessio
     assert told.endswith("metrics and rollouts of the steps 2 to 3 are lost")
 
 
-@pytest.mark.parametrize("change", ["config", "run", "origin", "none"])
+@pytest.mark.parametrize(
+    "change",
+    ["run", *(pytest.param(change, marks=pytest.mark.nightly) for change in ("config", "origin", "none"))],
+)
 def test_a_checkpoint_of_another_lineage_is_not_adopted(sessions, train, whole, change):  # noqa: F811
     run_id, root = whole
     for name in NAMES[:3]:

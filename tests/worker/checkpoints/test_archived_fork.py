@@ -11,7 +11,7 @@ from backend.imports.run_archive.store import import_any
 from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train
 from worker.outcome import Outcome
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes]
+pytestmark = pytest.mark.nightly
 
 __all__ = ["queued", "sessions", "train"]
 

@@ -90,7 +90,6 @@ for dtype in ("float32", "bfloat16"):
 """
 
 
-@pytest.mark.processes
 def test_a_run_continued_in_a_fresh_process_is_bit_equal_to_an_uninterrupted_one(tmp_path):
     uninterrupted = []
     for dtype in ("float32", "bfloat16"):

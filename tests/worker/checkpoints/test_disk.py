@@ -26,8 +26,6 @@ from tests.worker.training.test_trainer import SMALL, queued, series, sessions, 
 from worker.checkpoints.files import remove_drafts
 from worker.train import Assignment, train_run
 
-pytestmark = pytest.mark.processes
-
 LAUNCH = {"name": "x", "base": {}, "variants": [{"name": "v"}], "seeds": [0]}
 
 
@@ -74,6 +72,7 @@ def paused_then_resumed(sessions, run_id, state, straight, mend):  # noqa: F811
     return run.reason
 
 
+@pytest.mark.nightly
 def test_a_run_is_paused_before_a_checkpoint_that_does_not_fit(sessions, run_id, state, straight):  # noqa: F811
     filler = fill(state, leave=15_000_000)
     reason = paused_then_resumed(sessions, run_id, state, straight, filler.unlink)
@@ -89,12 +88,14 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written(sessions, run_id, state
     assert reason.endswith("a checkpoint needs 11 MB")
 
 
+@pytest.mark.nightly
 def test_a_disk_that_is_read_only(sessions, run_id, state, straight):  # noqa: F811
     with remounted_read_only(state) as mend:
         reason = paused_then_resumed(sessions, run_id, state, straight, mend)
     assert reason.startswith(f"disk: the disk of {state}/runs/{run_id} is read-only")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("number", "words"), [(errno.EIO, "reports a write error"), (errno.EDQUOT, "is full")]
 )
@@ -108,6 +109,7 @@ def test_a_disk_that_reports_an_error(sessions, run_id, state, straight, monkeyp
     assert words in reason
 
 
+@pytest.mark.nightly
 def test_a_slow_disk_is_waited_for_once_and_named(sessions, run_id, state, monkeypatch):  # noqa: F811
     fsync, flushes, under_way = os.fsync, [], []
     at_once = 0
@@ -131,6 +133,7 @@ def test_a_slow_disk_is_waited_for_once_and_named(sessions, run_id, state, monke
     assert at_once > 2  # the files of a checkpoint do not wait for one another
 
 
+@pytest.mark.nightly
 def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, straight, settings):  # noqa: F811
     url = f"sqlite:///{state}/lab.db"
     upgrade(url)

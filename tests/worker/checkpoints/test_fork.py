@@ -16,8 +16,6 @@ from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
 from worker.recording.recorder import Recorder
 
-pytestmark = pytest.mark.slow
-
 __all__ = ["queued", "sessions", "train"]
 
 CONFIGS: dict[str, dict[str, Any]] = {

@@ -12,8 +12,6 @@ import pytest
 
 from backend.cli import main
 
-pytestmark = pytest.mark.processes
-
 TOKEN = "hf_" + "s" * 34
 
 
@@ -175,6 +173,7 @@ def test_the_token_does_not_follow_a_hub_to_another_address(hub, model, capsys):
     assert TOKEN not in capsys.readouterr().err
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name",
     [

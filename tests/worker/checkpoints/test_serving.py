@@ -1,7 +1,6 @@
 """Served models: the command line, and a chat with the server that it starts."""
 
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.import_utils import is_serve_available
 
 from backend.cli import main
+from tests.ports import free_port
 from worker.policy.model import BUILT_IN
 
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
@@ -54,13 +54,9 @@ def test_packages_that_transformers_lacks_are_named(model, capsys):
     assert "pip install 'transformers[serving]'" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-@pytest.mark.processes
 @pytest.mark.skipif(not is_serve_available(), reason="needs transformers[serving]")
 def test_transformers_answers_a_chat(model):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "backend.cli", "serve-model", str(model), "--port", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:

@@ -55,7 +55,6 @@ def test_a_second_state_directory_gets_what_the_first_one_left(shared):
     assert slots_of("two") == [2]
 
 
-@pytest.mark.processes
 def test_the_gpu_of_a_worker_that_was_killed_is_free_at_once(holder):
     assert slots_of("two") == [1, 2]
     holder.kill()

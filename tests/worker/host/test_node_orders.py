@@ -117,12 +117,13 @@ def test_a_follower_without_the_shared_directory_says_so(follower, group, claim,
 
 
 def test_a_follower_that_cannot_reach_the_leader_says_so(follower, group, claim, pair, sessions):
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
     file = nonce_file(pair[1].state, claim.run_id, claim.attempt)
     file.parent.mkdir()
     file.write_text("secret")
-    follower.serve(Order(claim.run_id, claim.attempt, "127.0.0.1", port, "secret", ()), [CPU_SLOT])
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # nobody listens
+        port = closed.getsockname()[1]
+        follower.serve(Order(claim.run_id, claim.attempt, "127.0.0.1", port, "secret", ()), [CPU_SLOT])
     assert answer_of(sessions).reason == (
         f"cannot reach the leader at 127.0.0.1, port {port}: Connection refused"
     )
@@ -138,7 +139,6 @@ sys.exit(1)
 """
 
 
-@pytest.mark.processes
 def test_the_last_lines_of_a_node_that_fails_reach_the_leaders_output(pair, sessions, claim, group, capsys):
     seat = NodeSeat(pair[1], sessions, "follower", [CPU_SLOT])
     seat._take()

@@ -24,7 +24,7 @@ from benchmarks.ranks import CASES, SMALL, train
 from tests.api_client import TOKEN, serving
 from tests.factories import make_run
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[3]
 
@@ -211,7 +211,7 @@ def expected_of(trained):
     return {(step, name): value for step, each in enumerate(trained.steps, 1) for name, value in each.items()}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_fork_goes_on_on_another_number_of_nodes(lab):
     """Two nodes, then one, then two again: together they are a run of one process."""
     lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
@@ -235,7 +235,7 @@ def test_a_fork_goes_on_on_another_number_of_nodes(lab):
     assert furthest({key: found[key] for key in shared}, {key: expected[key] for key in shared})[0] < CLOSE
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("devices", [1, 2])
 def test_twenty_steps_on_two_nodes_equal_those_of_one_process(lab, devices):
     lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
@@ -250,7 +250,7 @@ def test_twenty_steps_on_two_nodes_equal_those_of_one_process(lab, devices):
     assert found < CLOSE
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_worker_of_the_group_that_is_killed_loses_nothing(lab, victim):
     lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
@@ -265,7 +265,7 @@ def test_a_worker_of_the_group_that_is_killed_loses_nothing(lab, victim):
     assert furthest(lab.metrics(alone), lab.metrics(both))[0] < CLOSE
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_follower_that_is_asked_to_end_lets_the_run_save_and_wait(lab):
     lab.start(0)
     lab.start(1)

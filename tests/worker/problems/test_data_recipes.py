@@ -13,7 +13,6 @@ from backend.config.problems import HubProblem
 from worker.problems.hub import load_folders
 from worker.problems.mixture import build_mixture
 
-pytestmark = pytest.mark.processes
 BOX = "\nPut the final answer inside \\boxed{}."
 
 

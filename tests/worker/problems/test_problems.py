@@ -129,7 +129,6 @@ def questions(prefix: str, count: int) -> list[dict[str, Any]]:
     return [{"question": f"{prefix}{n}", "answer": f"so\n#### {n}", "other": n} for n in range(count)]
 
 
-@pytest.mark.processes
 def test_a_hub_data_set_is_read_from_parquet_with_its_own_held_out_split(tmp_path):
     folder = hub_folder(tmp_path, train=questions("t", 9), test=questions("e", 3))
     source = HubProblem(dataset="openai/gsm8k", subset="main", eval_split="test", answer_after="####")
@@ -139,7 +138,6 @@ def test_a_hub_data_set_is_read_from_parquet_with_its_own_held_out_split(tmp_pat
     assert held_out.text == f"e{held_out.answer}\nPut the final answer inside \\boxed{{}}."
 
 
-@pytest.mark.processes
 def test_without_a_held_out_split_a_fraction_of_the_rows_is_held_out(tmp_path):
     folder = hub_folder(tmp_path, train=questions("t", 20))
     problem = load_folders(HubProblem(dataset="a/b", subset="main"), folder, None, seed=0, shuffled=True)
@@ -163,7 +161,6 @@ def test_jsonl_files_in_the_same_layout_are_read_too(tmp_path):
         ({"answer_field": "blank"}, "row 1: field 'blank' is missing"),
     ],
 )
-@pytest.mark.processes
 def test_a_hub_data_set_without_the_files_or_columns_says_so(tmp_path, fields, reason):
     folder = hub_folder(tmp_path, train=questions("t", 5))
     source = HubProblem.model_validate({"dataset": "a/b", "subset": "main", **fields})
@@ -171,7 +168,6 @@ def test_a_hub_data_set_without_the_files_or_columns_says_so(tmp_path, fields, r
         load_folders(source, folder, None, seed=0, shuffled=True)
 
 
-@pytest.mark.processes
 def test_a_bad_row_of_a_hub_data_set_is_named(tmp_path):
     folder = hub_folder(tmp_path, train=[*questions("t", 3), {"question": " ", "answer": "1", "other": 0}])
     with pytest.raises(
@@ -227,7 +223,6 @@ def test_no_question_is_both_trained_on_and_held_out(chain_sum):
     assert not trained & held_out
 
 
-@pytest.mark.processes
 def test_a_task_with_few_questions_still_keeps_them_apart():
     source = ReasoningGymProblem(task="chain_sum", task_config={"max_terms": 2, "max_digits": 1})
     problem = ReasoningGym(source, seed=0)
@@ -240,7 +235,6 @@ def test_a_task_with_few_questions_still_keeps_them_apart():
         problem.close()
 
 
-@pytest.mark.processes
 def test_tasks_that_iterate_over_sets_give_the_same_question_in_every_process():
     code = (
         "from backend.config.problems import ReasoningGymProblem as S\n"
@@ -253,7 +247,6 @@ def test_tasks_that_iterate_over_sets_give_the_same_question_in_every_process():
     assert len(seen) == 1
 
 
-@pytest.mark.processes
 def test_parameters_that_the_task_refuses_are_reported_in_its_words(tmp_path):
     source = {"name": "reasoning_gym", "task": "leg_counting", "task_config": {"max_animals": 999}}
     with pytest.raises(

@@ -15,15 +15,16 @@ class Taker:
         self._thread = threading.Thread(target=lambda: self.taken.append(box.take(time.monotonic())))
         self._thread.start()
 
-    def has_taken(self, seconds):
-        self._thread.join(seconds)
+    def has_taken(self):
+        """Whether it takes before the lull that would never come."""
+        self._thread.join(60)
         return not self._thread.is_alive()
 
 
 @pytest.fixture
 def box(monkeypatch):
     """Of a training thread that has lulls, and a writer that waits for one as long as the test needs."""
-    monkeypatch.setattr(outbox, "LULL_SECONDS", 60.0)
+    monkeypatch.setattr(outbox, "LULL_SECONDS", 1e9)
     box = WriteQueue()
     with box.lull():
         pass
@@ -31,17 +32,25 @@ def box(monkeypatch):
     return box
 
 
-def test_the_writer_waits_for_a_lull(box):
+def test_the_writer_waits_for_a_lull(box, monkeypatch):
+    looks, wait = threading.Semaphore(0), box._changed.wait
+
+    def look(seconds):
+        looks.release()
+        wait(seconds)
+
+    monkeypatch.setattr(box._changed, "wait", look)
     taker = Taker(box)
-    assert not taker.has_taken(0.3)
+    assert all(looks.acquire(timeout=60) for _ in range(3))
+    assert taker.taken == []
     with box.lull():
-        assert taker.has_taken(10)
+        assert taker.has_taken()
     assert taker.taken == [["step 1"]]
 
 
 def test_a_lull_that_has_begun_is_used(box):
     with box.lull():
-        assert Taker(box).has_taken(10)
+        assert Taker(box).has_taken()
 
 
 @pytest.mark.parametrize("hurry", [WriteQueue.flush, WriteQueue.close])
@@ -49,10 +58,9 @@ def test_whoever_waits_for_the_writer_does_not_wait_for_a_lull(box, hurry):
     taker = Taker(box)
     waiting = threading.Thread(target=hurry, args=(box,))
     waiting.start()
-    assert taker.has_taken(10)
+    assert taker.has_taken()
     box.mark_written(1)
-    waiting.join(10)
-    assert not waiting.is_alive()
+    waiting.join()
 
 
 def test_a_training_thread_that_waits_for_room_is_not_waited_for(box, monkeypatch):
@@ -61,18 +69,17 @@ def test_a_training_thread_that_waits_for_room_is_not_waited_for(box, monkeypatc
     waiting.start()
     while not box.is_holding:
         time.sleep(0.01)
-    assert Taker(box).has_taken(10)
-    waiting.join(10)
-    assert not waiting.is_alive()
+    assert Taker(box).has_taken()
+    waiting.join()
 
 
 def test_without_a_lull_the_writer_goes_on_after_a_while(box, monkeypatch):
     monkeypatch.setattr(outbox, "LULL_SECONDS", 0.1)
-    assert Taker(box).has_taken(10)
+    assert Taker(box).has_taken()
 
 
 def test_a_training_thread_without_lulls_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(outbox, "LULL_SECONDS", 60.0)
+    monkeypatch.setattr(outbox, "LULL_SECONDS", 1e9)
     box = WriteQueue()
     box.put("step 1", 1)
-    assert Taker(box).has_taken(10)
+    assert Taker(box).has_taken()

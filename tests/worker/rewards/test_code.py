@@ -1,7 +1,6 @@
 """Programs of completions, graded by the tests of their rows."""
 
 import json
-import time
 from contextlib import closing
 
 import pytest
@@ -106,21 +105,18 @@ def test_values_are_compared_as_json(value, expected, wanted):
     assert is_same_value(value, expected) is wanted
 
 
-@pytest.mark.processes
 def test_asserts_are_passed_by_the_right_program_only(grade):
     assert grade(f"```python\n{ADD}\n```", ASSERTS) == 1
     assert grade("def add(a, b):\n    return a - b", ASSERTS) == 0
     assert grade("def sub(a, b):\n    return 3", ASSERTS) == 0
 
 
-@pytest.mark.processes
 def test_partial_credit_is_the_share_of_tests(grade):
     three = "def add(a, b):\n    return 3"
     assert (grade(three, ASSERTS, credit="share"), grade(three, ASSERTS)) == (0.5, 0)
     assert grade(three, ASSERTS, credit="share", most_tests=1) == 1
 
 
-@pytest.mark.processes
 def test_standard_input_and_output(grade):
     tests = {"inputs": ["1 2\n", "3\n4\n"], "outputs": ["3\n", "7\n"]}
     assert grade(READ_SUM, tests) == 1
@@ -136,14 +132,12 @@ def test_standard_input_and_output(grade):
     )
 
 
-@pytest.mark.processes
 def test_a_long_input_and_a_program_that_ignores_it(grade):
     many = "1\n" * 200_000
     assert grade(READ_SUM, {"inputs": [many], "outputs": ["200000"]}) == 1
     assert grade("print(1)", {"inputs": [many], "outputs": ["1"]}) == 1
 
 
-@pytest.mark.processes
 def test_a_program_that_prints_the_right_answer_and_crashes_fails(grade):
     tests = {"inputs": [""], "outputs": ["3"]}
     assert grade("print(3)\n1 / 0", tests) == 0
@@ -151,14 +145,12 @@ def test_a_program_that_prints_the_right_answer_and_crashes_fails(grade):
     assert grade("print(3)\nexit()", tests) == 1
 
 
-@pytest.mark.processes
 def test_calls_with_results_also_of_a_class_solution(grade):
     tests = {"fn_name": "pair", "inputs": [[1, 2]], "outputs": [[1, 2]]}
     assert grade("def pair(a, b):\n    return a, b", tests) == 1
     assert grade("class Solution:\n    def pair(self, a, b):\n        return [a, b]", tests) == 1
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize(
     "test",
     [
@@ -177,7 +169,6 @@ def test_tests_of_many_forms_call_the_program(grade, test):
     assert grade("def add(a, b):\n    return None", test) == 0
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize(
     "test",
     [
@@ -192,7 +183,6 @@ def test_a_test_that_no_program_can_fail_or_pass_does_not_pass_a_missing_functio
     assert grade("import os\nos._exit(0)", test) == 0
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize(
     "program",
     [
@@ -205,10 +195,9 @@ def test_a_test_that_no_program_can_fail_or_pass_does_not_pass_a_missing_functio
 def test_a_program_beyond_its_limits_fails_its_test_and_no_other(grade, program):
     tests = {"inputs": [""], "outputs": ["3"]}
     assert grade(program, tests, timeout_seconds=1) == 0
-    assert grade("print(3)", tests, timeout_seconds=1) == 1
+    assert grade("print(3)", tests) == 1
 
 
-@pytest.mark.processes
 def test_a_row_with_tests_is_right_when_they_pass_and_others_by_their_answer():
     terms = (CodeReward(credit="share"), LanguageReward(weight=0.5, only_when_correct=True))
     tested, plain, none = row(json.dumps(ASSERTS)), row(None, "7"), row(None)
@@ -224,7 +213,6 @@ def test_a_row_with_tests_is_right_when_they_pass_and_others_by_their_answer():
     assert [group.rewards for group in groups] == [(1.5, 0.5), (None,), (None,)]
 
 
-@pytest.mark.processes
 def test_the_answer_may_hold_the_tests():
     with closing(Scorer((CorrectnessReward(), CodeReward()), processes=1)) as scorer:
         [group] = scorer.score([row(None, "assert add(1, 2) == 3")], [[completion(ADD)]])
@@ -242,23 +230,22 @@ print(len(re.findall(rb"x[0-9]+ = .secret", heap)))
 """
 
 
-@pytest.mark.processes
 def test_a_program_finds_nothing_of_another_one_in_its_memory(grade):
     assert grade(OTHER, {"inputs": [""], "outputs": ["3"]}) == 1
     assert grade(FINDS, {"inputs": [""], "outputs": ["0"]}) == 1
 
 
-@pytest.mark.processes
 def test_in_a_process_that_forgets_nothing_it_would():
     """Else the test above would show nothing."""
     limits = {"cpu_seconds": 4, "memory_bytes": 2**30, "stdin": ""}
     with Sandbox(PROGRAMS) as sandbox:
-        assert sandbox.ask("run", seconds=9, program=OTHER, **limits)["output"] == "3\n"
-        assert int(sandbox.ask("run", seconds=9, program=FINDS, **limits)["output"]) > 0
+        assert sandbox.ask("run", seconds=60, program=OTHER, **limits)["output"] == "3\n"
+        assert int(sandbox.ask("run", seconds=60, program=FINDS, **limits)["output"]) > 0
 
 
-@pytest.mark.parametrize("line", ["a" * 64_000, " " * 64_000, "a " * 32_000])
-def test_a_long_line_after_backticks_takes_no_time(line):
-    started = time.process_time()
+@pytest.mark.parametrize(
+    "line", ["a" * 4_000_000, " " * 4_000_000, "a " * 2_000_000], ids=["a", "space", "both"]
+)
+def test_a_line_of_millions_of_characters_after_backticks_is_read_to_its_end(line):
+    """Where the time grows with the square of the length, this takes hours."""
     assert last_program("```" + line) == "```" + line
-    assert time.process_time() - started < 1.0

@@ -31,7 +31,6 @@ def misjudged(pairs: list[Pair]) -> set[Pair]:
     return {pair for pair, grade in zip(pairs, grades, strict=True) if grade.is_correct is not pair.is_right}
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize(
     ("pairs", "wrong"), [(PAIRS, WRONG_ON_PAIRS), (HELD_OUT, WRONG_ON_HELD_OUT)], ids=["tuned on", "held out"]
 )

@@ -74,10 +74,7 @@ def remembering(prompt, text):
     return float(len(seen) + 10 * len(left))
 """
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(bool(missing_layers()), reason="a layer of the sandbox is missing here"),
-]
+pytestmark = pytest.mark.skipif(bool(missing_layers()), reason="a layer of the sandbox is missing here")
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from worker.policy.model import Policy, load_policy
 from worker.rollout.sampler import Decoding, Sampler
 
 HOW = {
-    "slow": "answers after two seconds",
+    "slow": "answers when it is told to behave otherwise",
     "500": "answers with status 500",
     "cut": "closes the connection in the middle of its answer",
     "stale": "says that it took new weights, and keeps the old ones",
@@ -57,6 +57,7 @@ class Engine:
         self.answering = 0
         """Requests for completions that are at work, also those that their client has given up."""
         self.lock = threading.Lock()
+        self.told = threading.Event()
 
     def _fresh(self) -> Policy:
         return load_policy(PolicyConfig(), Settings())
@@ -71,8 +72,10 @@ class Engine:
 
     def misbehave(self, how: str, times: int) -> None:
         """Begin to, or with "" stop and be as new, once no earlier request is left to take a turn."""
+        self.told.set()
         while self.answering:
             time.sleep(0.01)
+        self.told.clear()
         self.how, self.times = how, times
         if how in ("", "lost"):
             self.base, self.adapters, self.version = self._fresh(), {}, "default"
@@ -149,7 +152,7 @@ def app_of(engine: Engine) -> FastAPI:  # noqa: C901 - one route after the other
         if engine.fails("500"):
             return JSONResponse({"error": {"message": "CUDA error"}}, 500)
         if engine.fails("slow"):
-            time.sleep(2)
+            engine.told.wait()
         content = json.dumps(engine.complete(body)).encode()
         if engine.fails("cut"):
             headers = {"content-length": str(len(content))}

@@ -1,7 +1,6 @@
 """Rollouts that run ahead: in order, never older than allowed, given up on demand, kept in checkpoints."""
 
 import threading
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from backend.config.merge import resolve
 from backend.config.run import PolicyConfig
 from backend.settings import Settings
+from tests.waiting import wait_for
 from worker.policy.model import load_policy
 from worker.problems.mixture import Ingredient, Mixture
 from worker.problems.sums import Sums
@@ -21,8 +21,6 @@ from worker.rollout.collector import Collector
 from worker.rollout.engine import Interrupted
 from worker.rollout.local_engine import LocalEngine
 from worker.rollout.row_limit import RowLimit
-
-pytestmark = pytest.mark.processes
 
 SAMPLING = {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 6, "ahead": 2}
 CONFIG = resolve({"sampling": SAMPLING})
@@ -76,23 +74,20 @@ def told(batch):
     ]
 
 
-def settled(rollouts, count):
-    """Waits until so many batches wait, and a moment for one more."""
-    deadline = time.monotonic() + 60
-    while len(rollouts.waiting) < count and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.2)
+def settled(rollouts):
+    """How many batches wait, once no other is begun before newer weights come."""
+    wait_for(lambda: rollouts._changed._waiters)  # the only one here that waits is the thread that samples
     return len(rollouts.waiting)
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 4])
 def test_no_batch_is_begun_that_would_be_too_old(rollouts, tiny, ahead):
     running = rollouts(ahead=ahead)
-    assert settled(running, ahead + 1) == ahead + 1
+    assert settled(running) == ahead + 1
     first = running.take(never)
-    assert settled(running, ahead) == ahead  # the next one would be ahead + 1 versions old
+    assert settled(running) == ahead  # the next one would be ahead + 1 versions old
     running.publish(1, tiny)
-    assert settled(running, ahead + 1) == ahead + 1
+    assert settled(running) == ahead + 1
     batches = [first, *(running.take(never) for _ in range(ahead + 1))]
     ages = [age_metrics(batch, version=number) for number, batch in enumerate(batches)]
     assert [each["sampling/staleness_max"] for each in ages] == [*range(ahead + 1), ahead]
@@ -103,7 +98,7 @@ def test_no_batch_is_begun_that_would_be_too_old(rollouts, tiny, ahead):
 
 def test_a_restored_queue_trains_on_the_same_batches_in_the_same_order(rollouts):
     running = rollouts(ahead=3)
-    settled(running, 4)
+    settled(running)
     running.take(never)
     with running.held():
         state = running.values(), {name: value.clone() for name, value in running.tensors().items()}
@@ -117,7 +112,7 @@ def test_a_restored_queue_trains_on_the_same_batches_in_the_same_order(rollouts)
 
 def test_a_checkpoint_holds_what_waited_when_it_began(rollouts, tiny):
     running = rollouts(ahead=1)
-    settled(running, 2)
+    settled(running)
     with running.held():
         before = running.values()
         running.take(never)

@@ -18,8 +18,6 @@ from worker.policy.model import BUILT_IN, load_policy
 from worker.rewards import endpoint
 from worker.rollout.colocated_engine import ColocatedEngine
 
-pytestmark = pytest.mark.processes
-
 
 @pytest.fixture
 def engine(settings, state_dir, monkeypatch):

@@ -171,6 +171,7 @@ def test_rows_draw_the_same_whoever_else_is_in_the_batch(tiny):
     assert [[c.text for c in group] for group in together] == [[c.text for c in group] for group in apart]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("most", [8, 5, 3, 1])
 def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, monkeypatch, most):
     """Down to a single row of a group; what fitted once is where the next call begins."""

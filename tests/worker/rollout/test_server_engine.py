@@ -3,7 +3,6 @@
 import logging
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +22,6 @@ from worker.rollout.engine import Interrupted
 from worker.rollout.sampler import Decoding
 from worker.rollout.server_engine import server_engine
 from worker.rollout.spot_check import mismatch
-
-pytestmark = pytest.mark.processes
 
 KEY = "the-operators-own-key"
 PROMPTS = [Prompt(str(n), f"{n}+{n}=", str(2 * n), "sums") for n in range(3)]
@@ -139,10 +136,11 @@ def test_adapters_are_sent_under_a_name_for_each_version(engine, settings, seen)
     assert seen()["adapters"] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("how", "config", "words"),
     [
-        ("slow", {"timeout_seconds": 0.5}, "gave no answer within 0.5 seconds"),
+        ("slow", {"timeout_seconds": 2}, "gave no answer within 2 seconds"),
         ("500", {}, "answered with status 500 (CUDA error)"),
         ("cut", {}, "cannot be reached (RemoteProtocolError)"),
         ("nonsense", {}, "has token ids that the policy's vocabulary of"),
@@ -181,6 +179,7 @@ def test_greedy_completions_are_asked_for_once(engine):
     assert all(np.array_equal(group[0].ids, group[1].ids) for group in groups)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_server_that_lost_its_weights_gets_them_once_more(engine, settings, told, rank):
     adapter = {"adapter": LoraAdapter(rank=rank)} if rank else {}
@@ -253,12 +252,11 @@ def test_what_one_server_fails_the_next_one_gets(engine, address):
     assert sampling.take_metrics()["sampling/engine_retries"] == 2  # of three prompts two began there
 
 
-def test_waiting_ends_when_nobody_wants_the_completions(engine, told):
+def test_waiting_ends_when_nobody_wants_the_completions(engine, told, seen):
     sampling = engine()
     told("slow")
     sampling._send(0)
-    started = time.monotonic()
-    sampling.is_unwanted = lambda: time.monotonic() - started > 0.3
+    sampling.is_unwanted = lambda: "/v1/completions" in seen()["paths"]
     with pytest.raises(Interrupted):
         drawn(sampling)
     sampling.client = replace(sampling.client, is_unwanted=lambda: False)

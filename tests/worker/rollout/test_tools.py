@@ -14,7 +14,7 @@ ROW = Prompt("", "?", "", "", columns={"table": {"Paris": "2.1 million", "n": 7}
 
 @pytest.fixture(scope="module")
 def toolbox():
-    config = ToolUse(tools=("calculator", "lookup", "python"), timeout_seconds=1)
+    config = ToolUse(tools=("calculator", "lookup", "python"), timeout_seconds=20)
     with closing(Toolbox(config, processes=1)) as toolbox:
         yield toolbox
 
@@ -66,7 +66,6 @@ def test_a_tool_that_does_not_exist_is_an_answer_and_no_error(toolbox):
     assert text == "error: there is no tool 'browser'; there are calculator, lookup, python"
 
 
-@pytest.mark.processes
 def test_python_gives_what_it_prints_its_last_value_or_its_error(toolbox):
     assert answer(toolbox, "python", "print(6*7)") == ("ok", "42")
     assert answer(toolbox, "python", "x = 6\nx*7") == ("ok", "42")
@@ -76,7 +75,6 @@ def test_python_gives_what_it_prints_its_last_value_or_its_error(toolbox):
     assert text.startswith("SyntaxError")
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize(
     ("program", "outcomes"),
     [
@@ -96,8 +94,11 @@ def test_python_gives_what_it_prints_its_last_value_or_its_error(toolbox):
         pytest.param("import os; os._exit(0)", {"ok"}, id="leaves"),
     ],
 )
-def test_a_hostile_program_is_contained_and_the_next_one_runs(toolbox, program, outcomes):
-    outcome, text = answer(toolbox, "python", program)
+def test_a_hostile_program_is_contained_and_the_next_one_runs(toolbox, monkeypatch, program, outcomes):
+    with monkeypatch.context() as patch:
+        if outcomes == {"timeout"}:
+            patch.setattr(toolbox, "config", toolbox.config.model_copy(update={"timeout_seconds": 1}))
+        outcome, text = answer(toolbox, "python", program)
     assert outcome in outcomes
     assert "root:" not in text
     assert answer(toolbox, "python", "print(6*7)") == ("ok", "42")

@@ -21,8 +21,6 @@ from tests.waiting import wait_for
 from tests.worker.rollout import fake_vllm
 from worker.rollout.vllm_process import SOCKET, Command, VllmProcess
 
-pytestmark = pytest.mark.processes
-
 ROOT = Path(__file__).parents[3]
 KEY = "the-key-of-this-attempt"
 

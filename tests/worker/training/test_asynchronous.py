@@ -2,15 +2,12 @@
 
 from typing import Any
 
-import pytest
 from sqlalchemy import select
 
 from backend.config.merge import resolve
 from backend.db.models import RolloutGroup
 from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
-
-pytestmark = pytest.mark.processes
 
 RUN: dict[str, Any] = {
     "steps": 5,

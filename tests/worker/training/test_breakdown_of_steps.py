@@ -26,7 +26,6 @@ EVALUATED = ("eval/accuracy", "eval/length_mean", "eval/truncated_frac")
 WAYS: tuple[By, ...] = ("prompt", "group", "flag", "length")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("refill", ["none", "active"])
 def test_the_rows_hold_all_of_every_change(steps_of, session, refill):
     filters = {

@@ -13,8 +13,6 @@ from tests.worker.rollout import fake_vllm
 from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
 
-pytestmark = pytest.mark.processes
-
 RUN: dict[str, Any] = {
     "steps": 2,
     "sampling": {

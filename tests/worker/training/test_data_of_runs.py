@@ -15,8 +15,6 @@ from backend.settings import Settings
 from tests.factories import make_run
 from worker.train import Assignment, train_run
 
-pytestmark = pytest.mark.processes
-
 SMALL = {
     "steps": 1,
     "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 24},

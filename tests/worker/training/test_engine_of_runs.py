@@ -13,8 +13,6 @@ from tests.worker.rollout.test_server_engine import KEY, address, told  # noqa: 
 from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
 
-pytestmark = pytest.mark.processes
-
 SAMPLING = {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 16}
 RUN: dict[str, Any] = {
     "steps": 2,
@@ -52,6 +50,7 @@ def test_a_run_learns_from_the_server_with_a_correction_and_says_what_samples(
     assert list(settings.engine_directory.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_a_run_whose_server_goes_down_fails_and_goes_on_from_its_checkpoint(
     sessions,  # noqa: F811
     queued,  # noqa: F811
@@ -79,6 +78,7 @@ def test_a_run_whose_server_goes_down_fails_and_goes_on_from_its_checkpoint(
     assert sorted(series(sessions, run_id)["mismatch/k3"]) == [1, 2]
 
 
+@pytest.mark.nightly
 def test_rollouts_of_a_server_run_ahead_of_the_updates(sessions, queued, train):  # noqa: F811
     sampling = {**RUN["sampling"], "ahead": 1}
     config = resolve({**RUN, "steps": 4, "sampling": sampling})

@@ -14,8 +14,6 @@ from backend.settings import Settings
 from tests.factories import make_run
 from worker.train import Assignment, train_run
 
-pytestmark = pytest.mark.processes
-
 SMALL = {
     "steps": 0,
     "sampling": {"group_size": 4, "max_new_tokens": 40},

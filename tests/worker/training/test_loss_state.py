@@ -49,7 +49,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(sessions, queued, train, name):
     config = resolve(SMALL | CONFIGS[name])

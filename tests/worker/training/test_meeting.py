@@ -24,7 +24,6 @@ def temporary(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.processes
 def test_what_a_killed_process_left_is_removed_at_the_next_start_and_nothing_else(temporary):
     other = temporary / f"{PREFIX}other"
     other.mkdir()  # somebody may be about to lock it

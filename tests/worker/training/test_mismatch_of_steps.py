@@ -34,7 +34,6 @@ def stored(session, steps_of, changes):
     return run, records
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("minibatches", [1, 2])
 @pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda each: "_".join(map(str, each.values())))
 def test_the_own_cap_gives_the_logged_numbers(steps_of, session, correction, minibatches):
@@ -56,7 +55,6 @@ def test_the_own_cap_gives_the_logged_numbers(steps_of, session, correction, min
     assert any(record.metrics["mismatch/masked_frac"] > 0 for record in records)
 
 
-@pytest.mark.slow
 def test_caps_are_monotonous_and_other_corrections_can_be_tried(steps_of, session):
     run, records = stored(session, steps_of, CHANGES | {"objective": {"correction": {"type": "token_tis"}}})
     for kind in ("token_tis", "token_mask", "seq_tis", "seq_mask"):

@@ -11,8 +11,6 @@ from tests.worker.rollout.test_openenv import address, with_servers  # noqa: F40
 from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
 
-pytestmark = pytest.mark.processes
-
 RUN: dict[str, Any] = {
     "steps": 3,
     "environment": {"type": "openenv", "server": "two", "max_turns": 3, "sessions": 4},

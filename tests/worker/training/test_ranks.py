@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
@@ -53,7 +53,6 @@ def test_each_rank_takes_neighbours_with_about_the_same_work():
     assert Ranks().own(tokens).tolist() == [0, 1, 2, 3, 4]
 
 
-@settings(max_examples=50)
 @given(st.lists(st.integers(1, 4096), max_size=40), st.integers(1, 8))
 def test_each_row_has_one_rank(lengths, size):
     tokens = torch.tensor(lengths, dtype=torch.long)
@@ -118,17 +117,16 @@ class Files:
         save_checkpoint(self.directory, policy, parts, step=step)
 
 
-@pytest.mark.processes
-@pytest.mark.slow
-@pytest.mark.parametrize("case", ["PPO with a critic", "RSPO, mixture, replay"])
+@pytest.mark.parametrize(
+    "case", ["PPO with a critic", pytest.param("RSPO, mixture, replay", marks=pytest.mark.nightly)]
+)
 def test_steps_on_two_ranks_equal_those_of_one_process(case):
     found = apart(train(CASES[case], ranks=1, steps=2), train(CASES[case], ranks=2, steps=2))
     assert max(found.norm, found.metric) < CLOSE_METRIC, found
     assert found.weight < CLOSE < found.moved, found
 
 
-@pytest.mark.processes
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("case", [case for case in CASES if case not in IN_FLOAT64])
 def test_many_steps_equal_those_of_one_process(case, ranks):
@@ -137,8 +135,7 @@ def test_many_steps_equal_those_of_one_process(case, ranks):
     assert found.weight < CLOSE < found.moved, found
 
 
-@pytest.mark.processes
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("case", IN_FLOAT64)
 def test_many_steps_in_float64_equal_those_of_one_process(case):
@@ -151,8 +148,7 @@ def test_many_steps_in_float64_equal_those_of_one_process(case):
         assert max(differences) < CLOSE_IN_FLOAT64 < CLOSE < float(moved.rstrip(" |")), done.stdout
 
 
-@pytest.mark.processes
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", ["GRPO, LoRA", "PPO with a critic", "RSPO, mixture, replay"])
 def test_a_run_saved_on_two_ranks_goes_on_on_one_and_on_four(case, tmp_path):
     whole = train(CASES[case], ranks=1, steps=6)
@@ -165,14 +161,12 @@ def test_a_run_saved_on_two_ranks_goes_on_on_one_and_on_four(case, tmp_path):
     assert found.weight < CLOSE < found.moved, found
 
 
-@pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_rank_ends_the_attempt_and_loses_no_step(state_dir, sqlite_url, monkeypatch):
     kill_at_random(1, state_dir, sqlite_url, monkeypatch, ranks=2)
 
 
-@pytest.mark.processes
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_ranks_killed_twenty_times_lose_no_step(state_dir, sqlite_url, monkeypatch):
     kill_at_random(20, state_dir, sqlite_url, monkeypatch, ranks=2)
@@ -226,7 +220,7 @@ def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
 
 def attempt_of(supervisor, sessions):
     """Claim the run and let a trainer of it begin."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     claim = None
     while claim is None:
         assert time.monotonic() < deadline, "the run does not wait"

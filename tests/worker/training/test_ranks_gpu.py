@@ -8,8 +8,6 @@ from benchmarks.ranks import CASES, apart, train
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.slow,
-    pytest.mark.processes,
     pytest.mark.skipif(torch.cuda.device_count() < 2, reason="this machine has fewer than two CUDA devices"),
 ]
 

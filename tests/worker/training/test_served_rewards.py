@@ -14,8 +14,6 @@ from tests.worker.rewards.test_judge import grade, server  # noqa: F401 - fixtur
 from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
 
-pytestmark = pytest.mark.processes
-
 RUN = {
     "steps": 2,
     "sampling": {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 16},

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from backend.config.presets import PRESETS
 from backend.config.signal_budget import PARTS, UNITS, budget_metric
+from tests.presets import METHODS
 from tests.worker.training.test_contributions import of_preset
 from worker.prompt import Prompt
 from worker.rollout.collector import Collected
@@ -110,8 +110,7 @@ def adds_up(metrics: Any, completions: int) -> None:
         assert sums["tokens"] == pytest.approx(metrics["tokens/generated"], abs=0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("preset", sorted(PRESETS))
+@pytest.mark.parametrize("preset", METHODS)
 def test_the_budget_of_every_preset_is_that_of_the_whole_step(steps_of, preset):
     for record in steps_of(of_preset(preset) | {"steps": 2}):
         assert "policy_gradient" not in record.groups[0].completions[0].arrays
@@ -122,7 +121,6 @@ def test_the_budget_of_every_preset_is_that_of_the_whole_step(steps_of, preset):
             )
 
 
-@pytest.mark.slow
 def test_masked_completions_and_filtered_groups_are_told_apart(steps_of):
     changes = {
         "length": {"truncated": {"type": "mask"}},
@@ -138,7 +136,6 @@ def test_masked_completions_and_filtered_groups_are_told_apart(steps_of):
         assert used <= sum(len(group.completions) for group in trained)
 
 
-@pytest.mark.slow
 def test_a_skipped_update_leaves_nothing_useful(steps_of, monkeypatch):
     from worker.policy import optimizer
 

@@ -19,8 +19,6 @@ from tests.factories import make_run
 from worker.train import Assignment, train_run
 from worker.training.trainer import Trainer
 
-pytestmark = pytest.mark.processes
-
 PAIRS = {
     "name": "pairs",
     "problem": {"name": "sums", "operands": 2},

@@ -2,15 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from backend.config.merge import resolve
 from tests.factories import stored_completions
 from tests.worker.training.test_launch_check import check  # noqa: F401 - a fixture
 from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
-
-pytestmark = pytest.mark.processes
 
 RUN: dict[str, Any] = {
     "steps": 4,

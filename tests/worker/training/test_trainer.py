@@ -16,7 +16,6 @@ from sqlalchemy import select
 from backend.artifacts.store import artifact_store
 from backend.config.merge import resolve
 from backend.config.metrics import METRICS, OF_THE_MACHINE, find_metric
-from backend.config.presets import PRESETS
 from backend.config.presets.book import BOOK
 from backend.db.engine import open_engine, open_sessions
 from backend.db.models import Checkpoint, Event, Metric, MetricKey, RolloutGroup, Run
@@ -24,6 +23,7 @@ from backend.metrics.reading import read_points
 from backend.rollouts.reading import tokens_of
 from backend.runs import lifecycle
 from tests.factories import stored_completions
+from tests.presets import METHODS
 from tests.stored_points import stored_points
 from worker.checkpoints.files import BadCheckpoint
 from worker.checkpoints.fork import origin_of
@@ -219,7 +219,6 @@ def test_magistral_whitens_each_minibatch_by_itself(sessions, queued, train):
     assert max(found["advantage/std"].values()) == pytest.approx((14 / 15) ** 0.5, abs=2e-3)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -325,7 +324,6 @@ def test_what_a_run_remembers_of_its_prompts_survives_an_interruption(sessions, 
     assert sum(seen) == 4 * 4
 
 
-@pytest.mark.processes
 def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, queued, train, settings):
     """Each passes the upload: 5,000 digits as text, NUL, foreign digits, LaTeX without end, numbers."""
     answers = [
@@ -737,8 +735,7 @@ def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, queu
     assert "reward/mean" not in answer
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("preset", sorted(PRESETS))
+@pytest.mark.parametrize("preset", METHODS)
 def test_every_preset_trains_on_the_tiny_policy(sessions, queued, train, preset):
     sampling = {"max_new_tokens": 40} | ({} if preset in BOOK else {"prompts_per_step": 8, "group_size": 2})
     evaluation = {"every": 2, "prompts": 2}

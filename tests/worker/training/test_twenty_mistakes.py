@@ -6,7 +6,6 @@ what to do, never a traceback.
 
 import json
 import shutil
-import time
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -139,14 +138,12 @@ LATER = [
 @pytest.mark.parametrize(
     ("mistake", "config", "words"), [case[1:] for case in LATER], ids=[c[0] for c in LATER]
 )
-def test_a_mistake_that_only_the_trainer_meets_is_a_sentence_within_seconds(lab, mistake, config, words):
+def test_a_mistake_that_only_the_trainer_meets_is_a_sentence(lab, mistake, config, words):
     runnable_config = runnable(lab, config)
     mistake(lab)
-    started = time.monotonic()
     with pytest.raises(GrpoLabError) as refused:
         open_everything(runnable_config, lab)
     assert words in refused.value.detail
-    assert time.monotonic() - started < 30
     assert_is_a_sentence(refused.value.detail)
 
 

@@ -33,9 +33,7 @@ def settings(request, settings, tmp_path):
     return settings.model_copy(update={"artifacts_url": url})
 
 
-IN_BOTH = pytest.mark.parametrize(
-    "settings", [pytest.param("s3", marks=pytest.mark.processes), "file"], indirect=True
-)
+IN_BOTH = pytest.mark.parametrize("settings", ["s3", "file"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -388,7 +386,6 @@ def test_a_fork_on_another_machine_fetches_its_origin(sessions, queued, train, s
 
 
 @IN_BOTH
-@pytest.mark.processes
 def test_a_deleted_run_is_gone_from_the_store(sessions, queued, train, settings, store):  # noqa: F811
     config = resolve(SMALL)
     run_id = queued(config)

@@ -6,7 +6,7 @@ import torch
 
 from backend.config import knobs
 from backend.config.merge import resolve
-from backend.config.presets import PRESETS
+from tests.presets import METHODS
 from worker.objective.policy_loss import policy_loss
 from worker.objective.token_choice import updates_of
 from worker.training import what_if
@@ -48,7 +48,7 @@ def request_of(objective, lengths, size):
     }
 
 
-@pytest.mark.parametrize("preset", sorted(PRESETS))
+@pytest.mark.parametrize("preset", METHODS)
 def test_gradients_are_those_of_a_backward_pass_token_by_token(preset):
     objective = resolve({"preset": preset}).objective
     lengths = (5, 9, 7, 3, 8, 8, 1, 6)

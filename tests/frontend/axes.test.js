@@ -1,0 +1,125 @@
+import { test } from 'node:test';
+import assert from 'node:assert/strict';
+import { limitsOf, outsideOf, rangeWithoutOutliers } from '../../frontend/src/charts/limits.js';
+import { assertClose } from './assertions.js';
+import { figure, series } from './series.js';
+
+const layoutOf = (items, view) => figure(items, view).layout;
+
+test('a log axis leaves out what has no logarithm', () => {
+  const traces = figure([series()], { logY: true }).data;
+  assert.deepEqual(
+    traces.map(({ y }) => y),
+    [[null, 1, 2]],
+  );
+});
+
+test('labels of a log axis are whole numbers', () => {
+  const { tickformat, nticks } = layoutOf([series({ values: [0.3, 1, 2] })], { logY: true }).yaxis;
+  assert.deepEqual([tickformat, nticks], ['.3~g', 3]);
+});
+
+test('a wide band does not hide the curves', () => {
+  const item = series({ group: 'g', low: [-900, 0, 1], high: [900, 2, 3] });
+  assert.deepEqual(layoutOf([item]).yaxis.autorangeoptions, { clipmin: -1, clipmax: 3 });
+});
+
+test('a band that is cut is told', () => {
+  const lines = [{ series: series({ low: [-900, 0, 1], high: [900, 2, 3] }) }];
+  assert.equal(outsideOf(lines, limitsOf(lines, { logY: false })).isBandCut, true);
+});
+
+test('all panels of a run have one x range', () => {
+  const sparse = series({ metric: 'eval/accuracy', x: [0, 50, 100], steps: [0, 50, 100] });
+  const dense = series({ x: [1, 2, 100], steps: [1, 2, 100] });
+  assert.deepEqual(layoutOf([sparse], { metric: 'eval/accuracy' }).xaxis.range, [-2, 102]);
+  assert.deepEqual(layoutOf([dense]).xaxis.range, [-2, 102]);
+});
+
+test('a run that has just begun gets room for ten steps', () => {
+  assertClose(layoutOf([series()]).xaxis.range, [-0.2, 10.2]);
+});
+
+test('wall time reads in minutes once it is long', () => {
+  const { unit, data } = figure([series({ x: [60, 120, 600] })], { xKind: 'wall' });
+  assert.deepEqual(unit, { size: 60, unit: 'min' });
+  assert.deepEqual(data[0].x, [1, 2, 10]);
+});
+
+test('a zoom on a log axis is given in powers of ten', () => {
+  assert.deepEqual(layoutOf([series()], { logX: true, zoom: [10, 1000] }).xaxis.range, [1, 3]);
+});
+
+test('a zoom on a log axis begins at the first point that can be drawn', () => {
+  const items = [series({ x: [-2, 3, 4] }), series({ x: [0, 1, 50] })];
+  for (const [zoom, shown] of [
+    [
+      [-1, 100],
+      [1, 100],
+    ],
+    [
+      [0, 0.5],
+      [0.05, 0.5],
+    ],
+  ])
+    assertClose(layoutOf(items, { logX: true, zoom }).xaxis.range, shown.map(Math.log10), String(zoom));
+});
+
+test('a zoom with nothing that a log axis could show shows everything', () => {
+  const { range, autorange } = layoutOf([series({ x: [-2, 0, 4] })], { logX: true, zoom: [-2, 0] }).xaxis;
+  assert.deepEqual([range, autorange], [undefined, true]);
+});
+
+test('zoom survives new data and not another axis', () => {
+  const revision = layoutOf([series()]).uirevision;
+  assert.equal(layoutOf([series({ values: [5, 5, 5] })]).uirevision, revision);
+  assert.notEqual(layoutOf([series()], { logY: true }).uirevision, revision);
+});
+
+test('a constant learning rate has a scale on which it can be read', () => {
+  const { range, autorange } = layoutOf([series({ values: [1e-6, 1e-6, 1e-6] })]).yaxis;
+  assert.deepEqual([range, autorange], [[0, 2e-6], false]);
+});
+
+test('curves that change find their own scale', () => {
+  assert.ok(!('range' in layoutOf([series()]).yaxis));
+});
+
+test('an enlarged panel has titles with units', () => {
+  const { xaxis, yaxis } = layoutOf([series()], { titled: true, unit: 'nats', metric: 'policy/entropy' });
+  assert.equal(xaxis.title.text, 'step');
+  assert.equal(yaxis.title.text, 'policy/entropy (nats)');
+  const long = layoutOf([series({ x: [60, 120, 600] })], { titled: true, xKind: 'wall' });
+  assert.equal(long.xaxis.title.text, 'training time (min)');
+});
+
+const HUNDRED = Array.from({ length: 100 }, (_, i) => i);
+
+test('outliers are what lies far from all others', () => {
+  for (const values of [[1, 2, 3, 4, 5], Array(5).fill(1), [], [7]])
+    assert.equal(rangeWithoutOutliers(values), null, String(values));
+  for (const values of [
+    [...Array(100).fill(0), 90],
+    [...HUNDRED, 1e9],
+  ]) {
+    const [low, high] = rangeWithoutOutliers(values);
+    assert.ok(low <= Math.min(...values), String(low));
+    assert.ok(high < Math.max(...values) / 2, String(high));
+  }
+});
+
+test('the outlier toggle cuts the axis and counts what it hides', () => {
+  const steps = [...HUNDRED, 100];
+  const values = [...HUNDRED.map((i) => 1 + (i % 2)), 5000];
+  const spiky = series({ x: steps, steps, values, raw_points: 101 });
+  assert.ok(!('range' in layoutOf([spiky]).yaxis));
+  assert.ok(layoutOf([spiky], { outliers: false }).yaxis.range[1] < 3);
+  const lines = [{ series: spiky }];
+  const limits = limitsOf(lines, { logY: false, outliers: false });
+  assert.deepEqual(outsideOf(lines, limits), { values: 1, isBandCut: false });
+});
+
+test('a range by hand is that of the axis', () => {
+  assert.deepEqual(layoutOf([series()], { yRange: [0.5, 1.5] }).yaxis.range, [0.5, 1.5]);
+  assertClose(layoutOf([series()], { yRange: [0.1, 10], logY: true }).yaxis.range, [-1, 1]);
+});

@@ -1,0 +1,133 @@
+import { test } from 'node:test';
+import assert from 'node:assert/strict';
+import { scaleDifferences, scalesApart } from '../../frontend/src/lib/runs/comparable.js';
+import { differences, formatField, groupDifferences } from '../../frontend/src/lib/runs/config.js';
+import {
+  asMarkdown,
+  configColumns,
+  fieldRows,
+  meaningRows,
+  sameFields,
+} from '../../frontend/src/lib/runs/differences.js';
+
+const reward = (changes = {}) => ({
+  rewards: [{ name: 'correctness', weight: 1, map: '0/1', ...changes }],
+  seed: 0,
+});
+
+test('only fields that differ are listed', () => {
+  const configs = [
+    { a: { b: 1, c: [1] }, d: null },
+    { a: { b: 2, c: [1] }, d: null, e: true },
+  ];
+  assert.deepEqual(
+    differences(configs).map(({ path }) => path),
+    ['a.b', 'e'],
+  );
+});
+
+test('a field that varies inside a variant shows all its values', () => {
+  const groups = [
+    {
+      name: 'x',
+      configs: [
+        { lr: 1, seed: 0 },
+        { lr: 2, seed: 1 },
+      ],
+    },
+    { name: 'y', configs: [{ lr: 1, seed: 0 }] },
+  ];
+  assert.deepEqual(groupDifferences(groups), [{ path: 'lr', cells: [[1, 2], [1]] }]);
+});
+
+test('a field inside of a list that differs is shown', () => {
+  const groups = [
+    { name: 'grpo', configs: [reward()] },
+    { name: 'dapo', configs: [reward({ map: '-1/1' })] },
+  ];
+  const rows = [{ path: 'rewards.correctness.map', cells: [['0/1'], ['-1/1']] }];
+  assert.deepEqual(groupDifferences(groups), rows);
+});
+
+test('no field that differs looks the same', () => {
+  for (const [a, b] of [
+    [{}, null],
+    [[], {}],
+    ['', null],
+    [null, 0],
+    [[{ name: 'a' }], []],
+    [[1], ['a']],
+  ]) {
+    const rows = groupDifferences([
+      { name: 'a', configs: [{ f: a }] },
+      { name: 'b', configs: [{ f: b }] },
+    ]);
+    assert.ok(rows.length, JSON.stringify([a, b]));
+    for (const { cells } of rows) assert.notEqual(...cells.map(([value]) => formatField(value)));
+  }
+});
+
+test('distinct configs are columns and their meaning is said', () => {
+  const groups = [
+    ['a', 1],
+    ['b', 2],
+    ['c', 1],
+  ].map(([name, lr]) => ({ name, runs: [{ config: { lr, g: 4, seed: 0 } }] }));
+  const { paths, columns } = configColumns(groups);
+  assert.deepEqual(paths, ['lr']);
+  assert.deepEqual(
+    columns.map(({ names }) => names),
+    [['a', 'c'], ['b']],
+  );
+  assert.deepEqual(fieldRows(paths, columns), [{ label: 'lr', texts: ['1', '2'] }]);
+  const meanings = meaningRows([
+    { formula: 'J', formula_legend: [{ symbol: 'r', meaning: '0 to 1' }], formula_notes: [] },
+    { formula: 'J', formula_legend: [{ symbol: 'r', meaning: '-1 to 1' }], formula_notes: ['cut'] },
+  ]);
+  assert.deepEqual(meanings, [
+    { label: 'r', texts: ['0 to 1', '-1 to 1'] },
+    { label: 'cut', texts: ['–', 'yes'] },
+  ]);
+  assert.deepEqual(sameFields(columns[0].config, paths), [{ path: 'g', text: '4' }]);
+  const markdown = asMarkdown(['x|y'], [{ label: 'a_b', texts: ['<b>\n2'] }]);
+  assert.equal(markdown, '| field | x\\|y |\n| --- | --- |\n| a\\_b | \\<b\\> 2 |\n');
+});
+
+const METRICS = [
+  ['reward/mean', { name: 'reward/mean', scale: ['rewards', 'length.penalty'] }],
+  ['reward/correctness/mean', { name: 'reward/<term>/mean', scale: ['rewards'] }],
+  ['eval/accuracy', { name: 'eval/accuracy', scale: [] }],
+];
+
+test('a metric is comparable where its scale is the same', () => {
+  for (const [change, apart] of [
+    [{ map: '-1/1' }, [true, true, false]],
+    [{ weight: 2 }, [true, false, false]],
+    [{ timeout_seconds: 9 }, [false, false, false]],
+  ]) {
+    const configs = [reward(), reward(change)];
+    const differing = METRICS.map(([metric, about]) => scaleDifferences(metric, about, configs).length > 0);
+    assert.deepEqual(differing, apart, JSON.stringify(change));
+  }
+});
+
+test('rewards of runs of two origins are not comparable', () => {
+  for (const [origins, apart] of [
+    [
+      ['', 'trl'],
+      [true, true, false],
+    ],
+    [
+      ['trl', 'verl'],
+      [true, true, false],
+    ],
+    [
+      ['trl', 'trl'],
+      [false, false, false],
+    ],
+  ]) {
+    const runs = origins.map((origin) => ({ origin, config: {} }));
+    const differing = METRICS.map(([metric, about]) => scalesApart(metric, about, runs).length > 0);
+    assert.deepEqual(differing, apart, String(origins));
+  }
+});

@@ -1,0 +1,134 @@
+import { test } from 'node:test';
+import assert from 'node:assert/strict';
+import { beyondFork, ladder, parseSeeds } from '../../frontend/src/lib/launch/form.js';
+import { setAt } from '../../frontend/src/lib/launch/layers.js';
+import { byFamily, matching, sentences } from '../../frontend/src/lib/launch/offers.js';
+import { rangeText, readTyped } from '../../frontend/src/lib/launch/schema.js';
+import { meansSeveral } from '../../frontend/src/lib/launch/sweep.js';
+
+test('what is typed becomes a value or stays for the server to refuse', () => {
+  for (const [node, typed, value] of [
+    [{ type: 'integer' }, '12', 12],
+    [{ type: 'number' }, '3e-4', 3e-4],
+    [{ type: 'number' }, 'much', 'much'],
+    [{ type: 'number' }, '', ''],
+    [{ type: 'string' }, '12', '12'],
+    [{ anyOf: [{ type: 'integer' }, { const: 'max_new_tokens' }] }, '64', 64],
+    [{ anyOf: [{ type: 'integer' }, { const: 'max_new_tokens' }] }, 'max_new_tokens', 'max_new_tokens'],
+    [{ type: 'object' }, '{"min_terms": 2}', { min_terms: 2 }],
+    [{ oneOf: [{ type: 'number' }, { type: 'object' }] }, '0.04', 0.04],
+    [{ oneOf: [{ type: 'number' }, { type: 'object' }] }, '{"math": 0}', { math: 0 }],
+    [{ type: 'object' }, '{"min_terms": ', '{"min_terms": '],
+    [{ anyOf: [{ type: 'number' }, { $ref: '#/$defs/LengthAdaptive' }] }, '{"alpha": 1}', { alpha: 1 }],
+  ])
+    assert.deepEqual(readTyped(node, typed), value, `${JSON.stringify(node)} ${typed}`);
+});
+
+test('a range in words', () => {
+  for (const [node, words] of [
+    [{ minimum: 0, maximum: 1 }, '0 to 1'],
+    [{ exclusiveMinimum: 0 }, 'above 0'],
+    [{ minimum: 1 }, 'at least 1'],
+    [{ minimum: 0, exclusiveMaximum: 1 }, 'at least 0, below 1'],
+    [{ minimum: 0, exclusiveMaximum: 2 ** 31 }, 'at least 0, below 2^31'],
+    [{}, ''],
+  ])
+    assert.equal(rangeText(node), words);
+});
+
+test('a list is written whole', () => {
+  const [correctness, format] = [
+    { name: 'correctness', weight: 1 },
+    { name: 'think_format', weight: 0.2 },
+  ];
+  assert.deepEqual(setAt({}, 'rewards.1.weight', 0.5, { rewards: [correctness, format] }), {
+    rewards: [correctness, { ...format, weight: 0.5 }],
+  });
+});
+
+test('a fork of a run that has ended there trains as many steps again', () => {
+  for (const [step, steps] of [
+    [25, 40],
+    [40, 80],
+    [50, 90],
+  ])
+    assert.deepEqual(beyondFork({ steps: 40, seed: 1 }, step), { steps, seed: 1 }, String(step));
+});
+
+test('seeds are lists and ranges', () => {
+  for (const [text, seeds] of [
+    ['0,1,2', [0, 1, 2]],
+    ['0-3', [0, 1, 2, 3]],
+    ['7 5; 5', [7, 5]],
+    ['2..4,9', [2, 3, 4, 9]],
+  ])
+    assert.deepEqual(parseSeeds(text), { seeds, error: '' }, text);
+});
+
+test('what is no list of seeds says so', () => {
+  for (const text of ['', 'a', '1.5', '-1', '5-2', '0-100000', '2147483648']) {
+    const { seeds, error } = parseSeeds(text);
+    assert.deepEqual(seeds, [], text);
+    assert.ok(error, text);
+  }
+});
+
+test('a ladder climbs to the variant', () => {
+  const plain = { variant: { name: 'base' }, full: { a: { type: 'x', b: 1 }, c: 2, l: [{ w: 1 }] } };
+  const knobs = [
+    { path: 'c', other: 3 },
+    { path: 'a.b', other: 5 },
+    { path: 'l.0.w', other: 9 },
+  ];
+  const rungs = [
+    { name: 'base' },
+    { name: 'base + c', c: 3 },
+    { name: 'base + c + b', c: 3, a: { type: 'x', b: 5 } },
+    { name: 'base + c + b + w', c: 3, a: { type: 'x', b: 5 }, l: [{ w: 9 }] },
+  ];
+  assert.deepEqual(ladder({ name: 'v' }, { ...plain, isThere: false }, knobs, false), rungs);
+  assert.deepEqual(ladder({ name: 'v' }, { ...plain, isThere: true }, knobs, true), rungs.slice(1, 3));
+});
+
+test('a list or a range means several values', () => {
+  for (const [text, several] of [
+    ['1e-4, 3e-4', true],
+    ['1..5', true],
+    ['0.5', false],
+    ['1e-4', false],
+    ['1,', true],
+    ['.5..1', true],
+  ])
+    assert.equal(meansSeveral(text), several, text);
+});
+
+const OFFERS = [
+  { name: 'grpo', title: 'GRPO', family: 'relatives', note: 'Group means. As Dr. GRPO does not. End.' },
+  { name: 'dr_grpo', title: 'Dr. GRPO', family: 'relatives', note: 'No deviation.' },
+  { name: 'cispo', title: 'CISPO', family: 'others', note: 'Caps what GRPO clips.' },
+];
+
+test('offers are found by name first and then by what is said of them', () => {
+  for (const [typed, names] of [
+    ['', ['grpo', 'dr_grpo', 'cispo']],
+    ['GRPO dr', ['dr_grpo', 'grpo']],
+    ['caps', ['cispo']],
+    ['x', []],
+  ])
+    assert.deepEqual(
+      matching(OFFERS, typed).map(({ name }) => name),
+      names,
+      typed,
+    );
+});
+
+test('offers stand under their families and a note begins with its first sentence', () => {
+  assert.deepEqual(
+    byFamily(OFFERS).map(([family, members]) => [family, members.length]),
+    [
+      ['relatives', 2],
+      ['others', 1],
+    ],
+  );
+  assert.deepEqual(sentences(OFFERS[0].note), ['Group means.', 'As Dr. GRPO does not.', 'End.']);
+});

@@ -1,0 +1,208 @@
+"""The launch form and the service read one schema, and merge what a user wrote into the same config."""
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from backend.config.merge import merge, merged_fields, resolve
+from backend.config.presets import PRESETS
+from backend.errors import InvalidConfig
+from tests.frontend.catalog import CATALOG, written
+
+FORM = "lib/launch/form.js"
+LAYERS = "lib/launch/layers.js"
+MERGE = "lib/launch/merge.js"
+SCHEMA = "lib/launch/schema.js"
+CASES = 1_000
+PRESET_NAMES = ["", *PRESETS]
+FIELDS: list[dict[str, Any]] = [
+    *({"policy": {"name": name}} for name in ("tiny", "tiny_moe", "Qwen/Qwen3-0.6B")),
+    *({"sampling": {"prompts_per_step": prompts}} for prompts in (-1, 0, 1, 3, 8, 2.5, "many", None)),
+    *({"updates": {"minibatches": minibatches}} for minibatches in (1, 2, 5, None)),
+    {"steps": 40},
+    {"name": "mine"},
+    {"sampling": {"group_size": 4}},
+    {"sampling": {"engine": {"type": "server"}}},
+    {"sampling": {"ahead": 2}},
+    {"objective": {"correction": {"type": "none"}}},
+    {"objective": {"ratio": {"old": "sampler"}}},
+    {"optimizer": {"lr": 0.002, "betas": [0.9, 0.95]}},
+    {"problems": [{"name": "sums"}]},
+    {"rewards": [{"name": "correctness"}, {"name": "think_format"}]},
+    {"stop_rules": []},
+    {"objective": {"kl": {"type": "none"}}},
+    {"objective": {"kl": {"type": None}}},
+    {"objective": {"surrogate": {"eps_high": 0.3}}},
+    {"objective": {"surrogate": {"type": "sapo"}}},
+    {"no_such_field": {"a": {"b": 1}}},
+    {"updates": 3},
+]
+"""Fields that a base or a variant writes, wrong ones among them."""
+
+VARIANTS = [{"preset": name} for name in PRESETS] + [
+    {"preset": "dapo", "objective": {"surrogate": {"type": "sapo"}}},
+    {"preset": "grpo", "objective": {"kl": {"type": "none"}}, "updates": {"minibatches": 4}},
+    {"preset": "gspo", "policy": {"name": "Qwen/Qwen3-0.6B"}},
+    {"preset": "trpo", "policy": {"name": "Qwen/Qwen3-0.6B"}},
+    {"preset": "r1", "policy": {"name": "Qwen/Qwen3-0.6B"}},
+    {"preset": "r1", "sampling": {"prompts_per_step": 5}},
+    {"preset": "cispo", "sampling": {"prompts_per_step": 5}, "updates": {"minibatches": 2}},
+    {"rewards": [{"name": "correctness"}, {"name": "think_format"}], "stop_rules": []},
+]
+FULL = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
+    m.laidOver(catalog, m.belowVariant(catalog, base, variant), m.ownFields(variant)))"""
+"""The full config of each pair of a base and a variant, as the form shows it."""
+
+
+def config_of(base: dict[str, Any], variant: dict[str, Any], seed: int = 0) -> Any:
+    """The full config that the service would run."""
+    return written(resolve(base, variant, seed).model_dump(mode="json"))
+
+
+def test_the_fields_of_a_section_have_kinds(in_node):
+    call = (
+        "(s, schema) => Object.fromEntries(s.fieldsOf(schema, schema, {}, '').map((f) => [f.path, f.kind]))"
+    )
+    kinds = in_node(SCHEMA, call, written(CATALOG["schema"]))
+    assert kinds["steps"] == "number"
+    assert kinds["policy"] == "section"
+    assert kinds["problems"] == "list"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("objective.surrogate", "union"),
+        ("objective.surrogate.eps_high", "number"),
+        ("objective.advantage.scale.ddof", "choice"),
+        ("sampling.temperature", "number"),
+        ("optimizer.betas", "tuple"),
+        ("rewards.0.weight", "number"),
+        ("filters.upweight", "boolean"),
+        ("problems.0.operands", "number"),
+        ("objective.surrogate.no_such_field", None),
+    ],
+)
+def test_a_field_is_found_by_its_path(in_node, path, kind):
+    call = "(s, [{ schema, defaults }, path]) => s.fieldAt(schema, path, defaults)?.kind ?? null"
+    assert in_node(SCHEMA, call, [written(CATALOG), path]) == kind
+
+
+def test_every_kind_of_field_can_be_swept(in_node):
+    call = "(s, { schema, defaults }) => s.sweepable(schema, defaults)"
+    values = {knob["path"]: knob["values"] for knob in in_node("lib/launch/sweep.js", call, written(CATALOG))}
+    assert values["sampling.group_size"] == str(CATALOG["defaults"]["sampling"]["group_size"])
+    assert "k3" in values["objective.kl.type"].split(", ")
+    assert values["filters.upweight"] == "true, false"
+    assert {"preset", "steps", "rewards.0.weight", "problems.0.operands"} <= set(values)
+    assert not {"seed", "name"} & set(values)
+
+
+def test_setting_a_field_writes_the_tag_of_its_union(in_node):
+    call = "(o, whole) => o.setAt({}, 'objective.surrogate.eps_high', 0.28, whole)"
+    changed = in_node(LAYERS, call, written(CATALOG["defaults"]))
+    assert changed == {"objective": {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}}
+
+
+def test_a_field_taken_back_leaves_nothing_behind(in_node):
+    call = "(o, [fields, below]) => o.unsetAt(fields, 'objective.surrogate.eps_high', below)"
+    fields = {"steps": 5, "objective": {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}}
+    assert in_node(LAYERS, call, [fields, written(CATALOG["defaults"])]) == {"steps": 5}
+
+
+def test_the_least_changes_give_the_other_config_again(in_node):
+    grpo, gspo = (config_of({}, {"preset": preset}) for preset in ("grpo", "gspo"))
+    changes = in_node(LAYERS, "(o, [grpo, gspo]) => o.changesBetween(grpo, gspo)", [grpo, gspo])
+    assert merge(grpo, changes) == gspo
+    assert set(changes) == {"preset", "objective", "updates"}
+
+
+def test_a_clone_of_a_run_launches_the_same_config(in_node):
+    config = config_of({"steps": 40}, {"preset": "dapo", "optimizer": {"lr": 0.002}}, seed=3)
+    call = "(f, [catalog, config]) => f.formFromConfig(catalog, config, { variant: 'mine', seed: 3 })"
+    form = in_node(FORM, call, [written(CATALOG), config])
+    assert form["seeds"] == "3"
+    assert form["base"] == {"steps": 40}
+    assert form["variants"] == [{"name": "mine", "preset": "dapo", "optimizer": {"lr": 0.002}}]
+    assert config_of(form["base"], form["variants"][0], seed=3) == config
+
+
+def test_a_recipe_becomes_a_variant_that_runs_the_recipe(in_node):
+    config = config_of({}, {"preset": "grpo", "optimizer": {"lr": 0.003}, "steps": 60})
+    base = {"steps": 200, "sampling": {"group_size": 4}}
+    call = "(f, [catalog, base, config]) => f.variantOfRecipe(catalog, base, { name: 'demo', config })"
+    assert config_of(base, in_node(FORM, call, [written(CATALOG), base, config])) == config
+
+
+def test_one_knob_off_changes_one_knob(in_node):
+    grpo, dapo = (config_of({}, {"preset": preset}) for preset in ("grpo", "dapo"))
+    call = """(f, [plain, full]) => f.oneKnobOff({ name: 'dapo', preset: 'dapo' }, full,
+        f.methodDifferences(plain, full).filter(({ path }) => path === 'objective.surrogate.eps_high'))"""
+    [variant] = in_node(FORM, call, [grpo, dapo])
+    assert variant["name"] == "dapo − eps_high"
+    changed = config_of({}, variant)
+    assert changed["objective"].pop("surrogate")["eps_high"] == 0.2
+    dapo["objective"].pop("surrogate")
+    assert changed == dapo
+
+
+def test_a_whole_config_is_read_back_from_yaml(in_node):
+    config = config_of({}, {"preset": "dapo"})
+    assert yaml.safe_load(in_node("lib/text/yaml.js", "(y, value) => y.toYaml(value)", config)) == config
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: json.dumps(variant)[:60])
+@pytest.mark.parametrize(
+    "base", [{}, {"steps": 40, "sampling": {"group_size": 4}}], ids=["plain", "with base"]
+)
+def test_the_form_shows_the_config_that_the_server_would_run(in_node, base, variant):
+    [full] = in_node(MERGE, FULL, [written(CATALOG), [(base, written(variant))]])
+    assert full == config_of(base, variant)
+
+
+def random_layer(random_: random.Random) -> dict[str, Any]:
+    """What a base or a variant may write: fields of its own, parts of presets, perhaps a preset."""
+    layer: dict[str, Any] = {}
+    for fields in random_.sample([*FIELDS, *parts_of_presets()], random_.randint(0, 4)):
+        layer = merge(layer, fields)
+    return layer | ({"preset": random_.choice(PRESET_NAMES)} if random_.random() < 0.7 else {})
+
+
+def parts_of_presets() -> Iterator[dict[str, Any]]:
+    """Each section and each part of an objective that a preset sets."""
+    for preset in PRESETS.values():
+        for section, changes in preset.changes.items():
+            inner = changes.items() if section == "objective" else ()
+            yield from ({section: {key: value}} for key, value in inner)
+            yield {section: changes}
+
+
+def test_form_and_service_merge_random_layers_alike(in_node):
+    random_ = random.Random(0)
+    layers = [(random_layer(random_), random_layer(random_)) for _ in range(CASES)]
+    call = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
+        m.merge(m.fieldsBelow(catalog, base, variant), m.ownFields(variant)))"""
+    answers = in_node(MERGE, call, [written(CATALOG), written(layers)])
+    for (base, variant), merged in zip(layers, answers, strict=True):
+        assert merged == written(merged_fields(base, variant)), (base, variant)
+
+
+def test_form_shows_the_config_that_would_run_for_random_layers(in_node):
+    random_ = random.Random(1)
+    valid = [layers for _ in range(CASES) if runs(layers := (random_layer(random_), random_layer(random_)))]
+    assert len(valid) > CASES / 10
+    answers = in_node(MERGE, FULL, [written(CATALOG), written(valid)])
+    for (base, variant), full in zip(valid, answers, strict=True):
+        assert full == written(resolve(base, variant).model_dump(mode="json")), (base, variant)
+
+
+def runs(layers: tuple[dict[str, Any], dict[str, Any]]) -> bool:
+    try:
+        resolve(*layers)
+    except InvalidConfig:
+        return False
+    return True

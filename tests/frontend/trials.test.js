@@ -1,0 +1,52 @@
+import { test } from 'node:test';
+import assert from 'node:assert/strict';
+import { changedFields, changesText, placedErrors, readChanges } from '../../frontend/src/lib/trials.js';
+
+test('of changes only what differs from the config is said', () => {
+  const correctness = { name: 'correctness', weight: 1 };
+  const format = { name: 'think_format', only_when_correct: false };
+  const config = {
+    rewards: [correctness, format],
+    length: { truncated: { type: 'keep' } },
+    optimizer: { lr: 0.1 },
+  };
+  const changed = { ...format, only_when_correct: true };
+  assert.deepEqual(changedFields(config, { rewards: [correctness, changed] }), [
+    'rewards: think_format.only_when_correct: false → true',
+  ]);
+  assert.deepEqual(changedFields(config, { rewards: [format, { name: 'length', weight: 0.5 }] }), [
+    'rewards: without correctness',
+    'rewards: with length (weight 0.5)',
+  ]);
+  assert.deepEqual(
+    changedFields(config, { 'length.truncated': { type: 'mask' }, 'optimizer.lr': 0.01, 'new.field': 1 }),
+    ['length.truncated: keep → mask', 'optimizer.lr: 0.1 → 0.01', 'new.field: 1'],
+  );
+});
+
+test('changes are read line by line', () => {
+  assert.deepEqual(readChanges('a.b: 1\n\n  c: {"type": "k3"} \nd: word\ne: "x: y"'), {
+    changes: { 'a.b': 1, c: { type: 'k3' }, d: 'word', e: 'x: y' },
+    error: '',
+  });
+  for (const text of ['a', 'a:', ': 1', 'a: 1\na: 2', 'a: {', 'a b: 1']) assert.ok(readChanges(text).error, text);
+  const changes = { 'objective.kl': { type: 'k3', coef: 0.01 }, 'optimizer.lr': 1e-7, x: [1, null, 'é\n'] };
+  assert.deepEqual(readChanges(changesText(changes)).changes, changes);
+});
+
+test('errors stand at their arm', () => {
+  const errors = [
+    { path: 'arms.1.changes.optimizer.lr', message: 'is bad' },
+    { path: 'arms.1.changes', message: 'changes nothing' },
+    { path: 'arms', message: 'is empty' },
+    { path: 'steps', message: 'is small' },
+  ];
+  assert.deepEqual(
+    [...placedErrors(errors)],
+    [
+      ['1', 'optimizer.lr is bad; changes nothing'],
+      ['arms', 'is empty'],
+      ['steps', 'is small'],
+    ],
+  );
+});

@@ -1,0 +1,18 @@
+"""Presets for checks that are repeated over the methods."""
+
+from backend.config.merge import resolve
+from backend.config.objective import Objective
+from backend.config.presets import PRESETS
+
+OBJECTIVES: dict[str, Objective] = {name: resolve({"preset": name}).objective for name in PRESETS}
+
+
+def _one_for_each_method() -> list[str]:
+    methods: dict[tuple[str, str], str] = {}
+    for name, objective in OBJECTIVES.items():
+        methods.setdefault((objective.surrogate.type, objective.advantage.type), name)
+    return list(methods.values())
+
+
+METHODS = _one_for_each_method()
+"""The first preset with each pair of surrogate and advantage; the others differ in smaller knobs."""
