@@ -16,6 +16,8 @@ from tests.browser.service import running, viewports
 from tests.browser.watched import watched
 from tests.factories import MadeCompletion, MadeGroup, make_experiment, make_run
 
+pytestmark = pytest.mark.nightly
+
 NAMES = [text for text in PAYLOADS if text == clean_text(text)]
 FROM_TEXT = "script, img, iframe, object, embed, base, form[action], a[href^='javascript'], style"
 """Elements that payloads would make and these views do not have."""
@@ -118,7 +120,6 @@ ODD_KNOBS = (
 )
 
 
-@pytest.mark.nightly
 def test_crafted_links(page, stage):
     for place in CRAFTED:
         for text in ODD_KNOBS if "knobs" in place else NAMES[3::160]:

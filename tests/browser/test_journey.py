@@ -58,6 +58,7 @@ def place_of_point(page: Page, metric: str, step: int) -> tuple[float, float]:
     return x, y
 
 
+@pytest.mark.nightly
 def test_launch_watch_compare_and_read(page, lab):
     page.goto(re.search(r"http://\S+/\?token=\S+", lab.said()).group())
     expect(page).to_have_url(re.compile(r"/runs$"))

@@ -87,6 +87,7 @@ def test_a_body_of_another_type_is_refused(client, kind):
         assert_refused(answer, (kind, path))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("database", "who"), [("sqlite", "operator"), ("postgres", "viewer")])
 def test_schemathesis_finds_nothing(database, who, capsys):
     done = play(database, who, seed=1, examples=4, phases="fuzzing,stateful")

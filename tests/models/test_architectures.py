@@ -37,7 +37,11 @@ def architecture(request):
     return request.param
 
 
-@pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.fixture(
+    scope="module",
+    params=[torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.nightly)],
+    ids=["float32", "bfloat16"],
+)
 def dtype(request):
     return request.param
 

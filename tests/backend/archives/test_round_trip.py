@@ -47,6 +47,7 @@ from tests.factories import (
     stored_completions,
     write_metric,
 )
+from tests.gate import first_in_gate
 
 BROKEN = b"\x28\xb5\x2f\xfdbroken"
 ODD = "a\0b\ud83d, 答え <script>"
@@ -429,6 +430,17 @@ def with_manifest(files, own):
 
 
 HOSTILE = {
+    "a pickle in a checkpoint": (more_of_a_checkpoint, "names a file that no archive of a run has"),
+    "a checkpoint's manifest that lies": (wrong_digest, "other files than its manifest names"),
+    "a config of a checkpoint that brings code": (
+        config_of_a_checkpoint(b'{"model_type": "llama", "auto_map": {"AutoModel": "evil.Model"}}'),
+        "requires custom code",
+    ),
+    "a path that leads out": (renamed, "names a file that no archive of a run has"),
+    "a row of megabytes": (changed("rollouts.parquet", cells(text="x" * 700_001)), "at most 700,000"),
+    "no Parquet": (changed("metrics.parquet", lambda _: b"PAR1 and no more PAR1"), "is damaged"),
+    "another config": (changed("run.json", document(config={"evil": 1})), "has a config that this version"),
+    "deep JSON": (changed("run.json", lambda _: b'{"a":' + b"[" * 100_000), "is damaged"),
     "a summary of other types": (
         changed("run.json", document(summary={"step": 9, "last": {}, "best": {"reward/mean": "x"}})),
         "summary.best.reward/mean",
@@ -443,9 +455,6 @@ HOSTILE = {
         changed("tokens.parquet", cells(token_exact=b"\xff")),
         "has a token that is not text",
     ),
-    "a row of megabytes": (changed("rollouts.parquet", cells(text="x" * 700_001)), "at most 700,000"),
-    "a pickle in a checkpoint": (more_of_a_checkpoint, "names a file that no archive of a run has"),
-    "a checkpoint's manifest that lies": (wrong_digest, "other files than its manifest names"),
     "a huge config of a checkpoint": (
         config_of_a_checkpoint(b'{"a": "' + b"x" * 4_000_000 + b'"}'),
         "its config.json is not a JSON object of at most 4,000,000 bytes",
@@ -458,20 +467,12 @@ HOSTILE = {
         config_of_a_checkpoint(b'{"a":' + b"[" * 1_000_000),
         "its config.json is not a JSON object",
     ),
-    "a config of a checkpoint that brings code": (
-        config_of_a_checkpoint(b'{"model_type": "llama", "auto_map": {"AutoModel": "evil.Model"}}'),
-        "requires custom code",
-    ),
     "another version": (changed(MANIFEST, document(format=3)), "format 3, this version reads 1 and 2"),
-    "a path that leads out": (renamed, "names a file that no archive of a run has"),
     "a file too many": (lambda files: files | {"evil.py": b""}, "names a file that no archive of a run has"),
     "no metrics": (lambda files: {n: c for n, c in files.items() if n != "metrics.parquet"}, "is missing"),
-    "no Parquet": (changed("metrics.parquet", lambda _: b"PAR1 and no more PAR1"), "is damaged"),
     "another table": (lambda files: files | {"metrics.parquet": files["tokens.parquet"]}, "has no column"),
     "an unknown field": (changed("run.json", document(evil=1)), "Extra inputs are not permitted"),
-    "another config": (changed("run.json", document(config={"evil": 1})), "has a config that this version"),
     "another trainer": (changed("run.json", document(origin="evil")), "does not know"),
-    "deep JSON": (changed("run.json", lambda _: b'{"a":' + b"[" * 100_000), "is damaged"),
     "no attempts": (changed("run.json", document(attempts=[])), "attempts"),
     "an event that is none": (changed("events.jsonl", lambda _: b'{"at": 1}\n'), "line 1 of events.jsonl"),
     "a checkpoint by another name": (changed("run.json", other_checkpoint), "checkpoint"),
@@ -479,23 +480,7 @@ HOSTILE = {
 }
 
 
-IN_THE_GATE = {
-    "a checkpoint's manifest that lies",
-    "a config of a checkpoint that brings code",
-    "a path that leads out",
-    "a pickle in a checkpoint",
-    "a row of megabytes",
-    "another config",
-    "deep JSON",
-    "no Parquet",
-}
-"""One of each kind: names, digests, tables, configs, sizes."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in IN_THE_GATE else pytest.mark.nightly) for name in HOSTILE],
-)
+@pytest.mark.parametrize("name", first_in_gate(8, HOSTILE))
 def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, name):
     change, reason = HOSTILE[name]
     run = make_full_run(client, settings)

@@ -181,6 +181,7 @@ def test_a_parquet_bomb_is_refused(client, settings):
     assert kept(settings) == []
 
 
+@pytest.mark.nightly
 def test_rows_that_unpack_to_more_than_memory_are_refused(client, settings):
     assert refusal(put(client, repeated("x" * 50_000_000, 256), "a.parquet"))[0] == "file"
     assert kept(settings) == []

@@ -7,6 +7,7 @@ from backend.db.engine import reading
 from backend.db.models import Checkpoint
 from backend.experiments.checkpoint_sizes import PARAMETERS, checkpoint_bytes, most_checkpoints
 from backend.settings import Settings
+from tests.gate import first_in_gate
 from tests.worker.training.test_trainer import SMALL, queued, sessions, train  # noqa: F401 - fixtures
 from worker.policy.model import load_policy
 
@@ -19,12 +20,15 @@ def test_the_built_in_policies_have_so_many_parameters(policy):
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {},
-        {"preset": "ppo"},
-        {"sampling": SMALL["sampling"] | {"staleness": 2}},
-        {"policy": {"name": "tiny", "dtype": "bfloat16"}},
-    ],
+    first_in_gate(
+        1,
+        [
+            {},
+            {"preset": "ppo"},
+            {"sampling": SMALL["sampling"] | {"staleness": 2}},
+            {"policy": {"name": "tiny", "dtype": "bfloat16"}},
+        ],
+    ),
 )
 def test_the_size_is_about_that_of_a_real_one_and_then_exactly_that(
     sessions,  # noqa: F811

@@ -94,6 +94,7 @@ def test_what_cannot_be_exported_leaves_nothing_behind(settings, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "there"]
 
 
+@pytest.mark.nightly
 def test_a_run_is_exported_by_its_name_with_its_card(
     sessions, queued, train, settings, tmp_path, monkeypatch, capsys
 ):

@@ -10,6 +10,7 @@ from backend.config.metrics import OF_THE_MACHINE
 from backend.db.models import Event, Run
 from backend.errors import Conflict
 from backend.metrics.history import valid_steps
+from tests.gate import first_in_gate
 from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train
 from worker.checkpoints.files import BadCheckpoint
 from worker.checkpoints.store import Checkpoints
@@ -43,7 +44,7 @@ def restored(sessions, run_id):
         return event.message, event.data["restored"]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", first_in_gate(1, CONFIGS))
 def test_a_fork_without_changes_does_what_its_parent_did(sessions, queued, train, settings, name):
     config = resolve(SMALL | CONFIGS[name])
     parent = queued(config)
@@ -76,6 +77,7 @@ def test_a_fork_says_what_it_took_over_and_what_begins_anew(sessions, queued, tr
     assert sorted(series(sessions, fork)["reward/mean"]) == [5]
 
 
+@pytest.mark.nightly
 def test_a_fork_with_another_seed_samples_anew_from_the_same_weights(sessions, queued, train):
     config = resolve(SMALL)
     parent = queued(config)
@@ -111,6 +113,7 @@ def test_a_fork_remembers_the_history_that_it_inherited(sessions, queued, train)
     assert clocks == sorted(clocks)
 
 
+@pytest.mark.nightly
 def test_a_fork_that_is_interrupted_goes_on_from_its_own_checkpoint(sessions, queued, train, settings):
     config = resolve(SMALL | {"steps": 6})
     parent = queued(config)

@@ -149,6 +149,7 @@ def test_a_hub_out_of_reach_is_one_sentence(hub, model, capsys, monkeypatch):
     assert len(error.splitlines()) == 1
 
 
+@pytest.mark.nightly
 def test_what_a_hub_says_is_shown_without_the_token_and_without_control_characters(hub, model, capsys):
     assert main(["push", str(model), "me/spiteful"]) == 1
     error = capsys.readouterr().err

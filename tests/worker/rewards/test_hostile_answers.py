@@ -51,6 +51,7 @@ def reports(folder: Path, *names: str, under: tuple[str, ...] = ()) -> dict[str,
     return {report.pop("subject"): report for report in map(json.loads, done.stdout.splitlines())}
 
 
+@pytest.mark.nightly
 def test_hostile_answers_open_nothing_start_nothing_and_change_no_grade(tmp_path):
     found = reports(tmp_path)
     assert set(found) == {*REWARDS, *TASKS}

@@ -44,6 +44,7 @@ def test_a_changed_checker_of_the_library_is_looked_at_again(task):
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("task", sorted(CHECKERS))
 def test_replaced_checkers_score_honest_answers_as_the_library_does(task):
     count = 100 if task in SLOW and not IS_FULL else 1000

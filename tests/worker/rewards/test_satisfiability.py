@@ -29,11 +29,12 @@ def test_a_contradiction_has_none(clauses):
     assert list(itersolve(clauses)) == []
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_it_finds_what_trying_everything_finds(seed):
-    rng = random.Random(seed)
-    clauses = [[rng.choice([1, -1]) * rng.randint(1, 6) for _ in range(3)] for _ in range(rng.randint(2, 24))]
-    assert sorted(itersolve(clauses)) == sorted(brute_force(clauses))
+def test_it_finds_what_trying_everything_finds():
+    rng = random.Random(0)
+    for _ in range(20):
+        size = rng.randint(2, 24)
+        clauses = [[rng.choice([1, -1]) * rng.randint(1, 6) for _ in range(3)] for _ in range(size)]
+        assert sorted(itersolve(clauses)) == sorted(brute_force(clauses)), clauses
 
 
 def test_a_zebra_puzzle_has_the_answer_that_pycosat_gives():

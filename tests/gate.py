@@ -1,0 +1,15 @@
+"""Which cases of a test run in the gate (`make test`)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def first_in_gate(count: int, cases: Iterable[Any]) -> list[Any]:
+    """Parameters of a test: the first `count` run in the gate, all others at night."""
+    values = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return [
+        pytest.param(*value, marks=() if index < count else pytest.mark.nightly)
+        for index, value in enumerate(values)
+    ]
