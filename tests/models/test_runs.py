@@ -15,6 +15,8 @@ from benchmarks.common.service import ENDED, Service
 from tests.models.architectures import ARCHITECTURES, save
 from worker.checkpoints.export import export_checkpoint
 
+pytestmark = pytest.mark.nightly
+
 IS_WHOLE = os.environ.get("GRPOLAB_MODELS") == "all"
 VOCABULARY = 151_936 if IS_WHOLE else 128
 CASES = [

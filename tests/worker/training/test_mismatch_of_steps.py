@@ -8,6 +8,7 @@ from backend.metrics.store import write_points
 from backend.rollouts.mismatch import mismatch
 from backend.rollouts.store import pack_groups, write_groups
 from tests.factories import make_run
+from tests.gate import first_in_gate
 
 CHANGES = {
     "steps": 4,
@@ -35,7 +36,7 @@ def stored(session, steps_of, changes):
 
 
 @pytest.mark.parametrize("minibatches", [1, 2])
-@pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda each: "_".join(map(str, each.values())))
+@pytest.mark.parametrize("correction", first_in_gate(2, CORRECTIONS), ids=str)
 def test_the_own_cap_gives_the_logged_numbers(steps_of, session, correction, minibatches):
     changes = CHANGES | {"objective": {"correction": correction}, "updates": {"minibatches": minibatches}}
     run, records = stored(session, steps_of, changes)

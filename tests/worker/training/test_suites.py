@@ -16,6 +16,7 @@ from backend.rollouts.packing import unpack_text
 from backend.runs import lifecycle
 from backend.settings import Settings
 from tests.factories import make_run
+from tests.gate import first_in_gate
 from worker.train import Assignment, train_run
 from worker.training.trainer import Trainer
 
@@ -150,7 +151,11 @@ def _link_elsewhere(_session, directory, _run):
 
 
 @pytest.mark.parametrize(
-    "harm", [_delete_row, _delete_files, _empty_weights, _other_weights, _delete_manifest, _link_elsewhere]
+    "harm",
+    first_in_gate(
+        2,
+        [_other_weights, _link_elsewhere, _delete_row, _delete_files, _empty_weights, _delete_manifest],
+    ),
 )
 def test_an_evaluation_of_a_checkpoint_that_is_gone_fails_with_a_sentence(trained, sessions, state_dir, harm):
     run = trained({"suites": [PAIRS | {"every": 1}]})

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from backend.config.merge import resolve
 from tests.factories import stored_completions
 from tests.worker.training.test_launch_check import check  # noqa: F401 - a fixture
@@ -18,6 +20,7 @@ RUN: dict[str, Any] = {
 }
 
 
+@pytest.mark.nightly
 def test_an_interrupted_run_with_tools_continues_bit_by_bit(sessions, queued, train):  # noqa: F811
     config = resolve(RUN)
     straight = queued(config)
