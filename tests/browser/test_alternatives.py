@@ -13,6 +13,8 @@ from tests.browser.watched import watched
 from tests.factories import make_run
 from worker.recording.records import CompletionRecord, GroupRecord
 
+pytestmark = pytest.mark.nightly
+
 PICTURES = os.environ.get("GRPOLAB_SCREENSHOTS", "")
 LONG = 100_000
 PIECES = ("<think>", "85", "+", "60", "=", "145", "</think>", HOSTILE, "\n", " so", " \\boxed{", "145", "}")

@@ -167,6 +167,7 @@ def test_a_forgotten_prompt_is_found_in_two_clicks(page, service):
     assert person.clicks <= 5
 
 
+@pytest.mark.nightly
 def test_a_broken_reward_term_is_found_in_three_clicks(page, service):
     person = Person(page, service.trained)
     person.why("reward/mean")
@@ -178,6 +179,7 @@ def test_a_broken_reward_term_is_found_in_three_clicks(page, service):
     assert person.clicks <= 5
 
 
+@pytest.mark.nightly
 def test_a_phrase_that_spreads_is_found_in_four_clicks(page, service):
     person = Person(page, service.trained)
     person.why("length/mean")
@@ -189,6 +191,7 @@ def test_a_phrase_that_spreads_is_found_in_four_clicks(page, service):
     assert person.clicks <= 5
 
 
+@pytest.mark.nightly
 def test_windows_are_typed_and_drawn_and_the_address_holds_them(page, service):
     page.goto(f"/rollouts?run={service.trained}&view=breakdown")
     expect(page.get_by_label("before: steps")).to_have_value("20-29")
@@ -209,6 +212,7 @@ def test_windows_are_typed_and_drawn_and_the_address_holds_them(page, service):
     expect(page.get_by_role("region", name="Breakdown of a change")).to_contain_text("length/mean went from")
 
 
+@pytest.mark.nightly
 def test_a_metric_that_cannot_be_told_apart_and_windows_without_values_say_so(page, service):
     page.goto(f"/rollouts?run={service.trained}&view=breakdown&before=500-600&after=1-2")
     expect(page.get_by_role("region", name="Breakdown of a change")).to_contain_text(
@@ -230,6 +234,7 @@ def test_the_budget_adds_up_on_the_page_and_leads_to_completions(page, service):
     expect(page).to_have_url(re.compile("step=30"))
 
 
+@pytest.mark.nightly
 def test_a_run_without_a_budget_says_what_is_counted(page, service):
     page.goto(f"/run/{service.older}")
     budget = page.get_by_role("region", name="Signal budget")
@@ -243,6 +248,7 @@ def test_a_run_without_a_budget_says_what_is_counted(page, service):
     expect(rows.nth(1)).to_contain_text("seconds not known")
 
 
+@pytest.mark.nightly
 def test_a_cap_is_tried_on_the_tokens_of_a_step(page, service):
     page.goto(f"/rollouts?run={service.trained}&step={STEPS}")
     page.get_by_text(f"Truncation cap: sampler against trainer at step {STEPS}").click()
@@ -279,6 +285,7 @@ def test_five_hundred_hostile_prompts_and_terms_are_shown_as_text(page, service)
     expect(page.locator(".budget-rows li")).to_have_count(2)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("width", "scheme"), viewports(390, 1024, 1600, 2560))
 def test_every_view_fits_every_width(browser, service, width, scheme):
     context = opened(browser, service, width, scheme)

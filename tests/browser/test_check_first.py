@@ -107,6 +107,7 @@ def test_a_config_is_checked_and_then_launched(page, work):
     expect(page).to_have_url(re.compile(r"/compare\?experiment="))
 
 
+@pytest.mark.nightly
 def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(page, work, service):
     problems = [{"name": "file", "path": "broken.jsonl"}]
     launch_page(page, sampling={"max_new_tokens": 40}, problems=problems)
@@ -135,6 +136,7 @@ def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(pag
     expect(page.locator("article.rollout").first).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_a_failed_check_says_why(page, work, directory):
     source = directory / "datasets" / "gone.jsonl"
     source.write_text((source.parent / "broken.jsonl").read_text())

@@ -114,6 +114,7 @@ def test_columns_are_recognised_shown_and_changed_before_the_upload(page, servic
     assert page.evaluate("window.__hits ?? 0") == 0
 
 
+@pytest.mark.nightly
 def test_rows_of_an_upload_that_repeat_are_counted_and_left_out_with_a_click(page):
     page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
     story = "Anna has many apples and gives some of them to Ben before lunch . How many are left for Anna ?"
@@ -131,6 +132,7 @@ def test_rows_of_an_upload_that_repeat_are_counted_and_left_out_with_a_click(pag
     assert '"near_duplicates":"drop"' in unquote(page.url).replace(" ", "")
 
 
+@pytest.mark.nightly
 def test_a_file_without_known_columns_asks_for_them(page):
     page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
     page.get_by_label("File to upload").set_input_files(file("odd.csv", b"ask,tell\n1+1,2\n1+2,3\n"))
@@ -161,6 +163,7 @@ def test_a_known_data_set_fills_in_the_problems_and_the_hub_is_off(page):
     expect(page.get_by_text("HF_ONLINE is off")).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_a_system_prompt_without_a_chat_template_is_refused_at_its_field(page):
     page.goto('/launch?base={"policy":{"system_prompt":"Be brief."}}&seeds=0')
     field = page.locator("[data-path='policy.system_prompt']").first

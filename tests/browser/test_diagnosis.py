@@ -89,6 +89,7 @@ def test_a_healthy_run_says_so_in_a_line(page, service):
     expect(card.get_by_role("heading", level=3)).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_the_list_shows_filters_and_sorts_by_verdict(page, service):
     page.goto("/runs")
     table = page.get_by_role("table", name="Runs")
@@ -122,6 +123,7 @@ def test_the_card_leads_to_the_first_bad_rollouts(page, service):
     expect(page.get_by_role("spinbutton", name="step")).to_have_value("74")
 
 
+@pytest.mark.nightly
 def test_a_cause_leads_to_the_completions_that_show_it(page, service):
     page.goto(f"/run/{service.failed}")
     page.get_by_role("region", name="Diagnosis").get_by_role(
@@ -139,6 +141,7 @@ def test_an_imported_run_links_to_its_completions_if_there_are_some(page, servic
     expect(page.get_by_text("no completions")).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_the_comparison_counts_verdicts_and_draws_onsets(page, service):
     page.goto(f"/compare?runs={service.trained},{service.failed}&by=run")
     cells = page.locator(".verdicts")
@@ -147,6 +150,7 @@ def test_the_comparison_counts_verdicts_and_draws_onsets(page, service):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.nightly
 def test_a_checkpoint_that_is_kept_says_why(page, service):
     page.goto(f"/run/{service.failed}?tab=files")
     expect(page.locator(".run-kept")).to_have_text("kept: before the onset at step 71")

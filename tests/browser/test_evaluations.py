@@ -88,6 +88,7 @@ def test_an_interval_is_drawn_as_a_band_and_has_no_panel_of_its_own(page, servic
     )
 
 
+@pytest.mark.nightly
 def test_a_benchmark_is_added_in_the_form_and_says_that_the_hub_is_away(page):
     page.goto("/launch")
     page.get_by_text("Evaluation, checkpoints, recording").click()
@@ -121,6 +122,7 @@ def test_checkpoints_are_evaluated_on_suites_and_join_the_table(page, service):
         session.execute(update(Run).where(Run.id == child).values(deleted_at=1.0))
 
 
+@pytest.mark.nightly
 def test_runs_are_compared_by_their_suites(page, service):
     page.goto(f"/compare?runs={service.trained}")
     expect(page.get_by_role("heading", name="Evaluations")).to_be_visible()

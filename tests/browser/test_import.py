@@ -99,6 +99,7 @@ def test_runs_of_a_file_are_chosen_and_compared(page):
     expect(page.get_by_text("b, c").first).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_files_that_are_read_in_the_sandbox_are_reported_within_seconds(page):
     page.goto("/import")
     for name, title in (("trackio.db", "Trackio database"), ("completions.parquet", "Parquet")):
@@ -130,6 +131,7 @@ def test_the_page_of_imports_has_no_barrier_that_axe_finds(page):
         assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == []
 
 
+@pytest.mark.nightly
 def test_a_narrow_window_shows_the_whole_page(page):
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto("/import")

@@ -73,6 +73,7 @@ def test_the_baseline_is_chosen_and_a_deleted_one_is_told(opened, service):
     expect(note).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_curves_of_a_group_of_several_scales_are_not_comparable(page, service):
     """Of the first of two groups one run has another weight."""
     variants = [
@@ -88,6 +89,7 @@ def test_curves_of_a_group_of_several_scales_are_not_comparable(page, service):
     expect(page.get_by_role("note").filter(has_text=words)).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_columns_are_chosen_and_stay_in_the_address(opened):
     opened.get_by_role("button", name="Columns").click()
     panel = opened.locator(".matrix-columns")
@@ -115,6 +117,7 @@ def test_what_is_copied_is_the_table(opened):
         )
 
 
+@pytest.mark.nightly
 def test_more_seeds_are_queued_from_the_cell(opened, service):
     before = len(service.get("/runs")["items"])
     button = cell(opened, 2).locator(".matrix-more")

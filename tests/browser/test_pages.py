@@ -398,6 +398,7 @@ def test_the_sums_of_the_loss_add_up_to_what_was_logged(page, service):
     expect(sums).not_to_contain_text("removed")
 
 
+@pytest.mark.nightly
 def test_another_objective_stands_beside_the_runs_own(page, service):
     page.goto(f"/rollouts?run={service.trained}&step=3")
     page.get_by_text("What if: step 3").click()

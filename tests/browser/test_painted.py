@@ -44,6 +44,7 @@ def test_many_lines_are_painted_between_the_axes_of_plotly(panel):
     assert panel.locator(".ytick").count() > 1
 
 
+@pytest.mark.nightly
 def test_curves_stay_where_plotly_makes_its_elements_anew(panel, page):
     # As after a panel without a height: its context is another one then.
     panel.locator(".js-plotly-plot").evaluate("(plot) => { plot._context._hasZeroHeight = true; }")
@@ -66,6 +67,7 @@ def test_a_point_has_a_label_and_opens_its_completions(panel, page, service):
     page.wait_for_url(re.compile(rf"/rollouts\?run={service.cells[0]}&step=2"))
 
 
+@pytest.mark.nightly
 def test_a_resting_pointer_lights_its_line_and_leaving_ends_that(panel, page):
     page.mouse.move(*panel.locator(".js-plotly-plot").evaluate(SPOT))
     expect(panel.locator(".is-lit .is-lit-curve")).to_be_visible()
@@ -74,6 +76,7 @@ def test_a_resting_pointer_lights_its_line_and_leaving_ends_that(panel, page):
     expect(panel.locator(".point-label")).to_be_hidden()
 
 
+@pytest.mark.nightly
 def test_hiding_lines_goes_back_to_svg(panel, page):
     for name in page.locator(".legend-item").all()[:3]:
         name.click()

@@ -12,6 +12,8 @@ from tests.browser.payloads import PAYLOADS
 from tests.browser.service import HOSTILE, opened, running, viewports
 from tests.factories import MadeCompletion, MadeGroup
 
+pytestmark = pytest.mark.nightly
+
 PICTURES = os.environ.get("GRPOLAB_SCREENSHOTS", "")
 FORGOTTEN_AT = 40
 

@@ -60,6 +60,7 @@ ARROWS = """async (crosshair, seconds) => {
 }"""
 
 
+@pytest.mark.nightly
 def test_the_arrow_keys_go_from_point_to_point_in_hours(in_browser):
     seconds = [90_000 * (i + 1) / 777 for i in range(777)]
     assert in_browser("charts/crosshair.js", ARROWS, seconds) == [*seconds, *reversed(seconds[:-1])]

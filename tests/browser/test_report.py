@@ -32,6 +32,7 @@ def saved(page, path):
     return path
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("place", ["title", "note", "link", "cell", "section", "rollout", "chart"])
 def test_no_text_is_markup_anywhere(in_browser, browser, tmp_path, place):
     texts = [*PAYLOADS[:120], HOSTILE, "javascript:alert(1)", "]]>--><svg onload=alert(1)>"]
@@ -125,6 +126,7 @@ def test_a_report_opens_without_a_network_and_runs_nothing(page, service, browse
     assert path.stat().st_size < 1_000_000
 
 
+@pytest.mark.nightly
 def test_a_report_without_a_matrix_says_why_there_is_none(page, service, browser, tmp_path):
     columns = ",".join(f"eval/accuracy:steps_to:{number}" for number in range(17))
     page.goto(f"/compare?runs={service.trained}&columns={columns}&metrics=reward")

@@ -8,6 +8,8 @@ from playwright.sync_api import expect
 
 from tests.browser.service import HOSTILE, opened, running, viewports
 
+pytestmark = pytest.mark.nightly
+
 TERMS = [
     {"name": "correctness"},
     {"name": "code", "credit": "share", "domain": "math"},

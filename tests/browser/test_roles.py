@@ -46,6 +46,7 @@ def press_every_button(page):
             page.keyboard.press("Escape")
 
 
+@pytest.mark.nightly
 def test_no_button_of_a_viewer_is_refused(page_as, service):
     page = page_as(VIEWER_TOKEN)
     refused = []
@@ -75,6 +76,7 @@ def test_a_viewer_reads_the_pages_and_is_told_what_is_missing(page_as, service):
     assert page.get_by_role("button", name="Launch", exact=False).count() == 0
 
 
+@pytest.mark.nightly
 def test_an_operator_has_the_buttons(page_as, service):
     page = page_as(TOKEN)
     page.goto(f"/run/{service.waiting}")

@@ -41,6 +41,7 @@ def opened(page, service, more=""):
     expect(page.get_by_label("Matches over steps")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_a_phrase_that_spreads_is_found_in_three_clicks(page, service):
     page.goto(f"/rollouts?run={service.trained}")
     page.get_by_role("button", name="Search", exact=True).click()
@@ -92,6 +93,7 @@ def test_a_label_is_given_with_its_reason_and_found(page, service):
     expect(page.locator(".search-result")).to_have_count(1)
 
 
+@pytest.mark.nightly
 def test_hostile_completions_are_shown_and_never_executed(page, service):
     opened(page, service, "&q=hostile&to=5")
     expect(page.locator(".search-result")).to_have_count(20)
@@ -103,6 +105,7 @@ def test_hostile_completions_are_shown_and_never_executed(page, service):
     assert page.locator(".search-snippet .code-point").count() > 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("width", "scheme"), viewports(390, 1280, 2560))
 @pytest.mark.parametrize("part", ["results", "lift"])
 def test_the_page_fits_its_window(page, service, scheme, width, part, tmp_path):
@@ -114,6 +117,7 @@ def test_the_page_fits_its_window(page, service, scheme, width, part, tmp_path):
     page.screenshot(path=tmp_path / f"search-{part}-{width}-{scheme}.png")
 
 
+@pytest.mark.nightly
 def test_no_bar_is_the_highest_where_nothing_matches(in_browser):
     def said(matched, highest):
         call = "(s, [matched, highest]) => s.countsText(matched, 6272, highest)"

@@ -81,6 +81,7 @@ def test_a_search_is_launched_from_the_form(page, service):
     expect(search).to_contain_text("of 2.5 hours")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("width", "scheme"), viewports(400, 1400))
 def test_a_search_is_followed_to_its_comparison(service, browser, width, scheme):
     experiment = begin(service, search={"top": 2})
@@ -112,6 +113,7 @@ def test_a_search_is_followed_to_its_comparison(service, browser, width, scheme)
     context.close()
 
 
+@pytest.mark.nightly
 def test_a_search_is_stopped(page, service):
     experiment = begin(service)
     page.goto(f"/compare?experiment={experiment}")
@@ -123,6 +125,7 @@ def test_a_search_is_stopped(page, service):
     assert not waiting(service, experiment)
 
 
+@pytest.mark.nightly
 def test_wrong_settings_in_the_address_are_left_out(page):
     sweep = {"method": "search", "cells": 4, "seed": 0, "knobs": [KNOB], "search": {"pruner": 5}}
     launch_page(page, sweep=json.dumps(sweep))

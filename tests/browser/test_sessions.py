@@ -73,6 +73,7 @@ def test_an_operator_ends_the_session_of_another_browser(browser_of):
     expect(viewer.get_by_label("Token")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_a_viewers_link_is_asked_about_in_an_operators_browser(browser_of, link):
     page = browser_of(Role.OPERATOR)
     page.goto(link(Role.VIEWER))
@@ -85,6 +86,7 @@ def test_a_viewers_link_is_asked_about_in_an_operators_browser(browser_of, link)
     expect(page.locator("header").get_by_text("viewer", exact=True)).to_be_visible()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("width", "scheme"), viewports(360, 1280))
 def test_the_menu_and_the_list_fit_into_every_page(browser_of, width, scheme, tmp_path):
     page = browser_of(Role.VIEWER, width, scheme)

@@ -69,12 +69,14 @@ def test_curves_are_drawn_over_a_metric(page, service):
     expect(page.get_by_label("over")).to_have_value("")
 
 
+@pytest.mark.nightly
 def test_an_axis_that_is_no_metric_is_named_in_each_panel(page, service):
     page.goto(f"/compare?runs={','.join(service.cells)}&x=policy/entrpy")
     words = "there is no metric 'policy/entrpy'; did you mean policy/entropy"
     expect(page.get_by_text(words).first).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_a_mean_is_made_anew_where_a_run_goes_to_another_group(page, service):
     moved, *others = service.cells[4:7]
     page.goto(f"/compare?runs={','.join([moved, *others])}&by=tag&band=none")
@@ -90,6 +92,7 @@ def test_a_mean_is_made_anew_where_a_run_goes_to_another_group(page, service):
         page.wait_for_function(drawn, arg=[place, names], timeout=20_000)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("by", "names"),
     [("tag", ["first + kept", "no tag"]), ("verdict", None), ("config.nothing.here", ["no nothing.here"])],
@@ -104,6 +107,7 @@ def test_runs_without_what_they_are_grouped_by_say_so(page, service, by, names):
     assert len(series) == len(lines(page))
 
 
+@pytest.mark.nightly
 def test_a_brush_over_an_axis_selects_runs_to_compare(page, service):
     opened(page, service)
     plot = page.locator(".relations-svg")
@@ -128,6 +132,7 @@ def test_a_brush_over_an_axis_selects_runs_to_compare(page, service):
     expect(page.locator(".page-head")).to_contain_text("4 runs")
 
 
+@pytest.mark.nightly
 def test_a_rectangle_over_a_scatter_plot_selects_runs(page, service):
     opened(page, service, "&plot=scatter&axes=config:sampling.group_size,reward/mean")
     plot = page.locator(".relations-svg")
@@ -151,6 +156,7 @@ def shown(page):
     )
 
 
+@pytest.mark.nightly
 def test_panels_are_moved_and_resized_by_keys_and_by_hand_and_the_address_keeps_it(page, service):
     opened(page, service)
     first, second, third = shown(page)[:3]
@@ -169,6 +175,7 @@ def test_panels_are_moved_and_resized_by_keys_and_by_hand_and_the_address_keeps_
     expect(panel).to_have_class(re.compile("is-wide-2 is-high-2"))
 
 
+@pytest.mark.nightly
 def test_compare_is_in_the_menu_and_uses_a_wide_screen(page, service):
     page.set_viewport_size({"width": 2560, "height": 1300})
     opened(page, service)

@@ -82,6 +82,7 @@ def test_a_sweep_is_typed_planned_launched_and_its_cells_fill(page, service):
     expect(link).to_have_attribute("href", f"/run/{in_turn[0]['id']}")
 
 
+@pytest.mark.nightly
 def test_an_invalid_cell_is_shown_with_its_reason_and_blocks_the_launch(page):
     sweep = {
         "knobs": [{"path": "optimizer.lr", "values": "1e-4, -1"}],
@@ -103,6 +104,7 @@ def test_an_invalid_cell_is_shown_with_its_reason_and_blocks_the_launch(page):
     expect(page.get_by_role("button", name="Launch 2 runs")).to_be_enabled()
 
 
+@pytest.mark.nightly
 def test_a_random_sweep_is_drawn_from_its_seed(page):
     launch_page(page)
     page.get_by_role("button", name="Sampling", exact=True).first.click()
@@ -130,6 +132,7 @@ def test_a_hostile_address_and_hostile_values_are_shown_as_text(page):
     expect(page.get_by_role("region", name="Sweep").get_by_role("row").nth(1)).to_contain_text("<img src=x")
 
 
+@pytest.mark.nightly
 def test_a_ladder_adds_one_knob_at_a_time_in_the_chosen_order(page):
     launch_page(page, [{"name": "dapo", "preset": "dapo"}, *GRPO])
     page.get_by_role("button", name="Ablations").first.click()
@@ -152,6 +155,7 @@ def test_a_ladder_adds_one_knob_at_a_time_in_the_chosen_order(page):
     assert added["preset"] == "grpo"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("width", "scheme"), viewports(400, 1400))
 def test_form_and_cells_are_accessible_and_fit(service, browser, width, scheme):
     context = opened(browser, service, width, scheme, height=1400)

@@ -116,6 +116,7 @@ def test_two_clicks_lead_from_the_diagnosis_to_a_trial_and_its_verdict_is_shown_
     picture(page, "experiment")
 
 
+@pytest.mark.nightly
 def test_four_clicks_lead_from_the_list_past_the_first_bad_rollout_to_a_launched_trial(browser, service):
     """Run, first bad rollouts, Try the remedy, Start."""
     wait_for(lambda: service.get(f"/runs/{service.failed}")["verdict"])
@@ -138,6 +139,7 @@ def test_four_clicks_lead_from_the_list_past_the_first_bad_rollout_to_a_launched
     context.close()
 
 
+@pytest.mark.nightly
 def test_changes_are_checked_while_they_are_written(browser, service):
     context = opened(browser, service)
     page = context.new_page()
@@ -167,6 +169,7 @@ def test_changes_are_checked_while_they_are_written(browser, service):
     context.close()
 
 
+@pytest.mark.nightly
 def test_a_run_without_a_cause_offers_to_write_a_change_down(browser, service):
     context = opened(browser, service)
     page = context.new_page()
@@ -183,6 +186,7 @@ def test_a_run_without_a_cause_offers_to_write_a_change_down(browser, service):
     context.close()
 
 
+@pytest.mark.nightly
 def test_a_viewer_sees_trials_and_no_button(browser, service):
     context = opened(browser, service, token=VIEWER_TOKEN)
     page = context.new_page()

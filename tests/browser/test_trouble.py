@@ -13,6 +13,8 @@ from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import TOKEN, running
 from tests.outages import postgres_to_stop
 
+pytestmark = pytest.mark.nightly
+
 SHOTS = os.environ.get("GRPOLAB_SHOTS", "")
 """Directory for pictures of the pages in trouble; none are taken without it."""
 

@@ -11,6 +11,8 @@ from tests.browser.service import running
 from tests.browser.watched import watched
 from tests.factories import MadeCompletion, MadeGroup, make_experiment, make_run
 
+pytestmark = pytest.mark.nightly
+
 HOSTILE = "<img src=x onerror=alert(1)>\u202e</section>"
 CALL, ANSWER = "[lookup: a]", f"[{HOSTILE}]"
 TEXT = f"so {CALL}{ANSWER} it is"

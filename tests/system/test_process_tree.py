@@ -166,6 +166,7 @@ def test_the_link_logs_in_once(lab):
     assert httpx.get(f"{lab.client.base}/api/v1/runs").status_code == 401
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("word", ["backend.cli serve", "worker.host.app", "valkey-server"])
 def test_a_program_that_dies_is_started_again(lab, word):
     said = lab.said().count("exited unexpectedly")

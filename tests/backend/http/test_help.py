@@ -62,6 +62,7 @@ def test_every_page_is_shown_in_the_frame_without_inline_script(client):
         assert "&lt;!--" not in answer.text, address
 
 
+@pytest.mark.nightly
 def test_every_link_and_picture_of_every_page_is_there(client):
     known = {address: anchors(client.get(address).text) for address in ADDRESSES.values()}
     for name, address in ADDRESSES.items():

@@ -65,6 +65,7 @@ def test_a_checkpoint_without_a_row_continues_its_run(sessions, queued, train, w
     assert series(sessions, run_id) == straight(sessions, queued, train)
 
 
+@pytest.mark.nightly
 def test_steps_that_are_not_recorded_are_trained_again_where_they_can_be(sessions, queued, train, whole):  # noqa: F811
     run_id, root = whole
     go_back(sessions, run_id, step=2)
@@ -75,6 +76,7 @@ def test_steps_that_are_not_recorded_are_trained_again_where_they_can_be(session
     assert sorted(path.name for path in root.iterdir()) == rows(sessions, run_id)
 
 
+@pytest.mark.nightly
 def test_what_is_ahead_of_the_rows_is_kept_until_training_has_come_as_far(sessions, train, whole):  # noqa: F811
     run_id, root = whole
     ahead = root / NAMES[3]
@@ -89,6 +91,7 @@ def test_what_is_ahead_of_the_rows_is_kept_until_training_has_come_as_far(sessio
     assert not ahead.exists()
 
 
+@pytest.mark.nightly
 def test_with_nothing_else_left_a_checkpoint_ahead_of_the_rows_is_adopted(sessions, train, whole):  # noqa: F811
     run_id, root = whole
     go_back(sessions, run_id, step=1)
@@ -139,6 +142,7 @@ def test_a_damaged_checkpoint_without_a_row_is_refused(sessions, train, whole): 
     assert not any("adopted" in message for message in told)
 
 
+@pytest.mark.nightly
 def test_checkpoints_of_attempts_that_the_database_lost_are_adopted_and_tidied_up(sessions, train, whole):  # noqa: F811
     run_id, root = whole
     forget(sessions, run_id, steps=(1, 2, 3))

@@ -61,6 +61,7 @@ def test_a_fork_without_changes_does_what_its_parent_did(sessions, queued, train
         assert (ours / file.relative_to(theirs)).read_bytes() == file.read_bytes(), file.name
 
 
+@pytest.mark.nightly
 def test_a_fork_says_what_it_took_over_and_what_begins_anew(sessions, queued, train):
     before = resolve(SMALL)
     parent = queued(before)
@@ -94,6 +95,7 @@ def test_a_fork_with_another_seed_samples_anew_from_the_same_weights(sessions, q
     assert len({tuple(each.values()) for each in lengths}) == 3
 
 
+@pytest.mark.nightly
 def test_a_fork_remembers_the_history_that_it_inherited(sessions, queued, train):
     config = resolve(SMALL)
     parent = queued(config)

@@ -111,6 +111,7 @@ def has_steps(sessions, run_id):
     return lambda: read(sessions, run_id).last_step >= 1
 
 
+@pytest.mark.nightly
 def test_a_trainer_that_has_ended_its_run_may_leave_in_its_own_time(toy, sessions):
     run_id = queue_run(sessions)
     toy("tidy").supervise(claim(sessions))
@@ -138,6 +139,7 @@ def test_a_spare_that_is_ready_takes_the_run(toy, sessions):
     assert not supervisor.spare_is_ready
 
 
+@pytest.mark.nightly
 def test_a_spare_that_died_is_replaced(toy, sessions):
     supervisor = toy("finish")
     supervisor.keep_spare()
@@ -169,6 +171,7 @@ def test_the_trainer_sees_no_secret_of_the_service(toy, sessions, settings, monk
     assert environment["HF_HUB_OFFLINE"] == "1"
 
 
+@pytest.mark.nightly
 def test_an_exception_is_tried_three_times_and_then_is_the_reason(toy, sessions):
     run_id = queue_run(sessions)
     supervisor = toy("raise")
@@ -347,6 +350,7 @@ def test_a_process_that_cannot_start_harms_nobody(settings, sessions, stopping):
     assert run.reason.startswith("no trainer could be started: ")
 
 
+@pytest.mark.nightly
 def test_a_spare_that_dies_at_once_is_not_started_again_at_once(toy, monkeypatch):
     monkeypatch.setattr(spares, "PAUSES_SECONDS", (1e8, 1e9))
     spare = toy("unready")._spare

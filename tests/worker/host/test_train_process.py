@@ -111,6 +111,7 @@ def wait_for_step(sessions, run_id, step):
         time.sleep(0.05)
 
 
+@pytest.mark.nightly
 def test_a_short_run_is_finished_with_a_checkpoint_and_its_versions(trainer, sessions):
     run_id = give_run(trainer, sessions, steps=2)
     assert trainer.wait(170) == 0
@@ -159,6 +160,7 @@ def test_an_unexpected_error_is_reported_in_one_line(forked, sessions):
     assert read(sessions, run_id).status == "running"  # its supervisor decides
 
 
+@pytest.mark.nightly
 def test_want_of_memory_is_told_with_its_numbers(trainer, sessions, settings):
     """Weights that do not fit, as rows of a batch are halved until they do."""
     large = AutoModelForCausalLM.from_pretrained(BUILT_IN["tiny"])
@@ -192,6 +194,7 @@ def test_a_trainer_whose_run_was_taken_writes_nothing_more(forked, sessions):
     assert read(sessions, run_id).status == "running"
 
 
+@pytest.mark.nightly
 def test_without_its_supervisor_a_trainer_is_gone_at_once(trainer, sessions):
     run_id = give_run(trainer, sessions)
     wait_for_step(sessions, run_id, 1)

@@ -106,6 +106,7 @@ def trained(settings, sessions, spare):
         return record_of(session, run.id), run
 
 
+@pytest.mark.nightly
 def test_forks_train_as_a_process_of_its_own_does(settings, sessions, parent):
     own, _ = trained(settings, sessions, Spare(settings, SLOT))
     for _ in range(2):
@@ -140,6 +141,7 @@ def test_a_fork_has_the_environment_that_it_is_given_and_no_secret_of_the_worker
     fork.kill()
 
 
+@pytest.mark.nightly
 def test_a_fork_whose_parent_was_killed_goes_on_and_its_end_is_seen(settings, mortal):
     parent = mortal
     fork = parent.take(environment(settings))
@@ -159,6 +161,7 @@ def test_a_fork_whose_parent_was_killed_goes_on_and_its_end_is_seen(settings, mo
     wait_for(lambda: parent.is_ready)
 
 
+@pytest.mark.nightly
 def test_a_parent_that_does_not_fork_is_replaced(settings, mortal):
     parent = mortal
     os.kill(parent._process.pid, signal.SIGSTOP)
@@ -168,6 +171,7 @@ def test_a_parent_that_does_not_fork_is_replaced(settings, mortal):
     assert not parent.is_ready
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("who", ["worker", "parent"])
 def test_nobody_outlives_a_killed_worker(settings, who, monkeypatch):
     program = f"""

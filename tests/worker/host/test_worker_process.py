@@ -125,6 +125,7 @@ def test_a_bell_starts_a_waiting_run_at_once(settings, sessions, broker, start_w
     ring_until(settings, are(sessions, "finished", run_ids))
 
 
+@pytest.mark.nightly
 def test_two_slots_train_two_runs_at_the_same_time(settings, sessions, broker, start_worker):
     start_worker("long", slots=2)
     run_ids = queue_runs(sessions, 2)
@@ -132,6 +133,7 @@ def test_two_slots_train_two_runs_at_the_same_time(settings, sessions, broker, s
     wait_for(are(sessions, "running", run_ids))
 
 
+@pytest.mark.nightly
 def test_without_a_bell_a_worker_looks_by_itself(sessions, broker, start_worker):
     run_ids = queue_runs(sessions)
     start_worker(poll_seconds=0.3)

@@ -33,7 +33,9 @@ def settings(request, settings, tmp_path):
     return settings.model_copy(update={"artifacts_url": url})
 
 
-IN_BOTH = pytest.mark.parametrize("settings", ["s3", "file"], indirect=True)
+IN_BOTH = pytest.mark.parametrize(
+    "settings", [pytest.param("s3", marks=pytest.mark.nightly), "file"], indirect=True
+)
 
 
 @pytest.fixture(autouse=True)
