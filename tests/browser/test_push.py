@@ -47,7 +47,8 @@ def test_a_pushed_run_is_live_and_its_stop_button_is_heard(lab, pushed, chromium
         runs = lab.get("/runs")["items"]
         return runs[0]["id"] if runs and runs[0]["last_step"] >= step else None
 
-    address = f"/run/{wait_for(partial(has_step, 14))}"
+    run_id = wait_for(partial(has_step, 14), "the run was not pushed")
+    address = f"/run/{run_id}"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
         with watched(browser, lab.base) as page:
@@ -83,5 +84,5 @@ def test_a_pushed_run_is_live_and_its_stop_button_is_heard(lab, pushed, chromium
             expect(page.get_by_role("dialog")).to_contain_text("was told to stop and still pushes")
             page.get_by_role("dialog").get_by_role("button", name="Stop").click()
             expect(page.get_by_role("button", name="Stop now")).to_have_count(0)
-            assert lab.get(f"/runs/{found[0]['id']}")["status"] == "stopped"
+            assert lab.get(f"/runs/{run_id}")["status"] == "stopped"
         browser.close()

@@ -115,6 +115,7 @@ def test_a_brush_over_an_axis_selects_runs_to_compare(page, service):
     expect(plot.locator("path.relation")).to_have_count(8)
     assert HOSTILE[:20] in plot.locator("path.relation title").last.text_content()
     axis = plot.get_by_role("group", name="optimizer.lr")
+    axis.locator(".relations-grip").hover()  # once it stands still
     grip = axis.locator(".relations-grip").bounding_box()
     middle = grip["x"] + grip["width"] / 2
     page.mouse.move(middle, grip["y"] + 4)

@@ -1,5 +1,7 @@
 """Lists of runs over HTTP: queries with totals, actions on many runs, saved views."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import select, text, update
 
@@ -207,7 +209,7 @@ def test_a_view_of_compare_keeps_the_settings_of_its_address(client, database):
     assert (view["page"], view["settings"], view["sort"]) == ("runs", {}, "name")
 
 
-UNREADABLE_VIEWS = [
+UNREADABLE_VIEWS: list[tuple[dict[str, Any], str]] = [
     ({"page": "help"}, "'runs' or 'compare'"),
     ({"settings": {"x": 1}}, "string"),
     ({"settings": {str(number): "" for number in range(51)}}, "50"),

@@ -42,7 +42,7 @@ FIELDS: list[dict[str, Any]] = [
 ]
 """Fields that a base or a variant writes, wrong ones among them."""
 
-VARIANTS = [{"preset": name} for name in PRESETS] + [
+VARIANTS: list[dict[str, Any]] = [{"preset": name} for name in PRESETS] + [
     {"preset": "dapo", "objective": {"surrogate": {"type": "sapo"}}},
     {"preset": "grpo", "objective": {"kl": {"type": "none"}}, "updates": {"minibatches": 4}},
     {"preset": "gspo", "policy": {"name": "Qwen/Qwen3-0.6B"}},
