@@ -1,5 +1,6 @@
 """Ports for programs that have to be told theirs before they start."""
 
+import atexit
 import random
 import socket
 
@@ -7,6 +8,12 @@ PORTS = range(20_000, 32_000)
 """Below those that the kernel gives to outgoing connections: from 32,768 on Linux, from 49,152 elsewhere."""
 
 _claims: list[socket.socket] = []
+
+
+@atexit.register
+def _release_claims() -> None:
+    for claim in _claims:
+        claim.close()
 
 
 def free_port() -> int:

@@ -14,6 +14,8 @@ from backend.runs.rows import run_row
 from tests.browser.service import opened, running, viewports
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.nightly
+
 COUNT = 5_213
 SHOWN = "5\u202f213"
 LONGEST_TASK_MS = 1_000
@@ -96,7 +98,6 @@ def test_fields_operators_and_values_are_completed_by_keys(page):
     expect(page.locator(".query-options li")).to_have_count(0)
 
 
-@pytest.mark.nightly
 def test_five_thousand_matching_runs_are_selected_tagged_and_untagged_without_a_frozen_page(page):
     page.goto("/runs?q=sweep")
     expect(page.get_by_text(f"100 of {SHOWN} runs")).to_be_visible()
@@ -139,7 +140,6 @@ def test_a_range_is_selected_with_shift_deleted_and_taken_back(page):
     expect(page.get_by_text("26 runs", exact=True)).to_be_visible()
 
 
-@pytest.mark.nightly
 def test_a_selection_ends_with_the_list_it_was_made_in(page):
     page.goto("/runs?q=reward/mean > .99")
     page.get_by_role("checkbox", name="Select sweep").first.click()
@@ -148,7 +148,6 @@ def test_a_selection_ends_with_the_list_it_was_made_in(page):
     expect(page.get_by_text("1 selected")).to_have_count(0)
 
 
-@pytest.mark.nightly
 def test_a_view_is_saved_for_everybody_opened_and_deleted(page, browser, service):
     page.goto("/runs?q=tag = old&sort=name&columns=verdict,tags&group=variant")
     page.get_by_role("button", name="views").click()
@@ -176,7 +175,6 @@ def test_a_view_is_saved_for_everybody_opened_and_deleted(page, browser, service
 SETTINGS = "by=run&metrics=reward&x=tokens&smoothing=0.6&log=y&zoom=2,8&order=reward/mean"
 
 
-@pytest.mark.nightly
 def test_a_comparison_is_saved_by_a_query_and_shows_the_runs_that_match_when_it_is_opened(page, service):
     ids = [run["id"] for run in service.get("/runs", query="sweep-000", limit=2)["items"]]
     page.goto(f"/compare?runs={','.join(ids)}&{SETTINGS}")
@@ -202,7 +200,6 @@ def test_a_comparison_is_saved_by_a_query_and_shows_the_runs_that_match_when_it_
     shoot(page, "comparison")
 
 
-@pytest.mark.nightly
 def test_a_comparison_of_fixed_runs_is_saved_as_it_is_and_deleted(page, service):
     ids = [run["id"] for run in service.get("/runs", limit=3)["items"]]
     page.goto(f"/compare?runs={','.join(ids)}&{SETTINGS}&hide={ids[1]}&baseline={ids[2]}")
@@ -222,7 +219,6 @@ def test_a_comparison_of_fixed_runs_is_saved_as_it_is_and_deleted(page, service)
     assert "three" not in [view["name"] for view in service.get("/views")["items"]]
 
 
-@pytest.mark.nightly
 def test_a_run_has_the_same_colour_in_every_browser(page, browser, service):
     def colours(page):
         page.goto("/runs?q=reward/mean > .99&sort=name")
@@ -248,7 +244,6 @@ def test_addresses_that_people_guess_lead_to_the_run(page, service):
     assert page.url.endswith(f"/rollouts?run={run}")
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(("width", "scheme"), viewports(700, 1440))
 def test_the_name_of_a_run_is_read_at_1440_pixels(browser, service, width, scheme):
     context = opened(browser, service, width, scheme)

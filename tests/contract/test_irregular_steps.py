@@ -3,6 +3,7 @@
 import threading
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
@@ -205,6 +206,7 @@ STEPS = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.nightly
 @settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_whatever_the_steps_packed_points_are_those_of_the_rows(database, monkeypatch, data):

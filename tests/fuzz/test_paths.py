@@ -21,6 +21,8 @@ from tests.factories import make_run
 from tests.fuzz.attacks import NAMES, PATHS
 from tests.route_list import filled_in
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[2]
 CANARY = "a canary that nobody may see"
 HOST = (b"host", b"127.0.0.1:8400")

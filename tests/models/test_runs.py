@@ -1,6 +1,6 @@
 """A run of each architecture through a service: launched over HTTP, trained by a worker, opened again.
 
-`make test` takes two of them, `make test-models` all, in float32 and bfloat16, with and without LoRA.
+`make test-all` takes three of them, `make test-models` all, in float32 and bfloat16, with and without LoRA.
 """
 
 import os

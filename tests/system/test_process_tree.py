@@ -150,6 +150,7 @@ def lab():
             lab.kill_all()
 
 
+@pytest.mark.nightly
 def test_everything_it_writes_is_private(lab):
     readable = [
         path for path in lab.state_dir.rglob("*") if path.lstat().st_mode & 0o077 and not path.is_symlink()

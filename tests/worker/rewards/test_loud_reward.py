@@ -22,6 +22,8 @@ from tests.worker.host.test_supervisor import (  # noqa: F401 - fixtures
 )
 from worker.host.trainer_logs import LIMIT_CHARACTERS, LIMIT_NOTE
 
+pytestmark = pytest.mark.nightly
+
 MEGABYTES = int(os.environ.get("LOUD_MEGABYTES", "50"))
 MOST_GROWTH = 30_000_000
 

@@ -72,7 +72,7 @@ def of_preset(preset: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("preset", METHODS)
+@pytest.mark.parametrize("preset", first_in_gate(6, METHODS))
 def test_every_preset_adds_up_and_gives_its_own_numbers_back(steps_of, preset):
     """The contributions; then what-if on the run's own objective, where a step makes one update."""
     once = {"epochs": 2 if preset == "ppo_kl" else 1, "minibatches": 1, "resample_each_epoch": False}

@@ -27,6 +27,7 @@ def settings(settings, address, told):  # noqa: F811 - fixtures above
     return settings.model_copy(update={"engine_url": address, "engine_api_key": KEY})
 
 
+@pytest.mark.nightly
 def test_a_run_learns_from_the_server_with_a_correction_and_says_what_samples(
     sessions,  # noqa: F811
     queued,  # noqa: F811

@@ -27,6 +27,7 @@ def settings(settings, address):  # noqa: F811
     return with_servers(settings, address)
 
 
+@pytest.mark.nightly
 def test_an_interrupted_run_in_an_environment_continues_bit_by_bit(sessions, queued, train):  # noqa: F811
     config = resolve(RUN)
     straight = queued(config)

@@ -176,6 +176,7 @@ def test_an_evaluation_of_a_checkpoint_that_is_gone_fails_with_a_sentence(traine
     assert metrics_of(sessions, child.id) == {}
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_interrupted_between_evaluations_measures_the_same(trained, sessions, monkeypatch):
     suites = {"suites": [PAIRS | {"every": 1}]}
     straight = metrics_of(sessions, trained(suites))

@@ -201,6 +201,7 @@ def test_group_advantages_sum_to_zero_in_what_is_stored(sessions, queued, train)
             assert sum(one.advantage or 0.0 for one in own) == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.nightly
 def test_magistral_whitens_each_minibatch_by_itself(sessions, queued, train):
     """16 completions in two minibatches of 8: each has mean 0 and sample deviation 1, if its rewards vary."""
     changes = {
@@ -223,7 +224,7 @@ def test_magistral_whitens_each_minibatch_by_itself(sessions, queued, train):
 @pytest.mark.parametrize(
     "changes",
     first_in_gate(
-        2,
+        1,
         [
             {"preset": "ppo"},
             {"preset": "grpo"},
@@ -272,6 +273,7 @@ def test_a_run_that_was_interrupted_continues_bit_by_bit(sessions, queued, train
     assert series(sessions, broken) == series(sessions, straight)
 
 
+@pytest.mark.nightly
 def test_groups_that_wait_for_the_next_step_survive_an_interruption(sessions, queued, train):
     config = resolve(SMALL | {"preset": "olmo3"})
     straight, broken = queued(config), None
@@ -310,6 +312,7 @@ def few_sums(settings):
     return {"problems": [{"name": "file", "path": "few.jsonl"}]}
 
 
+@pytest.mark.nightly
 def test_what_a_run_remembers_of_its_prompts_survives_an_interruption(sessions, queued, train, few_sums):
     config = resolve(SMALL | few_sums | {"preset": "dcpo"})
     straight, broken = queued(config), None
@@ -328,6 +331,7 @@ def test_what_a_run_remembers_of_its_prompts_survives_an_interruption(sessions, 
     assert sum(seen) == 4 * 4
 
 
+@pytest.mark.nightly
 def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, queued, train, settings):
     """Each passes the upload: 5,000 digits as text, NUL, foreign digits, LaTeX without end, numbers."""
     answers = [
@@ -370,6 +374,7 @@ def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, 
     assert max(series(sessions, run_id)["reward/accuracy"].values()) < 1
 
 
+@pytest.mark.nightly
 def test_while_the_critic_is_pretrained_the_policy_stays_as_it_is(sessions, queued, train):
     """Greedy accuracy is that of the start until the third step has moved the policy."""
     pretraining = {"preset": "ppo", "steps": 3, "evaluation": {"every": 1, "prompts": 16}}
@@ -383,6 +388,7 @@ def test_while_the_critic_is_pretrained_the_policy_stays_as_it_is(sessions, queu
     assert sorted(recorded["loss/total"]) == [3]
 
 
+@pytest.mark.nightly
 def test_one_completion_per_prompt_is_enough_for_a_critic(sessions, settings, queued, train):
     """Its advantages are kept token by token."""
     config = resolve(SMALL | {"preset": "ppo", "sampling": {"prompts_per_step": 4, "group_size": 1}})
@@ -416,6 +422,7 @@ def test_a_mixture_records_how_its_routers_move(sessions, queued, train):
     assert 0 < recorded["router/expert_change_frac"][1] < 0.5
 
 
+@pytest.mark.nightly
 def test_router_knobs_on_a_dense_policy_do_nothing_and_say_so(sessions, queued, train):
     plain = resolve({**SMALL, "steps": 2, "updates": {"epochs": 2}})
     routed = resolve(
@@ -577,6 +584,7 @@ def test_memory_that_runs_out_halves_the_passes_and_repeats_the_step(
         assert found[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
 
 
+@pytest.mark.nightly
 def test_memory_that_runs_out_while_sampling_and_evaluating_changes_nothing(
     sessions, queued, train, monkeypatch
 ):
@@ -721,6 +729,7 @@ def test_updates_that_stay_not_finite_fail_the_run(queued, train, monkeypatch):
     assert outcome == Outcome("failed", "2 steps in a row had no finite loss or gradient")
 
 
+@pytest.mark.nightly
 def test_accuracy_can_end_a_run(queued, train):
     config = resolve(SMALL | {"stop_rules": [{"type": "accuracy", "value": 0.001}], "steps": 50})
     run_id = queued(config)
@@ -739,7 +748,7 @@ def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, queu
     assert "reward/mean" not in answer
 
 
-@pytest.mark.parametrize("preset", METHODS)
+@pytest.mark.parametrize("preset", first_in_gate(8, METHODS))
 def test_every_preset_trains_on_the_tiny_policy(sessions, queued, train, preset):
     sampling = {"max_new_tokens": 40} | ({} if preset in BOOK else {"prompts_per_step": 8, "group_size": 2})
     evaluation = {"every": 2, "prompts": 2}

@@ -77,6 +77,7 @@ def leave_machine(settings):
     shutil.rmtree(settings.state / "runs")
 
 
+@pytest.mark.nightly
 @IN_BOTH
 def test_the_store_has_what_retention_keeps(sessions, queued, train, settings, store):  # noqa: F811
     config = resolve(SMALL | {"steps": 6, "checkpointing": {"every": 1, "keep": 2}})
@@ -103,6 +104,7 @@ def test_another_machine_continues_from_the_store(
     assert any("continued from step 2" in line for line in messages(sessions, run_id))
 
 
+@pytest.mark.nightly
 def test_a_machine_that_dies_during_an_upload_loses_only_what_came_after_the_copy(
     sessions,  # noqa: F811 - fixtures
     queued,  # noqa: F811
@@ -122,6 +124,7 @@ def test_a_machine_that_dies_during_an_upload_loses_only_what_came_after_the_cop
     assert any("refused" in line and "s000003-a1" in line for line in messages(sessions, run_id))
 
 
+@pytest.mark.nightly
 def test_a_machine_that_dies_before_the_first_copy_begins_the_run_anew(
     sessions,  # noqa: F811 - fixtures
     stopped,
@@ -140,6 +143,7 @@ def test_a_machine_that_dies_before_the_first_copy_begins_the_run_anew(
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("spoil", ["weights", "manifest", "empty", "missing"])
 def test_a_bad_copy_is_passed_over(sessions, queued, train, settings, straight, spoil):  # noqa: F811
     config = resolve(SMALL)
@@ -163,6 +167,7 @@ def test_a_bad_copy_is_passed_over(sessions, queued, train, settings, straight, 
     assert any("continued from step 2" in line for line in told), told
 
 
+@pytest.mark.nightly
 def test_what_does_not_fit_is_refused_and_stays(sessions, stopped, train, settings, monkeypatch):  # noqa: F811
     run_id, config = stopped
 
@@ -176,6 +181,7 @@ def test_what_does_not_fit_is_refused_and_stays(sessions, stopped, train, settin
     assert (settings.artifacts_of(run_id) / "s000002-a1" / "model.safetensors").is_file()
 
 
+@pytest.mark.nightly
 def test_what_another_process_fetches_is_left_alone(sessions, queued, train, settings):  # noqa: F811
     config = resolve(SMALL)
     run_id = queued(config)
@@ -185,6 +191,7 @@ def test_what_another_process_fetches_is_left_alone(sessions, queued, train, set
     assert draft.is_dir()
 
 
+@pytest.mark.nightly
 def test_strangers_in_the_bucket_stop_no_run(sessions, stopped, train, settings, straight):  # noqa: F811
     run_id, config = stopped
     bucket = Path(settings.artifacts_url.removeprefix("file://")) / run_id
@@ -198,6 +205,7 @@ def test_strangers_in_the_bucket_stop_no_run(sessions, stopped, train, settings,
     assert series(sessions, run_id) == straight
 
 
+@pytest.mark.nightly
 def test_an_upload_that_hangs_holds_up_no_training(
     sessions,  # noqa: F811 - fixtures
     queued,  # noqa: F811
@@ -239,6 +247,7 @@ def test_an_upload_that_hangs_holds_up_no_training(
     assert set(store.listing(run_id)) == names(sessions, run_id)
 
 
+@pytest.mark.nightly
 def test_a_name_that_is_used_again_is_uploaded_again(
     sessions,  # noqa: F811 - fixtures
     stopped,
@@ -260,6 +269,7 @@ def test_a_name_that_is_used_again_is_uploaded_again(
     assert sha256(content).hexdigest() == rows["s000004-a2"]
 
 
+@pytest.mark.nightly
 def test_a_database_that_knows_less_than_the_store_adopts_what_is_there(
     sessions,  # noqa: F811 - fixtures
     stopped,
@@ -276,6 +286,7 @@ def test_a_database_that_knows_less_than_the_store_adopts_what_is_there(
     assert any("adopted checkpoint s000002-a1" in line for line in messages(sessions, run_id))
 
 
+@pytest.mark.nightly
 def test_a_damaged_checkpoint_is_replaced_by_its_copy(
     sessions,  # noqa: F811 - fixtures
     stopped,
@@ -332,6 +343,7 @@ def test_a_store_that_goes_away_keeps_nobody_from_training(
     assert all((settings.artifacts_of(run_id) / name).is_dir() for name in kept)
 
 
+@pytest.mark.nightly
 def test_a_store_that_comes_back_gets_what_is_missing(
     sessions,  # noqa: F811 - fixtures
     queued,  # noqa: F811
@@ -358,6 +370,7 @@ def test_a_store_that_comes_back_gets_what_is_missing(
     assert store.listing(run_id) == dict.fromkeys(names(sessions, run_id), True)
 
 
+@pytest.mark.nightly
 def test_a_store_that_cannot_be_reached_stops_a_run_before_it_begins(
     sessions,  # noqa: F811 - fixtures
     queued,  # noqa: F811
@@ -376,6 +389,7 @@ def test_a_store_that_cannot_be_reached_stops_a_run_before_it_begins(
     assert names(sessions, run_id) == set()
 
 
+@pytest.mark.nightly
 def test_a_fork_on_another_machine_fetches_its_origin(sessions, queued, train, settings):  # noqa: F811
     config = resolve(SMALL)
     parent = queued(config)
@@ -387,6 +401,7 @@ def test_a_fork_on_another_machine_fetches_its_origin(sessions, queued, train, s
     assert any("forked from step 2 of r" in line for line in messages(sessions, fork))
 
 
+@pytest.mark.nightly
 @IN_BOTH
 def test_a_deleted_run_is_gone_from_the_store(sessions, queued, train, settings, store):  # noqa: F811
     config = resolve(SMALL)
@@ -401,6 +416,7 @@ def test_a_deleted_run_is_gone_from_the_store(sessions, queued, train, settings,
     assert not settings.artifacts_of(run_id).exists()
 
 
+@pytest.mark.nightly
 def test_a_run_whose_copies_cannot_be_removed_stays_marked(
     sessions,  # noqa: F811 - fixtures
     queued,  # noqa: F811
