@@ -162,7 +162,7 @@ def find_node() -> str:
     path = shutil.which("node") or shutil.which("node", path=str(installed))
     if path:
         return path
-    raise Missing("Node (`make check` installs one into .venv, or put node on PATH)")
+    raise Missing("Node (`make test` installs one into .venv, or put node on PATH)")
 
 
 def _postgres_binaries() -> Path:
