@@ -130,6 +130,7 @@ def test_a_form_that_answers_more_often_is_named(check):
     assert any("boxed answer; asked as “Plain text”" in found.text for found in report.findings)
 
 
+@pytest.mark.nightly
 def test_rows_that_overlap_or_repeat_are_counted_without_being_asked_for(check, settings):
     source = data_set(settings, "1", "2")
     path = settings.datasets_dir / source["path"]

@@ -50,6 +50,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", first_in_gate(1, CONFIGS))
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(sessions, queued, train, name):
     config = resolve(SMALL | CONFIGS[name])
@@ -71,6 +72,7 @@ def test_a_controller_moves_the_coefficient_that_is_recorded(sessions, queued, t
     assert {"kl/math", "kl/easy"} <= recorded.keys()
 
 
+@pytest.mark.nightly
 def test_lopti_takes_two_optimizer_steps_for_each_batch(sessions, queued, train):
     config = resolve(SMALL | {"preset": "lopti", "updates": {"minibatches": 2}})
     run_id = queued(config)

@@ -36,7 +36,7 @@ def stored(session, steps_of, changes):
 
 
 @pytest.mark.parametrize("minibatches", [1, 2])
-@pytest.mark.parametrize("correction", first_in_gate(2, CORRECTIONS), ids=str)
+@pytest.mark.parametrize("correction", first_in_gate(1, CORRECTIONS), ids=str)
 def test_the_own_cap_gives_the_logged_numbers(steps_of, session, correction, minibatches):
     changes = CHANGES | {"objective": {"correction": correction}, "updates": {"minibatches": minibatches}}
     run, records = stored(session, steps_of, changes)

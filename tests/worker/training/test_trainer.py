@@ -458,6 +458,7 @@ def test_probabilities_over_the_kept_tokens_agree_with_a_sampler_that_cuts(sessi
     assert kept["policy/entropy"][1] == pytest.approx(full["policy/entropy"][1], abs=1e-6)
 
 
+@pytest.mark.nightly
 def test_stale_rollouts_say_how_stale_they_are(sessions, queued, train):
     config = resolve({**SMALL, "sampling": {**SMALL["sampling"], "staleness": 2}})
     run_id = queued(config)
@@ -517,6 +518,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_continues(
     assert any("continued from step 2" in message for message in messages)
 
 
+@pytest.mark.nightly
 def test_a_damaged_checkpoint_takes_no_whole_ones_place_and_goes_with_the_next(
     sessions, settings, queued, train
 ):

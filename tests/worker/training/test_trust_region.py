@@ -65,6 +65,7 @@ def test_the_step_improves_and_keeps_to_the_region(policy, tokens):
     assert step.kl == pytest.approx(each.mean().item(), rel=1e-3)
 
 
+@pytest.mark.nightly
 def test_neither_micro_batches_nor_the_way_of_computing_attention_change_it(policy, tokens, monkeypatch):
     whole, distributions = step_on(policy, tokens)
     split, _ = step_on(policy, tokens, microbatch=2)
