@@ -7,7 +7,6 @@ from sqlalchemy import select
 
 from backend.config.merge import resolve
 from backend.db.models import Event
-from tests.gate import first_in_gate
 from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train
 from worker.outcome import Outcome
 
@@ -51,7 +50,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", first_in_gate(1, CONFIGS))
+@pytest.mark.parametrize("name", CONFIGS)
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(sessions, queued, train, name):
     config = resolve(SMALL | CONFIGS[name])
     straight = queued(config)
