@@ -276,6 +276,8 @@ def command(lab, *argv, limit=None):
         "DATABASE_URL": lab.database_url,
         "DATASETS_DIR": str(lab.datasets_dir),
     }
+    if limit:  # Python would keep bytecode that the limit cuts off, and fail to import it from then on
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
 
     def obey():
         if limit:
