@@ -78,3 +78,8 @@ def test_a_file_of_a_token_that_cannot_be_read_stops_nothing(fresh):
     (fresh.state / "viewer-token").write_bytes(b"\xff" * 20)
     learn_secrets(fresh, {})
     assert redact("text") == "text"
+
+
+def test_of_a_secret_that_begins_with_another_nothing_stays_readable(fresh):
+    learn_secrets(fresh, {"API_KEY": "tomorrow-1234", "OTHER_API_KEY": "tomorrow-1234-and-more"})
+    assert redact("the key is tomorrow-1234-and-more.") == f"the key is {REDACTED}."

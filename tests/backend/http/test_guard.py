@@ -58,6 +58,7 @@ def test_further_names_come_from_the_settings(sqlite_url, settings):
         ({"Sec-Fetch-Site": "cross-site"}, False),
         ({"Origin": HOST}, True),
         ({"Origin": "http://evil.example"}, False),
+        ({"Origin": "http://127.0.0.1:8401"}, False),
         ({"Origin": "null"}, False),
         ({"Sec-Fetch-Site": "cross-site", "Origin": HOST}, False),
         ({}, False),
