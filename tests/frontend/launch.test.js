@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { beyondFork, ladder, parseSeeds } from '../../frontend/src/lib/launch/form.js';
+import { beyondFork, ladder, parseSeeds, requestsOf } from '../../frontend/src/lib/launch/form.js';
 import { setAt } from '../../frontend/src/lib/launch/layers.js';
 import { byFamily, matching, sentences } from '../../frontend/src/lib/launch/offers.js';
 import { rangeText, readTyped } from '../../frontend/src/lib/launch/schema.js';
@@ -131,4 +131,13 @@ test('offers stand under their families and a note begins with its first sentenc
     ],
   );
   assert.deepEqual(sentences(OFFERS[0].note), ['Group means.', 'As Dr. GRPO does not.', 'End.']);
+});
+
+test('each fork of several seeds is sent with its own seed and what differs from its parent', () => {
+  const form = { name: '', base: {}, variants: [{ name: 'grpo' }], seeds: '1,2' };
+  const fork = { run: { id: 'parent', config: { seed: 0, steps: 10 } }, step: 5 };
+  assert.deepEqual(requestsOf(form, [{ seed: 0, steps: 20 }], fork), [
+    { path: '/runs/parent/fork', body: { step: 5, changes: { steps: 20, seed: 1 } } },
+    { path: '/runs/parent/fork', body: { step: 5, changes: { steps: 20, seed: 2 } } },
+  ]);
 });
