@@ -5,6 +5,7 @@ from sqlalchemy import select
 
 from backend.config.evaluation import Suite
 from backend.db.models import Checkpoint, Run
+from backend.runs.checkpoints import forget_old_checkpoints
 from tests.factories import make_attempt, make_run, write_metric
 
 
@@ -48,6 +49,12 @@ def test_a_run_from_before_a_field_of_the_policy_existed_can_be_forked(client, d
     answer = fork(client, parent, step=10)
     assert answer.status_code == 202, answer.text
     assert answer.json()["config"]["policy"]["adapter"] == {"type": "none"}
+
+
+def test_retention_keeps_the_checkpoint_that_a_fork_begins_with(client, database, parent):
+    assert fork(client, parent, step=10, changes={"steps": 30}).status_code == 202
+    with database.sessions.begin() as session:
+        assert forget_old_checkpoints(session, parent.id, keep=1) == {"s000010-a1", "s000020-a1"}
 
 
 @pytest.mark.parametrize(

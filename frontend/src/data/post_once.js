@@ -1,5 +1,5 @@
 /** What makes something is sent under a key: pressed twice, or sent again after a failure, it makes nothing twice. */
-import { useRef } from '../dom.js';
+import { useMemo } from '../dom.js';
 import { post } from './api.js';
 
 const randomKey = () =>
@@ -9,15 +9,18 @@ const randomKey = () =>
  * Posts the requests of one form in turn; their keys stay as long as their content does.
  * @returns {(requests: {path: string, body: object}[]) => Promise<any[]>} what was made, in the same order
  */
-export function usePostOnce() {
-  const sent = useRef({ content: '', key: '' });
+export function postOnce() {
+  let sent = { content: '', key: '' };
   return async (requests) => {
     const content = JSON.stringify(requests);
-    if (sent.current.content !== content) sent.current = { content, key: randomKey() };
-    const { key } = sent.current;
+    if (sent.content !== content) sent = { content, key: randomKey() };
+    const { key } = sent;
     const made = [];
     for (const [i, { path, body }] of requests.entries())
       made.push(await post(path, body, { headers: { 'Idempotency-Key': `${key}-${i}` } }));
     return made;
   };
 }
+
+/** `postOnce` for the life of a component. */
+export const usePostOnce = () => useMemo(postOnce, []);

@@ -475,3 +475,12 @@ def test_who_is_logged_in_here_is_logged_in_nowhere_else(lab, database, tmp_path
     restore_backup(lab, tmp_path / "backup", overwrite=True)
     with database.sessions() as session:
         assert session.scalars(select(BrowserSession)).all() == []
+
+
+def test_a_browser_that_a_backup_calls_logged_in_is_not(lab, database, backup, sqlite_only):
+    row = "('evil', 'operator', '', 1, 1, 1e12)"
+    columns = "(id, role, user_agent, created_at, seen_at, ends_at)"
+    spoil(backup, f"INSERT INTO browser_session {columns} VALUES {row}")  # noqa: S608
+    restore_backup(lab, backup, overwrite=True)
+    with database.sessions() as session:
+        assert session.scalars(select(BrowserSession)).all() == []

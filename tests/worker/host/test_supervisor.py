@@ -223,6 +223,20 @@ def test_a_trainer_killed_from_outside_goes_back_to_the_queue_unblamed(toy, sess
         assert "SIGKILL" in session.scalars(select(Event.message).order_by(Event.id.desc())).first()
 
 
+def test_a_trainer_killed_for_memory_counts_as_its_own_fault(toy, sessions, monkeypatch):
+    counts = iter((3, 4))
+    monkeypatch.setattr(module, "oom_kills", lambda: next(counts))
+    run_id = queue_run(sessions)
+    claimed = claim(sessions)
+    thread = supervise_in_thread(toy("long"), claimed)
+    wait_for(has_steps(sessions, run_id))
+    os.kill(pid_of(sessions, claimed), signal.SIGKILL)
+    thread.join()
+    run = read(sessions, run_id)
+    assert (run.status, run.own_failures) == ("queued", 1)
+    assert run.reason.startswith("the machine ran out of memory and the kernel ended the trainer")
+
+
 def test_a_worker_that_stops_asks_its_trainer_to_save_and_release(toy, sessions, stopping):
     run_id = queue_run(sessions)
     thread = supervise_in_thread(toy("long"), claim(sessions))
