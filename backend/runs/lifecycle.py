@@ -13,7 +13,7 @@ Leases are compared with the database's clock only. Functions take a Session and
 from collections.abc import Collection
 from typing import Any, Literal, NamedTuple, cast
 
-from sqlalchemy import CursorResult, and_, case, or_, select, update
+from sqlalchemy import CursorResult, and_, case, exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from backend.db.engine import db_now, now_or_later
@@ -238,6 +238,14 @@ def _close_attempt(session: Session, run_id: str, attempt: int, outcome: str) ->
         Attempt.run_id == run_id, Attempt.number == attempt, Attempt.ended_at.is_(None)
     )
     session.execute(one.values(ended_at=now_or_later(Attempt.started_at), outcome=outcome))
+
+
+def has_ended(session: Session, run_id: str, reason: str, *, since_attempt: int) -> bool:
+    """Whether this attempt of the run, or a later one, has ended for this reason."""
+    ended = exists().where(
+        Attempt.run_id == run_id, Attempt.number >= since_attempt, Attempt.outcome == reason
+    )
+    return bool(session.scalar(select(ended)))
 
 
 # ---------------------------------------------------------------- wishes of the user

@@ -59,6 +59,8 @@ class Restored(NamedTuple):
     directory: Path
     parts: list[str]
     """Names of the parts that were taken over."""
+    attempt: int | None = None
+    """The attempt of this run that saved it; None for a checkpoint of another run."""
 
 
 class Checkpoints:
@@ -122,7 +124,7 @@ class Checkpoints:
             if isinstance(one, Stranger):
                 self._adopt(one, recorded)
             self.saved_step = loaded.step
-            self.restored = Restored(self.root / name, loaded.restored)
+            self.restored = Restored(self.root / name, loaded.restored, one.attempt)
             # The attempt that saved it may have died before it tidied up, and nothing may be left to save.
             if self.uploads.are_wanted:
                 self.recorder.commit(lambda _: None)  # fetching took a while: is the run still ours?

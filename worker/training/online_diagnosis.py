@@ -3,10 +3,7 @@
 import logging
 from collections.abc import Mapping
 
-from sqlalchemy import exists, or_, select
-
 from backend.config.run import RunConfig, StopOnDiagnosis
-from backend.db.models import Attempt, Run
 from backend.diagnosis.findings import Diagnosis
 from backend.diagnosis.news import News, news
 from backend.diagnosis.online import GrowingLog, is_due, last_due
@@ -43,21 +40,6 @@ class OnlineDiagnosis:
         self._step, due = step, last_due(step)
         self._last = self._diagnosis(due) if due else None
         self._recorder.verdict(VerdictRecord(columns_of(self._last, due if self._last else None)))
-        if self._rules and self._last and due == step:
-            self._outcome = self._left_undone(step, self._last)
-
-    def _left_undone(self, step: int, now: Diagnosis) -> Outcome | None:
-        """The outcome that an attempt of this run reached at its last step and did not live to write down."""
-        earlier = last_due(step - 1)
-        outcome = reason_by_diagnosis(self._rules, self._diagnosis(earlier) if earlier else None, now)
-        if outcome is None:
-            return None
-        run = self._recorder.run_id
-        is_known = or_(
-            exists().where(Attempt.run_id == run, Attempt.outcome == outcome.reason),
-            exists().where(Run.id == run, Run.fork_step == step),
-        )
-        return None if self._recorder.read(lambda session: session.scalar(select(is_known))) else outcome
 
     def take(self, step: int, metrics: Mapping[str, float]) -> None:
         """Enter a step's metrics and, if it is due, judge the run."""

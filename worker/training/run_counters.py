@@ -27,6 +27,8 @@ class RunCounters:
     """Steps in a row whose every update was not finite."""
     accuracy: float | None = None
     """The accuracy that decides about the best checkpoint, at this very step, if it was measured."""
+    decision: tuple[str, str] | None = None
+    """Status and reason for which a stop rule ended the run after this very step, if one did."""
     microbatch_tokens: int = 0
     """Most tokens of a micro-batch that fitted in memory; 0: memory never ran out."""
     sampled_rows: int = 0

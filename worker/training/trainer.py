@@ -19,7 +19,7 @@ from contextlib import nullcontext
 import torch
 
 from backend.config.run import RunConfig
-from backend.runs.lifecycle import ENDED
+from backend.runs.lifecycle import ENDED, has_ended
 from backend.settings import Settings
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
@@ -152,10 +152,10 @@ class Trainer:
             if (outcome := self._engine_outcome()) is not None:
                 return outcome
             self._begin()
-            outcome = self.diagnosis.reason_to_end()
+            outcome = self._unrecorded_decision()
             while outcome is None and self.counters.step < self.config.steps:
-                metrics = self._step()
-                outcome = self._reason_to_end(metrics)
+                self._step()
+                outcome = self._reason_to_end()
             outcome = outcome or Outcome("finished")
             self.diagnosis.end(is_final=outcome.status in ENDED)
             if self.config.steps:
@@ -224,7 +224,22 @@ class Trainer:
     def _wants_routers(self) -> bool:
         return self.config.sampling.routing_replay or self.config.objective.router.type != "none"
 
-    def _step(self) -> Metrics:
+    def _unrecorded_decision(self) -> Outcome | None:
+        """The decision of a stop rule that an attempt saved in its checkpoint and did not live to record.
+
+        None where it is recorded, because the user has resumed the run since, and for a fork.
+        """
+        decision, restored = self.counters.decision, self.checkpoints.restored
+        self.counters.decision = None
+        if decision is None or restored is None or restored.attempt is None:
+            return None
+        outcome, attempt = Outcome(*decision), restored.attempt
+        is_recorded = self.recorder.read(
+            lambda session: has_ended(session, self.recorder.run_id, outcome.reason, since_attempt=attempt)
+        )
+        return None if is_recorded else outcome
+
+    def _step(self) -> None:
         """One training step, recorded; nothing at all when the run was asked to end before it learned."""
         started = time.perf_counter()
         before = self.generator.get_state()
@@ -235,7 +250,7 @@ class Trainer:
             collected = self._collect() if self.ahead is None else self.ahead.take(self._is_unwanted)
         except Interrupted:
             self.generator.set_state(before)
-            return {}
+            return
         if self.ahead is not None:
             waited = {"time/wait_seconds": time.perf_counter() - started}
             staleness = waited | age_metrics(collected, version=self.counters.step)
@@ -265,9 +280,9 @@ class Trainer:
         is_alarmed = bool(update_stats.skipped) or not collected.trained
         self.recorder.record_step(StepRecord(self.counters.step, metrics, groups, is_alarmed=is_alarmed))
         self.diagnosis.take(self.counters.step, metrics)
+        self._decide(metrics)
         if self._is_due(self.config.checkpointing.every):
             self._save()
-        return metrics
 
     def _collect(self) -> Collected:
         """Sample a step with the weights as they are."""
@@ -370,11 +385,18 @@ class Trainer:
     def _is_asked_to_end(self) -> bool:
         return request_to_end(self.stopping, self.recorder.wish) is not None
 
-    def _reason_to_end(self, metrics: Metrics) -> Outcome | None:
+    def _decide(self, metrics: Metrics) -> None:
+        """Apply the stop rules before the step is saved, so that its checkpoint holds the decision."""
+        outcome = (
+            reason_to_end(self.config.stop_rules, self.counters, metrics) or self.diagnosis.reason_to_end()
+        )
+        self.counters.decision = outcome and (outcome.status, outcome.reason)
+
+    def _reason_to_end(self) -> Outcome | None:
         """Why training ends after this step, if it does."""
-        asked = request_to_end(self.stopping, self.recorder.wish)
-        by_rule = asked or reason_to_end(self.config.stop_rules, self.counters, metrics)
-        return by_rule or self.diagnosis.reason_to_end()
+        if self.counters.decision:
+            return Outcome(*self.counters.decision)
+        return request_to_end(self.stopping, self.recorder.wish)
 
     def _save(self) -> None:
         """A checkpoint of this step, unless there is one."""

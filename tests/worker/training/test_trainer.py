@@ -672,19 +672,57 @@ def test_the_newest_checkpoints_the_best_and_an_old_one_are_kept(sessions, setti
     assert {path.name for path in settings.artifacts_of(run_id).iterdir()} == paths
 
 
-def test_a_policy_that_never_succeeds_stops_for_lack_of_signal(queued, train):
-    hopeless = {
-        "steps": 100,
-        "preset": "dapo",
-        "sampling": {"prompts_per_step": 1, "group_size": 2, "max_new_tokens": 2},
-        "filters": {"refill": {"type": "dynamic", "max_batches": 1}},
-        "evaluation": {"every": 0},
-        "checkpointing": {"every": 0},
-    }
-    config = resolve(hopeless)
+HOPELESS: dict[str, Any] = {
+    "steps": 100,
+    "preset": "dapo",
+    "sampling": {"prompts_per_step": 1, "group_size": 2, "max_new_tokens": 2},
+    "filters": {"refill": {"type": "dynamic", "max_batches": 1}},
+    "evaluation": {"every": 0},
+    "checkpointing": {"every": 5},
+}
+"""A policy that never succeeds: it stops for lack of signal at a step with a checkpoint."""
+
+
+def last_step(sessions, run_id):
+    with sessions() as session:
+        return session.get_one(Run, run_id).last_step
+
+
+@pytest.mark.parametrize("end", ["killed", "asked to stop"])
+def test_what_a_stop_rule_decided_holds_when_the_trainer_ends_in_that_step(sessions, queued, train, end):
+    config = resolve(HOPELESS)
     run_id = queued(config)
-    assert train(run_id, config) == Outcome("stopped", "no_signal")
-    assert EMPTY_STEPS < 100
+
+    def end_after_the_checkpoint(trainer):
+        save = trainer.checkpoints.save
+
+        def save_and_end(*args, **kwargs):
+            save(*args, **kwargs)
+            if kwargs["step"] == EMPTY_STEPS:
+                trainer.stopping.set()
+                if end == "killed":
+                    raise ProcessLookupError
+
+        trainer.checkpoints.save = save_and_end
+
+    if end == "killed":
+        with pytest.raises(ProcessLookupError):
+            train(run_id, config, prepare=end_after_the_checkpoint)
+        with sessions.begin() as session:
+            lifecycle.release_run(session, run_id, 1, "lost")
+        outcome = train(run_id, config)
+    else:
+        outcome = train(run_id, config, prepare=end_after_the_checkpoint)
+    assert (outcome, last_step(sessions, run_id)) == (Outcome("stopped", "no_signal"), EMPTY_STEPS)
+
+    with sessions.begin() as session:
+        lifecycle.resume_run(session, run_id)
+    train(run_id, config)
+    assert last_step(sessions, run_id) == EMPTY_STEPS + 1  # the user wants it to go on
+
+    fork = queued(config, parent=run_id, step=EMPTY_STEPS)
+    train(fork, config)
+    assert last_step(sessions, fork) == EMPTY_STEPS + 1
 
 
 def break_the_loss(monkeypatch, *, step, value):
