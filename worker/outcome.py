@@ -6,12 +6,14 @@ REASON_CHARACTERS = 2_000
 """An error's message is cut here; all of it stands in the log."""
 
 
+Status = Literal["finished", "stopped", "paused", "failed", "queued"]
+"""queued: the worker was asked to stop; another one continues from the checkpoint."""
+
+
 class Outcome(NamedTuple):
     """The status a run gets when its trainer ends by itself, and why."""
 
-    status: Literal["finished", "stopped", "paused", "failed", "queued"]
-    """queued: the worker was asked to stop; another one continues from the checkpoint."""
-
+    status: Status
     reason: str = ""
     """One sentence, or a word such as no_signal; shown beside the status."""
 

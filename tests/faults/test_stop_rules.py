@@ -1,6 +1,5 @@
-"""Trainers that are ended around the last checkpoint of a run: its stop rule still ends it at the same step."""
+"""Trainers that are ended around the last checkpoint: the stop rule still ends the run at the same step."""
 
-import os
 import random
 import signal
 import sys

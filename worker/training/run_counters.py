@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from worker.outcome import Status
+
 
 @dataclass(slots=True)
 class RunCounters:
@@ -27,7 +29,7 @@ class RunCounters:
     """Steps in a row whose every update was not finite."""
     accuracy: float | None = None
     """The accuracy that decides about the best checkpoint, at this very step, if it was measured."""
-    decision: tuple[str, str] | None = None
+    decision: tuple[Status, str] | None = None
     """Status and reason for which a stop rule ended the run after this very step, if one did."""
     microbatch_tokens: int = 0
     """Most tokens of a micro-batch that fitted in memory; 0: memory never ran out."""
