@@ -17,7 +17,7 @@ export {
 export { signal, computed, effect, batch, useSignal, useComputed, useSignalEffect } from '../vendor/signals.js';
 
 /** Attributes that people read; `value` and `href` stay as they are. */
-const READ = ['title', 'aria-label', 'alt', 'placeholder', 'label'];
+const READ = /** @type {const} */ (['title', 'aria-label', 'alt', 'placeholder', 'label']);
 
 /** Every text node and every label of every page passes here: names, tags, messages and logs come from outside. */
 const before = options.vnode;

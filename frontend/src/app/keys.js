@@ -3,6 +3,7 @@
  * lists what is in force. Keys do nothing while a field or a dialog has the focus, except Escape in a field.
  */
 import { signal, useLayoutEffect, useRef } from '../dom.js';
+import { lookup } from '../lib/lookup.js';
 
 /** @typedef {Record<string, {label: string, run: (event: KeyboardEvent) => void}>} Keys */
 
@@ -34,10 +35,10 @@ function press(/** @type {KeyboardEvent} */ event) {
     return;
   }
   if (document.querySelector('dialog[open]')) return;
-  const layer = layers.peek().findLast(({ current }) => current[event.key]);
+  const layer = layers.peek().findLast(({ current }) => lookup(current, event.key));
   if (!layer) return;
   event.preventDefault();
-  layer.current[event.key].run(event);
+  lookup(layer.current, event.key).run(event);
 }
 
 export function startKeys() {

@@ -9,6 +9,7 @@ import { markTrace, onsetTraces } from './marks.js';
 import { isMetricAxis, xUnitOf } from '../lib/series.js';
 import { plain, scaled } from './parts.js';
 import { bandToShade, extentOf, layoutOf } from './layout.js';
+import { lookup } from '../lib/lookup.js';
 
 /**
  * @typedef {import('../lib/series.js').Series} Series
@@ -261,7 +262,7 @@ function bandTrace({ series, look, key = keyOf(series) }, view, unit) {
 /** @param {Line} line @param {Unit} unit */
 function nonFiniteTrace({ series, name, look, key = keyOf(series) }, unit) {
   const points = series.non_finite;
-  const draw = points.map(({ value }) => NON_FINITE[value]);
+  const draw = points.map(({ value }) => lookup(NON_FINITE, value));
   return {
     type: 'scatter',
     mode: 'markers',

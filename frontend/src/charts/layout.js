@@ -1,5 +1,5 @@
 /** Axes of a panel and what lies behind its lines: ranges, titles, the healthy band. Pure. */
-import { own } from '../lib/own.js';
+import { lookup } from '../lib/lookup.js';
 import { isMetricAxis } from '../lib/series.js';
 import { limitsOf, logLabels, yAxisOf } from './limits.js';
 import { plain } from './parts.js';
@@ -81,7 +81,7 @@ const X_TITLES = {
 /** Titles of the axes with their units, where there is room for them. @param {View} view @param {string} xUnit */
 const titlesOf = ({ xKind, metric, unit, theme }, xUnit) => {
   const font = { size: 12, color: theme.label };
-  const x = xKind === 'wall' ? `${X_TITLES.wall} (${xUnit})` : (own(X_TITLES, xKind) ?? plain(xKind));
+  const x = xKind === 'wall' ? `${X_TITLES.wall} (${xUnit})` : (lookup(X_TITLES, xKind) ?? plain(xKind));
   return {
     x: { title: { text: x, standoff: 8, font } },
     y: { title: { text: plain(unit ? `${metric} (${unit})` : metric), standoff: 8, font } },

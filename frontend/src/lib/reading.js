@@ -5,6 +5,7 @@
 import { csv, csvCell } from './text/csv.js';
 import { formatDuration, formatShort, formatValue, grouped } from './text/format.js';
 import { isMetricAxis, xUnitOf } from './series.js';
+import { lookup } from './lookup.js';
 
 /**
  * @typedef {import('../charts/figure.js').Line} Line
@@ -117,7 +118,7 @@ const BELOW_ALL = { Infinity: Number.MAX_VALUE, '-Infinity': -Number.MAX_VALUE }
 function rank({ recorded, smoothed }) {
   const point = recorded ?? smoothed;
   if (!point) return -Infinity;
-  return typeof point.value === 'number' ? point.value : (BELOW_ALL[point.value] ?? -Number.MAX_VALUE);
+  return typeof point.value === 'number' ? point.value : (lookup(BELOW_ALL, point.value) ?? -Number.MAX_VALUE);
 }
 
 /** `2 of 3` where runs of a mean are missing at this point. @param {Row} row */

@@ -3,6 +3,7 @@
  * Its policy forbids all but its own styles and pictures, so that no name in it could ever run.
  */
 import { visible } from './text/visible.js';
+import { lookup } from './lookup.js';
 
 /**
  * @typedef {{head: string[], rows: unknown[][]}} Table
@@ -21,7 +22,7 @@ export const POLICY =
 const ENTITIES = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
 
 /** Text as it is read, in HTML. @param {unknown} text */
-export const escaped = (text) => visible(String(text)).replace(/[&<>"']/g, (sign) => ENTITIES[sign]);
+export const escaped = (text) => visible(String(text)).replace(/[&<>"']/g, (sign) => lookup(ENTITIES, sign));
 
 /** An address is a link where it leads to a page; other schemes stay text. @param {string} link */
 const linked = (link) =>

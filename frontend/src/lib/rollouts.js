@@ -1,5 +1,5 @@
 /** Groups of completions: what is useful in them, and which are shown. */
-import { own } from './own.js';
+import { lookup } from './lookup.js';
 
 /** @typedef {Api.CompletionItem} Completion */
 /** @typedef {Api.GroupItem} Group */
@@ -98,14 +98,14 @@ const GROUP_TESTS = {
 };
 
 /** @param {Filter} filter @param {Group} group */
-const groupPasses = ({ filter }, group) => filter.every((name) => own(GROUP_TESTS, name)?.(group) ?? true);
+const groupPasses = ({ filter }, group) => filter.every((name) => lookup(GROUP_TESTS, name)?.(group) ?? true);
 
 /** The chosen one of `GROUP_FILTERS`. @param {string[]} filter */
-export const groupFilter = (filter) => filter.find((name) => own(GROUP_TESTS, name)) ?? '';
+export const groupFilter = (filter) => filter.find((name) => lookup(GROUP_TESTS, name)) ?? '';
 
 /** @param {Filter} filter @param {Completion} completion */
 export const passes = ({ filter, least }, completion) =>
-  filter.every((name) => own(TESTS, name)?.(completion) ?? true) &&
+  filter.every((name) => lookup(TESTS, name)?.(completion) ?? true) &&
   (least === null || (typeof completion.reward === 'number' && completion.reward >= least));
 
 /** @param {Filter} filter */
@@ -132,7 +132,7 @@ export function chosenGroups(groups, filter, order) {
   const chosen = groups.filter(
     (group) => groupPasses(filter, group) && group.completions.some((completion) => passes(filter, completion)),
   );
-  const { rank } = GROUP_ORDERS[order];
+  const { rank } = lookup(GROUP_ORDERS, order);
   return rank ? [...chosen].sort((a, b) => rank(groupFacts(a)) - rank(groupFacts(b))) : chosen;
 }
 
@@ -147,7 +147,7 @@ export function sortedCards(cards, order) {
     advantage: ({ advantage }) => -number(advantage),
     length: ({ tokens }) => -tokens,
   };
-  const key = keys[order];
+  const key = lookup(keys, order);
   return key ? [...cards].sort((a, b) => key(a.completion) - key(b.completion)) : cards;
 }
 

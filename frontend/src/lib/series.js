@@ -1,5 +1,5 @@
 /** Curves as the service sends them with `compact`, and as everything here reads them. */
-import { own } from './own.js';
+import { lookup } from './lookup.js';
 
 /** @typedef {Api.SeriesItem & {x: number[]}} Series */
 /** @typedef {string} XKind of x axis: one of X_KINDS, or a metric */
@@ -13,7 +13,7 @@ export const isMetricAxis = (kind) => !X_KINDS.includes(kind);
 const X_UNITS = { step: 'step', tokens: 'tokens', samples: 'samples', flops: 'FLOP' };
 
 /** Unit of an axis, or its metric. @param {XKind} kind */
-export const xUnitOf = (kind) => own(X_UNITS, kind) ?? kind;
+export const xUnitOf = (kind) => lookup(X_UNITS, kind) ?? kind;
 
 /**
  * A curve with its steps and its places on the x axis written out.

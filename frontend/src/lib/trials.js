@@ -55,18 +55,18 @@ const WORD = /^[A-Za-z_][\w./-]*$/;
  * @param {string} text @returns {{changes: Record<string, unknown>, error: string}}
  */
 export function readChanges(text) {
-  /** @type {Record<string, unknown>} */
-  const changes = {};
+  /** @type {Map<string, unknown>} */
+  const changes = new Map();
   for (const [i, line] of text.split('\n').entries()) {
     if (!line.trim()) continue;
     const [, path, value] = line.match(/^\s*([^:\s]+)\s*:\s*(.+?)\s*$/) ?? [];
     const read = path ? readValue(value) : undefined;
     if (read === undefined)
       return { changes: {}, error: `line ${i + 1} is not “path: value”, such as optimizer.lr: 0.0001` };
-    if (Object.hasOwn(changes, path)) return { changes: {}, error: `line ${i + 1} names ${path} again` };
-    changes[path] = read;
+    if (changes.has(path)) return { changes: {}, error: `line ${i + 1} names ${path} again` };
+    changes.set(path, read);
   }
-  return { changes, error: '' };
+  return { changes: Object.fromEntries(changes), error: '' };
 }
 
 /** Undefined where the text is neither JSON nor a word. @param {string} text */

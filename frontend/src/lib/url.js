@@ -9,6 +9,7 @@
  * @template T
  * @typedef {{initial: T, read: (text: string) => T | undefined, write: (value: T) => string}} Codec
  */
+import { lookup } from './lookup.js';
 /** @typedef {Record<string, Codec<any>>} Spec */
 /** @template {Spec} S @typedef {{[K in keyof S]: S[K]['initial']}} Values */
 
@@ -29,7 +30,7 @@ export const choice = (options, initial = options[0]) => ({
  * A codec that also reads the former words of values, from links of earlier versions.
  * @template T @param {Codec<T>} codec @param {Record<string, string>} words @returns {Codec<T>}
  */
-export const formerly = (codec, words) => ({ ...codec, read: (t) => codec.read(words[t] ?? t) });
+export const formerly = (codec, words) => ({ ...codec, read: (t) => codec.read(lookup(words, t) ?? t) });
 
 /**
  * @template {number | null} T `number | null` where the initial value is null
@@ -101,7 +102,7 @@ export function decode(search, spec) {
 export function encode(search, changes, spec) {
   const query = new URLSearchParams(search);
   for (const [name, value] of Object.entries(changes)) {
-    const codec = spec[name];
+    const codec = lookup(spec, name);
     if (!codec) throw new Error(`unknown view parameter: ${name}`);
     if (value === undefined || same(value, codec.initial)) query.delete(name);
     else query.set(name, codec.write(value));

@@ -7,6 +7,7 @@ import { upload } from '../data/api.js';
 import { formatCount, formatPercent, plural } from '../lib/text/format.js';
 import { ColumnTable, Report } from '../components/import/report.js';
 import { Empty } from '../components/shared/states.js';
+import { lookup } from '../lib/lookup.js';
 
 const LONGEST_NAME = 200;
 const ROWS = 'rows';
@@ -259,8 +260,8 @@ function Names({ seen, several, names, onChange }) {
           min="0"
           max="2147483647"
           maxlength=${LONGEST_NAME}
-          placeholder=${String(seen[key])}
-          value=${names[key] ?? ''}
+          placeholder=${String(lookup(seen, key))}
+          value=${lookup(names, key) ?? ''}
           onInput=${(event) => onChange({ ...names, [key]: event.target.value || undefined })}
         />
       </label>`,

@@ -14,6 +14,7 @@ import { RunHeader } from '../components/run/header.js';
 import { Charts, Overview } from '../components/run/overview.js';
 import { EvaluationsTab } from '../components/run/evaluations.js';
 import { ConfigTab, EventsTab, FilesTab, LogTab } from '../components/run/tabs.js';
+import { lookup } from '../lib/lookup.js';
 
 /** @type {Record<string, string>} */
 const TABS = {
@@ -70,7 +71,7 @@ function Page({ run, onChange, reload }) {
   };
   const tabs = isForeign(run) ? TABS_OF_FOREIGN : Object.keys(TABS);
   const at = tabs.includes(view.tab) ? view.tab : 'overview';
-  const Part = parts[at];
+  const Part = lookup(parts, at);
   return html`
     <${RunHeader} run=${run} onChange=${onChange} reload=${reload} />
     <${Tabs} names=${tabs} at=${at} onGo=${go} />
@@ -110,7 +111,7 @@ function Tabs({ names, at, onGo }) {
         tabindex=${name === at ? 0 : -1}
         onClick=${() => onGo(name)}
       >
-        ${TABS[name]}
+        ${lookup(TABS, name)}
       </button>`,
     )}
   </div>`;

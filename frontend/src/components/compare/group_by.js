@@ -3,6 +3,7 @@ import { html, useMemo } from '../../dom.js';
 import { fieldsThatDiffer, keysOf } from '../../lib/runs/grouping.js';
 import { Menu } from '../shared/overlay.js';
 import { FieldChooser } from './chooser.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @type {Record<string, string>} */
 const TITLES = {
@@ -12,7 +13,7 @@ const TITLES = {
   verdict: 'verdict',
   config: 'config, all but the seed',
 };
-const titleOf = (/** @type {string} */ key) => TITLES[key] ?? key.replace(/^config\./, '');
+const titleOf = (/** @type {string} */ key) => lookup(TITLES, key) ?? key.replace(/^config\./, '');
 
 /** @param {{by: string, runs: Api.RunItem[], onChange: (by: string) => void}} props */
 export function GroupBy({ by, runs, onChange }) {

@@ -27,6 +27,7 @@ import { Select, Swatch } from '../shared/marks.js';
 import { Failure, Skeleton } from '../shared/states.js';
 import { ColumnMenu, PlanField } from './matrix_choice.js';
 import { Verdicts } from './tables.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
 /** @typedef {{name: string, key: string}} Place */
@@ -96,7 +97,7 @@ export function Matrix({ groups, view, change, available, looks }) {
         own=${groups.find(({ name }) => name === asked.name)}
         base=${baseline}
         groups=${groups}
-        more=${rowOf(asked.name)?.cells[asked.key]?.more_seeds ?? 0}
+        more=${lookup(rowOf(asked.name)?.cells, asked.key)?.more_seeds ?? 0}
         change=${change}
         onClose=${() => setAsked(null)}
       />`
@@ -112,7 +113,7 @@ export function Matrix({ groups, view, change, available, looks }) {
 function Table({ data, rows, groups, baseline, looks, place, onPlace, onQueue }) {
   const canGrow = (/** @type {string} */ wanted) => startsAnew(groups.find((group) => group.name === wanted)?.runs[0]);
   const ranges = new Map(
-    data.columns.map(({ key }) => [key, rangeOf(rows.map(({ row }) => row.cells[key].sparkline))]),
+    data.columns.map(({ key }) => [key, rangeOf(rows.map(({ row }) => lookup(row.cells, key).sparkline))]),
   );
   return html`<div class="card table-scroll" tabindex="0" role="group" aria-label="Ablation matrix">
     <table class="table">
@@ -143,8 +144,8 @@ function Table({ data, rows, groups, baseline, looks, place, onPlace, onQueue })
             ${data.columns.map(
               ({ key }) => html`<td class="number" key=${key}>
                 <${Cell}
-                  cell=${row.cells[key]}
-                  reached=${reachedText(row.cells[key], row)}
+                  cell=${lookup(row.cells, key)}
+                  reached=${reachedText(lookup(row.cells, key), row)}
                   range=${ranges.get(key)}
                   isOpen=${place?.name === name && place.key === key}
                   onPlace=${() => onPlace({ name, key })}
@@ -243,12 +244,12 @@ function Sparkline({ values, range: [low, high] }) {
  * @param {{data: Api.Matrix, place: Place | null, row: Api.MatrixRow | undefined, baseline: string}} props
  */
 function Details({ data, place, row, baseline }) {
-  const cell = place && row?.cells[place.key];
+  const cell = place && lookup(row?.cells, place.key);
   const column = data.columns.find(({ key }) => key === place?.key);
   return html`<p class="matrix-details quiet" aria-live="polite">
     ${
-      cell && column
-        ? html`<b>${place.name}, ${columnTitle(column)}.</b>${' '}
+      row && cell && column
+        ? html`<b>${place?.name}, ${columnTitle(column)}.</b>${' '}
           ${sentencesOf(cell, data, baseline, row).join(' ')}`
         : 'Hover over or focus a cell to see its numbers. '
     }

@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { NO_VALUE } from '../../lib/runs/axes.js';
 import { runTitle } from '../../lib/runs/fields.js';
-import { own } from '../../lib/own.js';
+import { lookup } from '../../lib/lookup.js';
 import { dragged } from '../shared/dragging.js';
 
 const HEIGHT = 260;
@@ -55,7 +55,7 @@ export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width: 
         x=${x(i)}
         y=${y}
         letters=${Math.max(6, Math.floor((gap || width) / LETTER) - 2)}
-        range=${own(brushes, axis.key)}
+        range=${lookup(brushes, axis.key)}
         onBrush=${(/** @type {[number, number] | null} */ range) => onBrush({ [axis.key]: range })}
       />`,
     )}

@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { NO_VALUE } from '../../lib/runs/axes.js';
 import { runTitle } from '../../lib/runs/fields.js';
-import { own } from '../../lib/own.js';
+import { lookup } from '../../lib/lookup.js';
 import { dragged } from '../shared/dragging.js';
 
 const HEIGHT = 300;
@@ -28,7 +28,7 @@ export function Scatter({ runs, axes, brushes, chosen, lookOf, onBrush, width })
       onBrush({ [across.key]: sorted(placeX(x0), placeX(x1)), [up.key]: sorted(placeY(y0), placeY(y1)) }),
     () => onBrush({ [across.key]: null, [up.key]: null }),
   );
-  const [rangeX, rangeY] = [own(brushes, across.key), own(brushes, up.key)];
+  const [rangeX, rangeY] = [lookup(brushes, across.key), lookup(brushes, up.key)];
   const [left, right] = rangeX ?? [NO_VALUE, 1];
   const [low, high] = rangeY ?? [NO_VALUE, 1];
   return html`<svg

@@ -1,6 +1,7 @@
 /** Panels in an order and of sizes of one's own, by pointer and by keys. Both are in the address. */
 import { html, useRef } from '../../dom.js';
 import { MOST_SIZE, sizeOf, tunedTo } from './tuning.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** Metrics in the chosen order; those that were never moved stay behind the ones before them.
  * @param {string[]} metrics @param {string[]} order */
@@ -34,12 +35,13 @@ export function Handle({ metric, tune, onTune, onMove }) {
   const resize = (/** @type {number} */ across, /** @type {number} */ down) =>
     onTune({ tune: resized(tune, metric, wide + across, tall + down) });
   const press = (/** @type {KeyboardEvent} */ event) => {
-    const step = ARROWS[event.key];
+    const step = lookup(ARROWS, event.key);
     if (!step) return;
     event.preventDefault();
     event.stopPropagation();
-    if (event.shiftKey) resize(...step);
-    else onMove(step[0] + step[1]);
+    const [across, down] = step;
+    if (event.shiftKey) resize(across, down);
+    else onMove(across + down);
   };
   return html`<button
     class="button-icon panel-handle"

@@ -3,6 +3,7 @@ import { useComputed, useEffect, useSignalEffect, useRef } from '../../dom.js';
 import { useKeys } from '../../app/keys.js';
 import { cursor, free, pin } from '../../charts/cursor.js';
 import { moveCursor } from '../../charts/crosshair.js';
+import { lookup } from '../../lib/lookup.js';
 
 const WRITTEN_AFTER_MS = 300;
 
@@ -18,7 +19,7 @@ const KEYS = {
  * @param {KeyboardEvent} event
  */
 export function pressPinned(event) {
-  const key = KEYS[event.key];
+  const key = lookup(KEYS, event.key);
   if (!key || !cursor.peek()?.isPinned) return false;
   event.preventDefault();
   event.stopPropagation();

@@ -1,5 +1,6 @@
 /** Settings of single panels, which take the place of those of the page: log y, smoothing, range of y, size. Pure. */
 import { json } from '../../lib/url_json.js';
+import { lookup } from '../../lib/lookup.js';
 
 /**
  * @typedef {{logY?: boolean, smoothing?: number, y?: [number, number],
@@ -52,7 +53,7 @@ export function viewOf(view, metric) {
 }
 
 /** @param {Tunings | undefined} tune @param {string} metric @returns {Tuning} */
-export const tuningOf = (tune, metric) => (tune && Object.hasOwn(tune, metric) ? tune[metric] : {});
+export const tuningOf = (tune, metric) => lookup(tune, metric) ?? {};
 
 /**
  * The settings of all panels after a change of one; `undefined` gives a setting back to the page.

@@ -6,6 +6,7 @@ import { formatValue, plural } from '../../lib/text/format.js';
 import { address } from '../../lib/url.js';
 import { Segments } from '../shared/marks.js';
 import { Loaded, Skeleton } from '../shared/states.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {Api.EvaluationItem} Item */
 
@@ -87,9 +88,9 @@ function Results({ runs, items, children }) {
 
 /** @param {{item?: Item, metric: string}} props */
 function Cell({ item, metric }) {
-  const value = item?.values[metric];
+  const value = lookup(item?.values, metric);
   if (!item || value === undefined) return html`<td class="number faint">–</td>`;
-  const interval = item.intervals[metric];
+  const interval = lookup(item.intervals, metric);
   const rollouts = address(`/run/${item.source}`, {
     tab: 'rollouts',
     kind: item.source_kind,

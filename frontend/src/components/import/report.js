@@ -1,6 +1,7 @@
 /** What an import takes of a log: its figures, what was left out, and the columns with their names here. */
 import { html } from '../../dom.js';
 import { formatCount, plural } from '../../lib/text/format.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** Figures of the first chosen run, and whether there are `several`. @param {{report: any, several: boolean}} props */
 export function Report({ report, several }) {
@@ -84,7 +85,7 @@ export function ColumnTable({ report, mapping, onChange }) {
                 aria-label=${`Metric of ${column}`}
                 maxlength="128"
                 placeholder="left out"
-                value=${mapping[column] ?? metric}
+                value=${lookup(mapping, column) ?? metric}
                 onInput=${(event) => name(column, metric, event.target.value.trim())}
               />
             </td>
@@ -93,7 +94,7 @@ export function ColumnTable({ report, mapping, onChange }) {
               ${reason}
               ${
                 suggestion &&
-                mapping[column] !== suggestion &&
+                lookup(mapping, column) !== suggestion &&
                 html`${reason ? '; ' : ''}may be ${suggestion}: ${hint}${' '}
                   <button type="button" class="button-quiet" onClick=${() => name(column, metric, suggestion)}>
                     Call it ${suggestion}

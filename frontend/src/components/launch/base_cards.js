@@ -10,6 +10,7 @@ import { plural } from '../../lib/text/format.js';
 import { Errors, Fields, FormField, Sentence } from './field.js';
 import { ListField } from './list_field.js';
 import { OfferMenu } from './variant.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {import('./field.js').Layer} Layer */
 
@@ -69,7 +70,7 @@ function MoreFields({ title, fields, layer, full }) {
         (key) => html`<${FormField}
           key=${key}
           field=${field(layer, full, `policy.${key}`)}
-          value=${full.policy?.[key]}
+          value=${lookup(full.policy, key)}
           layer=${layer}
         />`,
       )}

@@ -6,6 +6,7 @@ import { checkRequestOf, contentKey } from '../../lib/launch/form.js';
 import { CheckReport } from '../shared/check_report.js';
 import { Select, Status } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {import('../../data/api.js').ApiError} ApiError */
 /** @typedef {import('../../lib/launch/form.js').Form} Form */
@@ -15,7 +16,7 @@ const CHECKED = ['policy', 'problems', 'data', 'sampling', 'length', 'rewards'];
 const ENDED = ['finished', 'failed', 'stopped'];
 
 /** @param {Api.Config | null | undefined} config */
-const checkedOf = (config) => contentKey(CHECKED.map((part) => config?.[part]));
+const checkedOf = (config) => contentKey(CHECKED.map((part) => lookup(config, part)));
 
 /** The run of the form's newest check, which the address names. @param {string} id */
 export const useCheck = (id) =>

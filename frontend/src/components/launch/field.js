@@ -20,6 +20,7 @@ import { PassRatesField } from './pass_rates.js';
 import { SuitesField } from './suites_field.js';
 import { SweepKnob } from './sweep_knob.js';
 import { Icon } from '../shared/icons.js';
+import { lookup } from '../../lib/lookup.js';
 
 /**
  * What all fields of one layer share.
@@ -270,7 +271,7 @@ export function Fields({ node, value, path, layer, without = [] }) {
     (field) => layer.secondary?.includes(field.path) && !layer.isOwn(field.path) && !layer.errorsAt(field.path).length,
   );
   const show = (/** @type {Field} */ field) =>
-    html`<${FormField} key=${field.path} field=${field} value=${value?.[field.key]} layer=${layer} />`;
+    html`<${FormField} key=${field.path} field=${field} value=${lookup(value, field.key)} layer=${layer} />`;
   return html`
     ${
       fields.length > later.length &&
@@ -300,7 +301,7 @@ function UnionField({ field, value, layer, label }) {
   const tag = tagOf(field.node);
   const errors = [...layer.errorsAt(field.path), ...layer.errorsAt(`${field.path}.${tag}`)];
   const names = memberNames(layer.root, field.node);
-  const member = memberOf(layer.root, field.node, value?.[tag]);
+  const member = memberOf(layer.root, field.node, lookup(value, tag));
   const choose = (event) => layer.onChange(field.path, { [tag]: event.target.value });
   return html`<fieldset
     class=${layer.isOwn(field.path) ? 'form-part form-union is-own' : 'form-part form-union'}
@@ -314,9 +315,9 @@ function UnionField({ field, value, layer, label }) {
         <${SweepKnob} field=${field} value=${value} layer=${layer} />
       </div>
       <span class="select">
-        <select id=${id} value=${value?.[tag]} onChange=${choose} ...${described(id, errors)}>
+        <select id=${id} value=${lookup(value, tag)} onChange=${choose} ...${described(id, errors)}>
           ${names.map(
-            (name) => html`<option value=${name} selected=${name === value?.[tag]}>
+            (name) => html`<option value=${name} selected=${name === lookup(value, tag)}>
               ${name}
             </option>`,
           )}

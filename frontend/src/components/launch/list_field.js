@@ -5,6 +5,7 @@ import { defaultOf, fieldsOf, isRecord, memberNames, newMember, shapeOf, tagOf }
 import { spell } from '../../lib/launch/layers.js';
 import { Icon } from '../shared/icons.js';
 import { Errors, FormField, Reset, Sentence } from './field.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {import('./field.js').Field} Field */
 /** @typedef {import('./field.js').Layer} Layer */
@@ -68,7 +69,7 @@ export function ListField({ field, value, layer, label, titles = new Map(), bare
 export function ListItem({ item, path, node, layer, titles, alone, shown = [], onRemove }) {
   const [open, setOpen] = useState(false);
   const tag = node.discriminator ? tagOf(node) : 'name';
-  const name = isRecord(item) ? item[tag] : undefined;
+  const name = isRecord(item) ? lookup(item, tag) : undefined;
   const inner = { ...layer, onReset: undefined, isOwn: () => false, item };
   const fields = fieldsOf(layer.root, node, item, path);
   const telling = fields.filter(
@@ -78,7 +79,7 @@ export function ListItem({ item, path, node, layer, titles, alone, shown = [], o
       shown.includes(field.key) ||
       (field.key === 'weight' && !alone) ||
       layer.errorsAt(field.path).length ||
-      spell(item[field.key]) !== spell(defaultOf(layer.root, field.node)),
+      spell(lookup(item, field.key)) !== spell(defaultOf(layer.root, field.node)),
   );
   return html`<div class="form-item">
     <div class="form-item-head">
@@ -109,7 +110,7 @@ export function ListItem({ item, path, node, layer, titles, alone, shown = [], o
           (field) => html`<${FormField}
           key=${field.path}
           field=${field}
-          value=${item?.[field.key]}
+          value=${lookup(item, field.key)}
           layer=${inner} />`,
         )}
       </div>`

@@ -4,6 +4,7 @@ import { mayChange } from '../../app/state.js';
 import { formatBytes, plural } from '../../lib/text/format.js';
 import { spell } from '../../lib/launch/layers.js';
 import { Icon } from '../shared/icons.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {import('./validation.js').Verdict} Verdict */
 /** @typedef {Api.MemoryEstimate} Memory */
@@ -110,7 +111,7 @@ function Parts({ parts, whole }) {
     <tbody>
       ${Object.entries(parts).map(
         ([name, bytes]) => html`<tr key=${name}>
-          <th scope="row">${TITLES[name] ?? name}</th>
+          <th scope="row">${lookup(TITLES, name) ?? name}</th>
           <td class="memory-bar"><meter min="0" max=${whole} value=${bytes} aria-hidden="true"></meter></td>
           <td class="number">${formatBytes(bytes)}</td>
         </tr>`,
@@ -137,7 +138,7 @@ function Slot({ slot, onApply }) {
     <ul class="memory-changes">
       ${changes.map(
         ({ path, value, saves_bytes: saved }) => html`<li key=${path}>
-          <span title=${path}>${MEASURES[path] ?? path}${typeof value === 'number' ? `: ${value} tokens` : ''}</span>
+          <span title=${path}>${lookup(MEASURES, path) ?? path}${typeof value === 'number' ? `: ${value} tokens` : ''}</span>
           ${' '}(saves ${formatBytes(saved)})
         </li>`,
       )}

@@ -14,6 +14,7 @@ import { wrongIn } from './sweep.js';
 import { Icon } from '../shared/icons.js';
 import { Segments, Select } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {import('./validation.js').Verdict} Verdict */
 /** @typedef {import('../../lib/launch/form.js').Form} Form */
@@ -188,12 +189,12 @@ function Estimates({ form, verdicts, seeds }) {
     name: form.variants[i].name,
     estimates: valid?.estimates ?? /** @type {Api.Validated['estimates']} */ ({}),
   }));
-  const costs = COSTS.filter(({ key }) => rows.some(({ estimates }) => typeof estimates[key] === 'number'));
+  const costs = COSTS.filter(({ key }) => rows.some(({ estimates }) => typeof lookup(estimates, key) === 'number'));
   if (!costs.length) return null;
   const isWhole = (/** @type {Cost} */ { key, isSummed }) =>
-    isSummed && rows.every(({ estimates }) => typeof estimates[key] === 'number');
+    isSummed && rows.every(({ estimates }) => typeof lookup(estimates, key) === 'number');
   const total = (/** @type {string} */ key) =>
-    rows.reduce((sum, { estimates }) => sum + (estimates[key] ?? 0), 0) * seeds;
+    rows.reduce((sum, { estimates }) => sum + (lookup(estimates, key) ?? 0), 0) * seeds;
   const hasTotal = rows.length * seeds > 1 && costs.some(isWhole);
   const known = rows.filter(({ estimates }) => typeof estimates.seconds_low === 'number');
   const sources = [...new Set(known.map(({ estimates }) => sourceOf(estimates)))];
@@ -223,7 +224,7 @@ function Estimates({ form, verdicts, seeds }) {
               <th scope="row">${cost.title}</th>
               ${rows.map(
                 ({ name, estimates }) => html`<td class="number" key=${name}>
-                  ${cost.text((key) => estimates[key])}
+                  ${cost.text((key) => lookup(estimates, key))}
                 </td>`,
               )}
               ${

@@ -10,6 +10,7 @@ import { formatValue, plural } from '../../lib/text/format.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Select } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
+import { lookup } from '../../lib/lookup.js';
 
 const STATES = ['never', 'always', 'lost', 'learned', 'mixed', 'ungraded'];
 /** @type {Record<string, string>} */
@@ -38,7 +39,7 @@ export function PromptAtlas({ run, name }) {
           value=${state}
           options=${[
             { value: '', label: 'all prompts' },
-            ...STATES.map((value) => ({ value, label: `${value} (${data.counts[value] ?? 0})` })),
+            ...STATES.map((value) => ({ value, label: `${value} (${lookup(data.counts, value) ?? 0})` })),
           ]}
           onChange=${(/** @type {string} */ value) => setState(value)}
         />

@@ -1,7 +1,7 @@
 /** The groups of a step in a list, and one of them in full: prompt, answer, all completions side by side. */
 import { html } from '../../dom.js';
 import { groupFacts, isFiltering, isRight, isTruncated, passes, REASONS, sortedCards } from '../../lib/rollouts.js';
-import { own } from '../../lib/own.js';
+import { lookup } from '../../lib/lookup.js';
 import { oneLine, readPlace } from '../../lib/text/tokens.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { RolloutCard } from './card.js';
@@ -22,7 +22,7 @@ export function GroupList({ groups, at, filter, onPick }) {
             <span class="number">
               ${
                 group.left_out &&
-                html`<span class="faint" title=${`Left out: ${own(REASONS, group.left_out) ?? group.left_out}`}>
+                html`<span class="faint" title=${`Left out: ${lookup(REASONS, group.left_out) ?? group.left_out}`}>
                   left out${' '}
                 </span>`
               }
@@ -130,7 +130,7 @@ export function GroupView({ group, filter, order, by, place, onPlace }) {
           group.left_out &&
           html`<div>
             <dt>left out</dt>
-            <dd class="is-warning">${own(REASONS, group.left_out) ?? group.left_out}</dd>
+            <dd class="is-warning">${lookup(REASONS, group.left_out) ?? group.left_out}</dd>
           </div>`
         }
         <div>

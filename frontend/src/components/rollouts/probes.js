@@ -7,6 +7,7 @@ import { wordDiff } from '../../lib/text/diff.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Select } from '../shared/marks.js';
 import { Visible } from './text.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {{run: string, step: number, prompt: string}} Cell */
 
@@ -50,7 +51,7 @@ export function Probes({ runs, names, kind }) {
           ${columns.map(
             (column, at) => html`<tbody key=${column.id}>
               <tr>
-                <th scope="col">${names[column.id] ?? column.id}</th>
+                <th scope="col">${lookup(names, column.id) ?? column.id}</th>
                 <th scope="col">first solved</th>
                 <th scope="col">first lost</th>
                 ${column.steps.map((step) => html`<th scope="col" key=${step}>${step}</th>`)}
@@ -75,7 +76,7 @@ export function Probes({ runs, names, kind }) {
 
 /** @param {Api.ProbeItem[]} items @param {number} at @param {string} order */
 function sorted(items, at, order) {
-  const { rank } = ORDERS[order];
+  const { rank } = lookup(ORDERS, order);
   return rank ? [...items].sort((a, b) => compare(rank(a.runs[at]), rank(b.runs[at]))) : items;
 }
 

@@ -7,6 +7,7 @@ import { nearestStep } from '../../lib/rollouts.js';
 import { stepsText } from '../../lib/runs/verdicts.js';
 import { Icon } from '../shared/icons.js';
 import { Select } from '../shared/marks.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @type {import('../../data/series.js').Shape} */
 const SHAPE = { x: 'step', smoothing: 0, groupBy: '', band: '', zoom: null, points: 400 };
@@ -126,9 +127,9 @@ function Slider({ run, steps, at, onset, curve, onStep, go }) {
       Home: () => onStep(steps[0]),
       End: () => onStep(steps[steps.length - 1]),
     };
-    if (!moves[event.key]) return;
+    if (!lookup(moves, event.key)) return;
     event.preventDefault();
-    moves[event.key]();
+    lookup(moves, event.key)();
   };
   return html`<div class="step-slider">
     <${Curves} run=${run} from=${from} to=${to} step=${steps[at]} curve=${curve} />

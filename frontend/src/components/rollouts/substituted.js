@@ -1,11 +1,12 @@
 /** The formula of a loss with the numbers of one batch in it. */
 import { html } from '../../dom.js';
 import { formatValue } from '../../lib/text/format.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @param {{one: Api.WhatIfVariant}} props */
 export function Substituted({ one }) {
   const { weight = '', terms = {}, loss } = one;
-  const at = (/** @type {string} */ name) => formatValue(one.numbers?.[name] ?? null);
+  const at = (/** @type {string} */ name) => formatValue(lookup(one.numbers, name) ?? null);
   const parts = Object.entries(terms).map(([name, value]) => `${formatValue(value)} (${name})`);
   const isBounded = 'clipped_below' in (one.numbers ?? {});
   return html`<ul class="substituted" aria-label="With this batch’s numbers">

@@ -16,6 +16,7 @@ import {
 import { formatValue } from '../../lib/text/format.js';
 import { Alternatives } from './alternatives.js';
 import { More, MOST_SHOWN, Visible } from './text.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {Api.TokensAnswer} Tokens */
 /** @typedef {import('../../lib/text/tokens.js').ColourName} ColourName */
@@ -170,7 +171,7 @@ function valuesAt(tokens, at) {
   const names = Object.keys(tokens.arrays);
   const shown = ['mismatch', ...('advantage' in tokens.arrays ? [] : ['advantage'])];
   const derived = shown.map((name) => [name, valuesOf(tokens, /** @type {ColourName} */ (name))?.[at]]);
-  return [...names.map((name) => [name, tokens.arrays[name][at]]), ...derived]
+  return [...names.map((name) => [name, lookup(tokens.arrays, name)[at]]), ...derived]
     .filter(([, value]) => value !== undefined)
     .map(([name, value]) => [
       String(name),

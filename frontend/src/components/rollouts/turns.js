@@ -2,6 +2,7 @@
 import { html } from '../../dom.js';
 import { formatValue } from '../../lib/text/format.js';
 import { LongText, Visible } from './text.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {Api.TextBlock} TextBlock */
 
@@ -26,7 +27,7 @@ function Block({ block, label }) {
   const { kind, text, turn } = block;
   if (!turn) return html`<${LongText} text=${text} label=${label} />`;
   const isCall = kind === 'call';
-  const outcome = OUTCOMES[turn.outcome] ?? turn.outcome;
+  const outcome = lookup(OUTCOMES, turn.outcome) ?? turn.outcome;
   return html`<section class=${`turn is-${kind}`} data-turn=${kind}>
     <p class="turn-head">
       <span class="turn-kind">${isCall ? 'call' : 'observation'}</span>

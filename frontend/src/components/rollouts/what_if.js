@@ -10,6 +10,7 @@ import { Knobs, KnobPanels } from '../launch/knobs.js';
 import { Substituted } from './substituted.js';
 import { Formula } from '../shared/formula.js';
 import { Select } from '../shared/marks.js';
+import { lookup } from '../../lib/lookup.js';
 
 const MOST = 7;
 
@@ -157,7 +158,7 @@ function Answer({ answer, group }) {
             (name) => html`<${Row}
               key=${name}
               label=${name.includes('/') ? name : `of it: ${name}`}
-              cells=${variants.map(({ terms = {}, metrics = {} }) => shown(terms[name] ?? metrics[name]))}
+              cells=${variants.map(({ terms = {}, metrics = {} }) => shown(lookup(terms, name) ?? lookup(metrics, name)))}
             />`,
           )}
           ${

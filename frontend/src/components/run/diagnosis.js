@@ -9,6 +9,7 @@ import { address } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
 import { Trials } from '../trials/trials.js';
 import { TryRemedy } from '../trials/try_remedy.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @param {{run: Api.RunItem}} props */
 export function Diagnosis({ run }) {
@@ -140,7 +141,7 @@ function Read({ run, shown }) {
     kind: kind === 'train' ? undefined : kind,
     filter: marks.join() || undefined,
   });
-  const words = marks.map((mark) => MARK_WORDS[mark] ?? mark).join(' and ');
+  const words = marks.map((mark) => lookup(MARK_WORDS, mark) ?? mark).join(' and ');
   return html`<a href=${href}>${`${plural(completions, `${words} completion`.trim())} of step ${step}`}</a>`;
 }
 

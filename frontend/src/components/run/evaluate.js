@@ -4,6 +4,7 @@ import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
 import { Dialog } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {import('../../data/api.js').ApiError} ApiError */
 
@@ -19,7 +20,9 @@ const FIELDS = [
 
 /** @param {Api.RunItem} run @returns {Record<string, string>} */
 const initially = (run) =>
-  Object.fromEntries(FIELDS.map(({ name, initial }) => [name, String(run.config?.evaluation?.[name] ?? initial)]));
+  Object.fromEntries(
+    FIELDS.map(({ name, initial }) => [name, String(lookup(run.config?.evaluation, name) ?? initial)]),
+  );
 
 /** Errors of the server by field; what belongs to none stands above the buttons. @param {ApiError} error */
 function placed(error) {
@@ -108,7 +111,7 @@ function EvaluateDialog({ run, steps, onClose, onBegun }) {
         effort: effort && heldOut,
         held_out: heldOut,
         suites: suites.filter(({ name }) => chosen.includes(name)).map(({ suite }) => suite),
-        ...(heldOut ? Object.fromEntries(FIELDS.map(({ name }) => [name, wholeNumber(values[name])])) : {}),
+        ...(heldOut ? Object.fromEntries(FIELDS.map(({ name }) => [name, wholeNumber(lookup(values, name))])) : {}),
       };
       const path = `/runs/${run.id}/evaluations`;
       onBegun(await postOnce(chosenSteps.map((step) => ({ path, body: { step, ...body } }))));
@@ -144,7 +147,7 @@ function EvaluateDialog({ run, steps, onClose, onBegun }) {
           (field) => html`<${NumberField}
             key=${field.name}
             ...${field}
-            value=${values[field.name]}
+            value=${lookup(values, field.name)}
             error=${errors.get(field.name)}
             onChange=${(value) => setValues((old) => ({ ...old, [field.name]: value }))}
           />`,

@@ -21,6 +21,7 @@ import { Restorations } from './restored.js';
 import { SignalBudget } from './signal_budget.js';
 import { address } from '../../lib/url.js';
 import { Empty } from '../shared/states.js';
+import { lookup } from '../../lib/lookup.js';
 
 /**
  * What the address of a run's page says about its curves: `q` filters metrics, `panel` is the enlarged one.
@@ -148,10 +149,10 @@ function Figures({ run }) {
   /** @type {typeof FIGURES} */
   const others = rest.map((metric) => [
     metric,
-    EVALUATED[metric] ?? metric.slice('eval/'.length).replaceAll('_', ' '),
+    lookup(EVALUATED, metric) ?? metric.slice('eval/'.length).replaceAll('_', ' '),
     formatValue,
   ]);
-  const known = [...usual, ...others].filter(([metric]) => last[metric] !== undefined);
+  const known = [...usual, ...others].filter(([metric]) => lookup(last, metric) !== undefined);
   if (!known.length) return null;
   const cost = costText(run.cost);
   return html`<dl class="figures">
@@ -159,21 +160,21 @@ function Figures({ run }) {
       ([metric, label, format]) => html`<div key=${metric} title=${catalog.value.get(metric)?.meaning ?? metric}>
         <dt>${label}</dt>
         <dd>
-          ${format(last[metric])}
+          ${format(lookup(last, metric))}
           ${
-            older?.[metric] !== undefined &&
+            lookup(older, metric) !== undefined &&
             html`
               ${' '}
-              <span class="faint" title="Not recorded since then">of step ${older[metric]}</span>
+              <span class="faint" title="Not recorded since then">of step ${lookup(older, metric)}</span>
             `
           }
           ${
-            best[metric] &&
+            lookup(best, metric) &&
             !isEvaluation(run) &&
             html`
               ${' '}
               <span class="faint">
-                best ${format(best[metric].value)} at step ${best[metric].step}
+                best ${format(lookup(best, metric).value)} at step ${lookup(best, metric).step}
               </span>
             `
           }

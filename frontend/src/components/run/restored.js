@@ -1,6 +1,7 @@
 /** What a resumed or forked run took from a checkpoint, part by part. */
 import { html } from '../../dom.js';
 import { Visible } from '../rollouts/text.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {Api.Manifest} Manifest */
 
@@ -17,7 +18,7 @@ const WORDS = {
   behaviour: 'older sampler weights',
 };
 
-const words = (/** @type {string[]} */ parts) => parts.map((part) => WORDS[part] ?? part).join(', ');
+const words = (/** @type {string[]} */ parts) => parts.map((part) => lookup(WORDS, part) ?? part).join(', ');
 
 /** The manifest that an event carries, if it does. @param {Api.RunEvent} event */
 export const manifestOf = (event) => event.data?.restored;

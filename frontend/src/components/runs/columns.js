@@ -1,6 +1,6 @@
 /** Columns of the table of runs. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
-import { own } from '../../lib/own.js';
+import { lookup } from '../../lib/lookup.js';
 import { fieldOf, isEvaluation } from '../../lib/runs/fields.js';
 import { formatCount } from '../../lib/text/format.js';
 import { renameRun } from '../../data/actions.js';
@@ -135,13 +135,13 @@ function fieldColumn(key, table) {
   return {
     key,
     width:
-      own(WIDTHS, key)?.(table) ??
+      lookup(WIDTHS, key)?.(table) ??
       (field.number ? `${Math.max(72, 16 + 7 * field.title.length)}px` : 'minmax(128px, 1fr)'),
     title: field.title,
     hint: key,
     number: field.number,
     sort: field.sort,
-    cell: own(CELLS, key) ?? ((run) => html`<${Value} text=${field.text(run)} step=${field.age?.(run)} />`),
+    cell: lookup(CELLS, key) ?? ((run) => html`<${Value} text=${field.text(run)} step=${field.age?.(run)} />`),
   };
 }
 

@@ -3,6 +3,7 @@ import { html, useEffect, useId, useLayoutEffect, useRef, useState } from '../..
 import { get } from '../../data/api.js';
 import { completed, completionAt, pointedAt } from '../../lib/runs/query.js';
 import { Icon } from '../shared/icons.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {import('../../lib/runs/query.js').Completion} Completion */
 
@@ -64,7 +65,7 @@ export function QueryField({ value, onChange, input, error }) {
   const { options } = completion;
   const press = (/** @type {KeyboardEvent} */ event) => {
     const at = input.current?.selectionStart ?? typed.length;
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const step = lookup({ ArrowDown: 1, ArrowUp: -1 }, event.key);
     if (step && options.length)
       setActive((old) => (old + step + options.length + (old < 0 && step < 0 ? 1 : 0)) % options.length);
     else if (step === 1) offer(typed, at);

@@ -14,6 +14,7 @@ import { ForOperator } from '../shared/role.js';
 import { ViewsMenu } from '../shared/views.js';
 import { QueryField } from './query_field.js';
 import { EmptyTrash } from './selection.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @type {Record<string, string>} */
 const LABELS = { '': 'all' };
@@ -114,7 +115,7 @@ export function RunFilters({ view, change, runs, search, statuses, usual, error 
     <${Segments}
       label="Status"
       value=${view.status}
-      options=${IN_FRONT.map((status) => ({ value: status, label: LABELS[status] ?? status }))}
+      options=${IN_FRONT.map((status) => ({ value: status, label: lookup(LABELS, status) ?? status }))}
       onChange=${(status) => change({ status })}
     />
     <span class="toolbar toolbar-tight">

@@ -2,6 +2,7 @@
 import { html } from '../../dom.js';
 import { VERDICTS, verdictText, verdictTitle } from '../../lib/runs/verdicts.js';
 import { Icon } from './icons.js';
+import { lookup } from '../../lib/lookup.js';
 
 /**
  * The short line that stands for a run or a group, in its colour and dash.
@@ -40,8 +41,8 @@ const WISHES = { stop: 'stopping', prune: 'stopping', pause: 'pausing' };
  * @param {{run: {status: string, wish?: string, reason?: string}, bare?: boolean}} props
  */
 export function Status({ run, bare = false }) {
-  const { icon, text } = STATUS[run.status] ?? { icon: 'dots', text: run.status };
-  const word = (run.status === 'running' && WISHES[run.wish ?? '']) || text;
+  const { icon, text } = lookup(STATUS, run.status) ?? { icon: 'dots', text: run.status };
+  const word = (run.status === 'running' && lookup(WISHES, run.wish ?? '')) || text;
   return html`<span class=${`status status-${run.status}`} title=${run.reason ? `${word}: ${run.reason}` : word}>
     <${Icon} name=${icon} size=${12} label=${bare ? word : undefined} />
     ${!bare && html`<span>${word}</span>`}

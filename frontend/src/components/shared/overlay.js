@@ -3,6 +3,7 @@ import { html, useEffect, useRef, useState } from '../../dom.js';
 import { dismiss, toasts } from '../../app/state.js';
 import { layers } from '../../app/keys.js';
 import { Icon } from './icons.js';
+import { lookup } from '../../lib/lookup.js';
 
 /**
  * A modal dialog; Escape and a click outside close it, the click not where `holdsText` that somebody has written.
@@ -161,7 +162,7 @@ export function KeyHelp({ onClose }) {
       ${[...keys].map(
         ([key, label]) => html`<div key=${key}>
           <dt>
-            <kbd>${SPELLED[key] ?? key}</kbd>
+            <kbd>${lookup(SPELLED, key) ?? key}</kbd>
           </dt>
           <dd>${label}</dd>
         </div>`,

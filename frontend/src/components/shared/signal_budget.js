@@ -1,7 +1,7 @@
 /** The signal budget: which part of what was sampled moved the policy, as stacked bars and as a table. */
 import { html } from '../../dom.js';
 import { formatCount, formatDuration, formatPercent } from '../../lib/text/format.js';
-import { own } from '../../lib/own.js';
+import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {'completions' | 'tokens' | 'seconds'} Unit */
 
@@ -24,9 +24,9 @@ const PARTS = {
 };
 
 /** @param {string} part */
-export const partLabel = (part) => own(PARTS, part)?.[0] ?? part;
+export const partLabel = (part) => lookup(PARTS, part)?.[0] ?? part;
 /** @param {string} part */
-export const partMeaning = (part) => own(PARTS, part)?.[1] ?? '';
+export const partMeaning = (part) => lookup(PARTS, part)?.[1] ?? '';
 
 /** @param {number[]} values */
 const sumOf = (values) => values.reduce((sum, value) => sum + value, 0);

@@ -2,6 +2,7 @@
 import { changesBetween, getAt, knobDifferences, setAt, spell } from './layers.js';
 import { belowBase, belowVariant, laidOver, merge } from './merge.js';
 import { isRecord } from './schema.js';
+import { lookup } from '../lookup.js';
 
 /** @typedef {import('./layers.js').Fields} Fields */
 /** @typedef {Fields & {name: string}} Variant */
@@ -136,7 +137,9 @@ const IN_BASE = ['policy', 'problems', 'steps', 'evaluation', 'checkpointing', '
  * @returns {Form}
  */
 export function formFromConfig(catalog, config, { variant, seed = config.seed ?? 0, experiment = '' }) {
-  const shared = Object.fromEntries(IN_BASE.filter((key) => key in config).map((key) => [key, config[key]]));
+  const shared = Object.fromEntries(
+    IN_BASE.filter((key) => Object.hasOwn(config, key)).map((key) => [key, lookup(config, key)]),
+  );
   const base = changesBetween(belowBase(catalog, shared), shared);
   const preset = config.preset ?? '';
   const below = belowVariant(catalog, base, { preset });

@@ -1,11 +1,11 @@
 /** Reading and writing the fields of partial configs, and the differences between two configs. */
-import { own } from '../own.js';
+import { lookup } from '../lookup.js';
 import { isRecord } from './schema.js';
 
 /** @typedef {Record<string, any>} Fields a partial config */
 
 /** @param {any} object @param {string} path */
-export const getAt = (object, path) => path.split('.').reduce((value, key) => own(value, key), object);
+export const getAt = (object, path) => path.split('.').reduce((value, key) => lookup(value, key), object);
 
 /** True when the layer itself writes something at the path or below it. */
 export const writes = (/** @type {Fields} */ fields, /** @type {string} */ path) => getAt(fields, path) !== undefined;
@@ -22,9 +22,9 @@ export const writes = (/** @type {Fields} */ fields, /** @type {string} */ path)
 export function setAt(fields, path, value, whole) {
   const [key, ...rest] = path.split('.');
   if (!rest.length) return { ...fields, [key]: value };
-  const under = whole?.[key];
+  const under = lookup(whole, key);
   if (Array.isArray(under)) return { ...fields, [key]: setInList(under, rest, value) };
-  const own = isRecord(fields?.[key]) ? fields[key] : {};
+  const own = isRecord(lookup(fields, key)) ? lookup(fields, key) : {};
   const tag = typeof under?.type === 'string' ? { type: under.type } : {};
   return { ...fields, [key]: { ...tag, ...setAt(own, rest.join('.'), value, under) } };
 }
@@ -39,7 +39,7 @@ const setInList = (items, [index, ...rest], value) =>
 /** @param {any} item @param {string[]} path @param {any} value @returns {any} */
 function setInside(item, [key, ...rest], value) {
   if (Array.isArray(item)) return setInList(item, [key, ...rest], value);
-  return { ...item, [key]: rest.length ? setInside(item?.[key] ?? {}, rest, value) : value };
+  return { ...item, [key]: rest.length ? setInside(lookup(item, key) ?? {}, rest, value) : value };
 }
 
 /**
@@ -53,8 +53,8 @@ export function unsetAt(fields, path, below) {
   const [key, ...rest] = path.split('.');
   const { [key]: own, ...others } = fields;
   if (!rest.length || !isRecord(own)) return others;
-  const left = unsetAt(own, rest.join('.'), below?.[key]);
-  const says = Object.entries(left).some(([name, value]) => name !== 'type' || value !== below?.[key]?.type);
+  const left = unsetAt(own, rest.join('.'), lookup(below, key));
+  const says = Object.entries(left).some(([name, value]) => name !== 'type' || value !== lookup(below, key)?.type);
   return says ? { ...others, [key]: left } : others;
 }
 
@@ -67,9 +67,9 @@ export function unsetAt(fields, path, below) {
 export function changesBetween(below, above) {
   return Object.fromEntries(
     Object.entries(above)
-      .filter(([key, value]) => !same(own(below, key), value))
+      .filter(([key, value]) => !same(lookup(below, key), value))
       .map(([key, value]) => {
-        const under = own(below, key);
+        const under = lookup(below, key);
         const inside = isRecord(under) && isRecord(value) && under.type === value.type;
         return [
           key,
@@ -95,7 +95,7 @@ export const spell = (value) =>
  */
 export function knobDifferences(one, other, path = '') {
   return [...new Set([...Object.keys(one), ...Object.keys(other)])].flatMap((key) => {
-    const [a, b] = [one[key], other[key]];
+    const [a, b] = [lookup(one, key), lookup(other, key)];
     const at = path ? `${path}.${key}` : key;
     if (same(a, b)) return [];
     return isAlike(a, b) ? knobDifferences(a, b, at) : [{ path: at, one: a, other: b }];
@@ -120,7 +120,7 @@ function isAlike(a, b) {
 export function writtenPaths(fields, below, path = '') {
   return Object.entries(fields).flatMap(([key, value]) => {
     const at = path ? `${path}.${key}` : key;
-    const under = below?.[key];
+    const under = lookup(below, key);
     if (!isRecord(value) || !isRecord(under)) return key === 'type' && path ? [] : [at];
     return value.type !== undefined && value.type !== under.type ? [at] : writtenPaths(value, under, at);
   });

@@ -2,7 +2,7 @@
  * The config that a launch would run, computed on the page so that a field answers at once and without the server.
  * The server merges again when it checks and launches (backend/config/merge.py); a test holds both to the same results.
  */
-import { own } from '../own.js';
+import { lookup } from '../lookup.js';
 import { complete, isRecord } from './schema.js';
 
 /** @typedef {import('./layers.js').Fields} Fields */
@@ -17,7 +17,7 @@ import { complete, isRecord } from './schema.js';
  */
 export function merge(below, above) {
   const merged = Object.entries(above ?? {}).map(([key, value]) => {
-    const under = own(below, key);
+    const under = lookup(below, key);
     return [key, isRecord(under) && isRecord(value) && isSameMember(under, value) ? merge(under, value) : value];
   });
   return { ...below, ...Object.fromEntries(merged) };
@@ -55,7 +55,7 @@ const profileOf = ({ profiles }, policy) =>
 function withFewerMinibatches(merged, changes, base, variant) {
   const wanted = changes.updates?.minibatches;
   const prompts = merge(merged, variant).sampling?.prompts_per_step;
-  const isChosen = !isRecord(merged.updates) || own(base.updates, 'minibatches') !== undefined;
+  const isChosen = !isRecord(merged.updates) || lookup(base.updates, 'minibatches') !== undefined;
   const isTooMany = Number.isInteger(prompts) && prompts > 0 && prompts < wanted;
   return isTooMany && !isChosen ? merge(merged, { updates: { minibatches: prompts } }) : merged;
 }
@@ -65,7 +65,7 @@ function withFewerMinibatches(merged, changes, base, variant) {
  * @param {Fields} merged @param {Fields} base @param {Fields} variant
  */
 function withCorrection(merged, base, variant) {
-  const isChosen = [base, variant].some(({ objective }) => own(objective, 'correction') !== undefined);
+  const isChosen = [base, variant].some(({ objective }) => lookup(objective, 'correction') !== undefined);
   const { sampling, objective } = merge(merged, variant);
   const isOffPolicy = (sampling?.engine?.type ?? 'local') !== 'local' || sampling?.ahead > 0;
   const isOpen = objective?.correction?.type === 'none' && objective?.ratio?.old !== 'sampler';

@@ -2,6 +2,7 @@
  * What a form needs to know of a JSON Schema made by pydantic: fields, kinds, defaults, members of unions.
  * Unions are `oneOf` with a `discriminator` (its property, `type` or `name`, is called the tag here).
  */
+import { lookup } from '../lookup.js';
 
 /** @typedef {Record<string, any>} Node a JSON Schema node */
 /**
@@ -52,7 +53,7 @@ export const tagOf = (node) => node.discriminator.propertyName;
 
 /** Names of a union's members, in the order of the schema. @param {Node} root @param {Node} node @returns {string[]} */
 export const memberNames = (root, node) =>
-  node.oneOf.map((/** @type {Node} */ member) => resolved(root, member).properties[tagOf(node)].const);
+  node.oneOf.map((/** @type {Node} */ member) => lookup(resolved(root, member).properties, tagOf(node)).const);
 
 /**
  * The schema of one member of a union.
@@ -64,7 +65,7 @@ export const memberNames = (root, node) =>
 export const memberOf = (root, node, name) =>
   node.oneOf
     .map((/** @type {Node} */ member) => resolved(root, member))
-    .find((/** @type {Node} */ member) => member.properties[tagOf(node)].const === name);
+    .find((/** @type {Node} */ member) => lookup(member.properties, tagOf(node)).const === name);
 
 /**
  * The schema behind a value: for a union the member that the value names.
@@ -72,7 +73,7 @@ export const memberOf = (root, node, name) =>
  */
 export function shapeOf(root, node, value) {
   const known = resolved(root, node);
-  return kindOf(known) === 'union' ? memberOf(root, known, value?.[tagOf(known)]) : known;
+  return kindOf(known) === 'union' ? memberOf(root, known, lookup(value, tagOf(known))) : known;
 }
 
 /**
@@ -125,7 +126,7 @@ export function fieldAt(root, path, config) {
       field = fieldsOf(root, node, value, at).find((inner) => inner.key === key);
     }
     if (!field) return undefined;
-    [node, value, at] = [field.node, value?.[key], field.path];
+    [node, value, at] = [field.node, lookup(value, key), field.path];
   }
   return field;
 }
@@ -167,15 +168,15 @@ export function complete(root, node, value) {
   if (!isRecord(value)) return value;
   const shape = shapeOf(root, known, value);
   if (!shape?.properties) return value;
-  const missing = Object.keys(shape.properties).filter((key) => !(key in value));
+  const missing = Object.keys(shape.properties).filter((key) => !Object.hasOwn(value, key));
   return {
     ...Object.fromEntries(
       Object.entries(value).map(([key, inner]) => [
         key,
-        key in shape.properties ? complete(root, shape.properties[key], inner) : inner,
+        Object.hasOwn(shape.properties, key) ? complete(root, lookup(shape.properties, key), inner) : inner,
       ]),
     ),
-    ...Object.fromEntries(missing.map((key) => [key, defaultOf(root, shape.properties[key])])),
+    ...Object.fromEntries(missing.map((key) => [key, defaultOf(root, lookup(shape.properties, key))])),
   };
 }
 

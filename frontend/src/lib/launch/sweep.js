@@ -1,5 +1,6 @@
 /** The sweep of a launch: which knobs take several values, and which fields can be swept. Pure. */
 import { fieldsOf, isRecord, memberNames, resolved, tagOf, writeTyped } from './schema.js';
+import { lookup } from '../lookup.js';
 
 /** @typedef {{path: string, values: string}} SweptKnob */
 /**
@@ -99,7 +100,7 @@ function inside(
   /** @type {string} */ path,
 ) {
   return fieldsOf(root, node, value, path).flatMap((field) => {
-    const own = value?.[field.key];
+    const own = lookup(value, field.key);
     const knob = knobOf(root, field, own);
     if (Array.isArray(own) && ['list', 'sections'].includes(field.kind))
       return own.flatMap((item, i) => inside(root, resolved(root, field.node.items), item, `${field.path}.${i}`));

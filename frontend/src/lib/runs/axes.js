@@ -2,7 +2,7 @@
 import { fieldOf, metricsOf } from './fields.js';
 import { fieldsThatDiffer } from './grouping.js';
 import { formatValue } from '../text/format.js';
-import { own } from '../own.js';
+import { lookup } from '../lookup.js';
 
 /**
  * `place`: of a run, 0 (low) to 1 (high); below 0 where it has no value.
@@ -23,7 +23,7 @@ export const possibleAxes = (runs) => [
   ...fieldsThatDiffer(runs).map((path) => `config:${path}`),
   ...metricsOf(runs).flatMap((metric) => [
     metric,
-    ...(runs.some(({ summary }) => own(summary?.best, metric)) ? [`best:${metric}`] : []),
+    ...(runs.some(({ summary }) => lookup(summary?.best, metric)) ? [`best:${metric}`] : []),
   ]),
 ];
 
@@ -82,7 +82,7 @@ function categories(texts) {
 export const brushed = (runs, axes, brushes) =>
   runs.filter((run) =>
     axes.every(({ key, place }) => {
-      const range = own(brushes, key);
+      const range = lookup(brushes, key);
       return !range || (place(run) >= range[0] && place(run) <= range[1]);
     }),
   );

@@ -1,6 +1,7 @@
 /** Variants of an experiment as a grid of cells: one metric's mean over seeds by the fields that differ. Pure. */
 import { groupDifferences } from './config.js';
 import { spread } from './stats.js';
+import { lookup } from '../lookup.js';
 
 /** @typedef {import('./groups.js').Group} Group */
 /** @typedef {{group: Group, mean: number | null, n: number, heat: number | null}} Cell `heat`: from 0, worst, to 1 */
@@ -15,7 +16,7 @@ const MOST_FIELDS = 4;
 
 /** A metric's last value in a run, where it is a number. @param {Api.RunItem} run @param {string} metric */
 const lastOf = (run, metric) => {
-  const value = run.summary?.last?.[metric];
+  const value = lookup(run.summary?.last, metric);
   return typeof value === 'number' ? value : undefined;
 };
 

@@ -1,5 +1,6 @@
 /** Configs as flat lists of fields, and what differs between several of them. */
 import { isRecord } from '../launch/schema.js';
+import { lookup } from '../lookup.js';
 
 /** @typedef {Record<string, unknown>} Flat dotted path -> value */
 
@@ -38,7 +39,7 @@ export function differences(configs) {
   const flats = configs.map((config) => flatten(config));
   const paths = [...new Set(flats.flatMap(Object.keys))];
   return paths
-    .map((path) => ({ path, values: flats.map((flat) => flat[path]) }))
+    .map((path) => ({ path, values: flats.map((flat) => lookup(flat, path)) }))
     .filter(({ values }) => new Set(values.map(spell)).size > 1);
 }
 
@@ -51,7 +52,7 @@ export function groupDifferences(groups, ignored = ['seed']) {
   const flats = groups.map(({ configs }) => configs.map((config) => flatten(config)));
   const paths = [...new Set(flats.flat().flatMap(Object.keys))].filter((path) => !ignored.includes(path));
   return paths
-    .map((path) => ({ path, cells: flats.map((inside) => unique(inside.map((flat) => flat[path]))) }))
+    .map((path) => ({ path, cells: flats.map((inside) => unique(inside.map((flat) => lookup(flat, path)))) }))
     .filter(({ cells }) => unique(cells.flat()).length > 1);
 }
 

@@ -2,7 +2,7 @@
 import { flatten, formatField } from './config.js';
 import { originTitle } from './origin.js';
 import { causeText, verdictTitle } from './verdicts.js';
-import { own } from '../own.js';
+import { lookup } from '../lookup.js';
 import { formatAgo, formatValue } from '../text/format.js';
 
 /** @typedef {Api.RunItem} Run */
@@ -35,8 +35,9 @@ const PLAIN = {
  * @returns {RunField}
  */
 export function fieldOf(key) {
-  if (Object.hasOwn(PLAIN, key)) {
-    const { title, of, show = (value) => value || '–', sort, number = false } = PLAIN[key];
+  const plain = lookup(PLAIN, key);
+  if (plain) {
+    const { title, of, show = (/** @type {any} */ value) => value || '–', sort, number = false } = plain;
     return { key, title, number, sort, of, text: (run) => show(of(run)) };
   }
   if (key.startsWith('config:')) return configField(key);
@@ -49,7 +50,7 @@ const SORTABLE_PATH = /^[\w-]+(\.[\w-]+){0,9}$/;
 /** @param {string} key @returns {RunField} */
 function configField(key) {
   const path = key.slice('config:'.length);
-  const of = (/** @type {Run} */ run) => (run.config ? own(flatten(run.config), path) : undefined);
+  const of = (/** @type {Run} */ run) => (run.config ? lookup(flatten(run.config), path) : undefined);
   const sort = SORTABLE_PATH.test(path) ? `config.${path}` : undefined;
   return { key, title: path, number: false, sort, of, text: (run) => formatField(of(run)) };
 }
@@ -59,7 +60,7 @@ function metricField(key) {
   const isBest = key.startsWith('best:');
   const metric = isBest ? key.slice('best:'.length) : key;
   const of = (/** @type {Run} */ { summary }) =>
-    isBest ? own(summary?.best, metric)?.value : own(summary?.last, metric);
+    isBest ? lookup(summary?.best, metric)?.value : lookup(summary?.last, metric);
   return {
     key,
     title: isBest ? `best ${short(metric)}` : short(metric),
@@ -67,7 +68,7 @@ function metricField(key) {
     sort: isBest ? undefined : `summary.${metric}`,
     of,
     text: (run) => formatValue(of(run)),
-    age: isBest ? undefined : ({ summary }) => own(summary?.older, metric),
+    age: isBest ? undefined : ({ summary }) => lookup(summary?.older, metric),
   };
 }
 
@@ -77,7 +78,7 @@ const SHORT = {
   'policy/entropy': 'entropy',
   'length/mean': 'length',
 };
-const short = (/** @type {string} */ metric) => own(SHORT, metric) ?? metric;
+const short = (/** @type {string} */ metric) => lookup(SHORT, metric) ?? metric;
 
 /**
  * Keys that could be columns for these runs.

@@ -2,7 +2,7 @@
  * Values by which runs are grouped, as the service groups their curves (backend/metrics/grouping.py): by variant,
  * experiment, tag, verdict, the whole config but for the seed, or fields of configs. Pure.
  */
-import { own } from '../own.js';
+import { lookup } from '../lookup.js';
 import { differences, flatten } from './config.js';
 import { verdictTitle } from './verdicts.js';
 
@@ -34,11 +34,11 @@ export const fieldsThatDiffer = (runs) =>
 
 /** @param {Api.RunItem} run @param {string} key @returns {unknown} `undefined` where the run has none */
 function valueBy(run, key) {
-  if (!key.startsWith(CONFIG)) return ABOUT_RUN[key](run) ?? undefined;
+  if (!key.startsWith(CONFIG)) return lookup(ABOUT_RUN, key)(run) ?? undefined;
   const path = key.slice(CONFIG.length);
   const flat = flatten(run.config ?? {});
-  const found = own(flat, path);
-  return found === undefined ? own(flat, `${path}.type`) : found;
+  const found = lookup(flat, path);
+  return found === undefined ? lookup(flat, `${path}.type`) : found;
 }
 
 /** Runs that agree in this are one group. @param {Api.RunItem} run @param {string[]} keys */

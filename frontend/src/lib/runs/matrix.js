@@ -1,6 +1,7 @@
 /** The ablation matrix in words, and as a table to paste. Pure. */
 import { csv } from '../text/csv.js';
 import { formatShort, formatValue, plural } from '../text/format.js';
+import { lookup } from '../lookup.js';
 
 /** @typedef {import('./groups.js').Group} Group */
 /** @typedef {{name: string, row: Api.MatrixRow}} NamedRow a row by the page's name of its group */
@@ -30,7 +31,7 @@ export const columnTitle = ({ metric, reading, threshold }) =>
 /** The same of a column by its key alone. @param {string} key */
 export function keyTitle(key) {
   const [metric, reading = 'final', threshold] = key.split(':');
-  return reading in READINGS
+  return Object.hasOwn(READINGS, reading)
     ? columnTitle(/** @type {any} */ ({ metric, reading, threshold: threshold && Number(threshold) }))
     : key;
 }
@@ -139,7 +140,7 @@ const textRows = (rows, { columns }) =>
   rows.map(({ name, row }) => [
     name,
     ...columns.map(({ key }) => {
-      const cell = row.cells[key];
+      const cell = lookup(row.cells, key);
       const verdict = verdictText(cell);
       return `${estimateText(cell)} (n ${cell.n})${verdict && `; ${verdict}`}`;
     }),
@@ -168,7 +169,7 @@ export function asCsv(rows, { columns }) {
     'delta,delta_low,delta_high,pairs,paired,p,p_holm,hedges_g,verdict,more_seeds';
   const body = rows.flatMap(({ name, row }) =>
     columns.map(({ key, metric, reading, threshold }) => {
-      const { n, mean, std, low, high, versus: v, verdict, more_seeds: more } = row.cells[key];
+      const { n, mean, std, low, high, versus: v, verdict, more_seeds: more } = lookup(row.cells, key);
       const difference = [v?.mean, v?.low, v?.high, v?.n, v?.paired, v?.p, v?.p_corrected, v?.effect];
       return [name, metric, reading, threshold, n, mean, std, low, high, ...difference, verdict, more];
     }),
@@ -187,7 +188,7 @@ const LATEX = {
 
 /** Text in LaTeX: no character of it is a command. @param {string} text */
 const inLatex = (text) =>
-  text.replace(/[\r\n]+/g, ' ').replace(/[\\~^±–#$%&_{}]/g, (mark) => LATEX[mark] ?? `\\${mark}`);
+  text.replace(/[\r\n]+/g, ' ').replace(/[\\~^±–#$%&_{}]/g, (mark) => lookup(LATEX, mark) ?? `\\${mark}`);
 
 /** A booktabs table; significant differences are bold. @param {NamedRow[]} rows @param {Api.Matrix} matrix */
 export function asLatex(rows, { columns }) {
@@ -196,8 +197,8 @@ export function asLatex(rows, { columns }) {
     line([
       inLatex(name),
       ...columns.map(({ key }) => {
-        const text = inLatex(estimateText(row.cells[key]));
-        return row.cells[key].verdict === 'better' ? `\\textbf{${text}}` : text;
+        const text = inLatex(estimateText(lookup(row.cells, key)));
+        return lookup(row.cells, key).verdict === 'better' ? `\\textbf{${text}}` : text;
       }),
     ]),
   );

@@ -1,6 +1,7 @@
 /** What may be asked of a run in its present state, and how it stands in words. */
 
 import { isArchived, isForeign, isPushed, isSilent } from './origin.js';
+import { lookup } from '../lookup.js';
 
 /** @typedef {'stop'|'pause'|'resume'|'retry'} Move */
 
@@ -29,10 +30,9 @@ export function movesOf(run) {
     const keep = { move: /** @type {Move} */ ('resume'), label: 'Keep running' };
     return isPushed(run) ? [keep, { move: 'stop', label: 'Stop now' }] : [keep];
   }
-  return (isPushed(run) ? /** @type {Move[]} */ (['stop']) : (MOVES[status] ?? [])).map((move) => ({
-    move,
-    label: LABELS[move],
-  }));
+  /** @type {Move[]} */
+  const moves = isPushed(run) ? ['stop'] : (lookup(MOVES, status) ?? []);
+  return moves.map((move) => ({ move, label: LABELS[move] }));
 }
 
 /** Seconds that are left at the present pace; null where nothing can be said. @param {Api.RunItem} run */
@@ -48,4 +48,4 @@ const REASONS = {
 };
 
 /** @param {string} reason */
-export const reasonText = (reason) => REASONS[reason] ?? reason;
+export const reasonText = (reason) => lookup(REASONS, reason) ?? reason;

@@ -1,4 +1,5 @@
 /** Origins of runs: this service, or another trainer, whose log was imported or which pushes the run. Pure. */
+import { lookup } from '../lookup.js';
 
 /** @type {Record<string, string>} */
 const TITLES = {
@@ -35,4 +36,4 @@ export const isSilent = ({ status, seen_at: seen }, now = Date.now()) =>
   status === 'running' && Boolean(seen) && now - new Date(seen ?? '').getTime() > SILENT_MS;
 
 /** Name of the trainer or tool that it comes from. @param {string} origin */
-export const originTitle = (origin) => TITLES[origin] ?? origin;
+export const originTitle = (origin) => lookup(TITLES, origin) ?? origin;

@@ -72,7 +72,7 @@ export function completionAt(text, caret, fields) {
   let now = ['operand', ''];
   for (const { text: word } of isTyped ? tokens.slice(0, -1) : tokens)
     now = NEXT[now[0]](
-      /^["']/.test(word) ? word : word.toLowerCase() in NEXT_WORDS ? word.toLowerCase() : word,
+      /^["']/.test(word) ? word : Object.hasOwn(NEXT_WORDS, word.toLowerCase()) ? word.toLowerCase() : word,
       now[1],
     );
   const [place, name] = now;

@@ -1,6 +1,7 @@
 /**
  * Numbers, times and sizes as text. Every function takes what the API sends, `null` and non-finite strings included.
  */
+import { lookup } from '../lookup.js';
 
 const NONE = '–';
 /** @type {Record<string, string>} */
@@ -10,14 +11,14 @@ const SPELLED = { NaN: 'NaN', Infinity: '∞', '-Infinity': '−∞' };
  * True for the API's spelling of a value that is not a finite number.
  * @param {unknown} value @returns {value is string}
  */
-export const isNonFinite = (value) => typeof value === 'string' && value in SPELLED;
+export const isNonFinite = (value) => typeof value === 'string' && Object.hasOwn(SPELLED, value);
 
 const minus = (/** @type {string} */ text) => text.replaceAll('-', '−');
 
 /** A metric value in at most about four significant digits. @param {number | string | null | undefined} value */
 export function formatValue(value) {
   if (value === null || value === undefined) return NONE;
-  if (isNonFinite(value)) return SPELLED[value];
+  if (isNonFinite(value)) return lookup(SPELLED, value);
   if (typeof value !== 'number') return String(value);
   const size = Math.abs(value);
   if (size === 0) return '0';

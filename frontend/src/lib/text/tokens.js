@@ -1,5 +1,6 @@
 /** Text that a policy wrote, in parts, and the colours of its tokens. */
 import { visible } from './visible.js';
+import { lookup } from '../lookup.js';
 
 /** Text on one line: white space folded. @param {string} text */
 export const oneLine = (text) => visible(text).replace(/\s+/g, ' ').trim();
@@ -174,7 +175,8 @@ export function probabilityText(logprob) {
 const WHITE = { '\n': '⏎', '\t': '⇥', ' ': '␣' };
 
 /** A token in which white space can be seen. @param {string} token */
-export const spelledToken = (token) => (token === '' ? '∅' : [...token].map((c) => WHITE[c] ?? visible(c)).join(''));
+export const spelledToken = (token) =>
+  token === '' ? '∅' : [...token].map((c) => lookup(WHITE, c) ?? visible(c)).join('');
 
 /**
  * The likeliest tokens in place of a token, without those that sampling cut off; none where they were not recorded.
