@@ -107,5 +107,6 @@ class FiltersConfig(Frozen):
     upweight: bool = False
     """Multiply means over completions or prompts by 1 / (1 - left-out fraction): they become means over the
     groups that are left. Without it the divisor counts groups that were left out and not replaced, so leaving
-    out groups of advantage 0 changes no gradient. token_mean is over the tokens that are left either way.
+    out groups of advantage 0 changes no gradient. token_mean over trained tokens is one over the tokens that
+    are left either way.
     """

@@ -101,8 +101,10 @@ def _filter_errors(config: "RunConfig") -> Iterator[Problem]:
         yield "filters.refill.type", f"{reason}: none may wait for the next step; expected dynamic"
     if filters.upweight and filters.refill.type != "none":
         yield "filters.upweight", "is on, but refilling already fills the step"
-    if filters.upweight and config.objective.aggregation.type == "token_mean":
-        yield "filters.upweight", "is on, but token_mean already divides by the remaining tokens"
+    aggregation = config.objective.aggregation
+    if filters.upweight and aggregation.type == "token_mean" and aggregation.over == "trained":
+        reason = "token_mean over trained tokens already divides by the remaining ones"
+        yield "filters.upweight", f"is on, but {reason}: expected aggregation.over = sampled"
     if filters.groups.type == "accuracy" and not any(term.name == "correctness" for term in config.rewards):
         yield "filters.groups.type", "is accuracy, but rewards holds no correctness term to measure it by"
 

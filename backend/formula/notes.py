@@ -12,6 +12,7 @@ from backend.config.filters import (
     NoRefill,
     ZeroVarianceFilter,
 )
+from backend.config.knobs import SequenceK3, TokenMean
 from backend.config.length import KeepTruncated, MaskTruncated, NoLengthPenalty, ScaleTruncatedReward
 from backend.config.rewards import LengthReward
 from backend.config.run import RunConfig
@@ -21,11 +22,15 @@ from backend.formula.shaped_reward import may_be_unscored
 def notes(config: RunConfig, symbols: Sequence[str]) -> list[str]:
     """The sentences under a formula with these symbols."""
     divisors = [name for name in symbols if name in {"B", "P"}]
+    aggregation = config.objective.aggregation
+    if isinstance(aggregation, TokenMean) and aggregation.over == "sampled":
+        divisors = ["Σ |oᵢ|"]
     return [
         *_groups(config),
         *_refill(config),
         *(_divisors(config, divisors) if divisors else []),
         *_truncation(config, counted="B" in symbols),
+        *_rejection(config),
         *_unscored(config),
         *_passes(config),
         *_critic(config),
@@ -87,7 +92,12 @@ def _divisors(config: RunConfig, names: Sequence[str]) -> Iterator[str]:
         return
     count, are = ("counts", "it is") if len(names) == 1 else ("count", "each is")
     counted = f"{' and '.join(names)} {count}"
-    if isinstance(rule.refill, NoRefill) and not rule.upweight:
+    if names == ["Σ |oᵢ|"] and isinstance(rule.refill, NoRefill):
+        counts = "Σ |oᵢ| counts the tokens of groups left out too"
+        yield f"{counts}. Leaving out advantages of 0 changes no gradient."
+        if rule.upweight:
+            yield "The loss is multiplied by groups sampled / groups that train."
+    elif isinstance(rule.refill, NoRefill) and not rule.upweight:
         factor = f"{are} what trains, times groups sampled / groups that train"
         yield f"{counted} the groups left out too: {factor}. Leaving out advantages of 0 changes no gradient."
     else:
@@ -112,6 +122,11 @@ def _still(config: RunConfig, *, counted: bool) -> str:
     divided = ["oᵢ still counts in B"] if counted else []
     parts = [*compared, *divided]
     return f"; {', and '.join(parts)}" if parts else ""
+
+
+def _rejection(config: RunConfig) -> Iterator[str]:
+    if isinstance(config.objective.correction, SequenceK3):
+        yield "Where wᵢ = 0 the completion is left out: the loss divides by the tokens of the others."
 
 
 def _unscored(config: RunConfig) -> Iterator[str]:

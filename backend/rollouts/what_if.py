@@ -82,6 +82,7 @@ def what_if(session: Session, order: WhatIfOrder) -> dict[str, Any]:
         "correct": [bool(row.correct) for row in rows],
         "max_new_tokens": config.sampling.max_new_tokens,
         "loss_share": _loss_share(config, trained=len(groups), total=total - damaged),
+        "token_share": _token_share(session, config, run.id, step),
     }
     return {
         "run": run.id,
@@ -170,6 +171,21 @@ def _loss_share(config: RunConfig, *, trained: int, total: int) -> float:
     if not isinstance(config.filters.refill, NoRefill) or config.filters.upweight or not total:
         return 1.0
     return trained / total
+
+
+def _token_share(session: Session, config: RunConfig, run_id: str, step: int) -> float:
+    """The factor on a mean over sampled tokens for groups that were left out, stored or not."""
+    if not isinstance(config.filters.refill, NoRefill):
+        return 1.0
+    is_trained = GroupTally.marks.bitwise_and(BIT["left_out"]) == 0
+    tally = (func.sum(GroupTally.tokens), func.count(GroupTally.prompt_index.distinct()))
+    query = select(*tally).where(*valid_tallies(session, run_id, "train"), GroupTally.step == step)
+    tokens, groups = session.execute(query).one()
+    trained_tokens, trained_groups = session.execute(query.where(is_trained)).one()
+    if not trained_tokens:
+        return 1.0
+    factor = groups / trained_groups if config.filters.upweight else 1.0
+    return float(trained_tokens / tokens * factor)
 
 
 def _padded(arrays: Sequence[Arrays], longest: int) -> dict[str, NDArray[np.float32]]:

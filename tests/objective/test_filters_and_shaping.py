@@ -32,10 +32,9 @@ def test_the_rest_is_weighted_up_for_what_was_dropped():
     assert filters.upweight(trained=0, total=4) == 1
 
 
-def test_groups_that_were_left_out_count_in_the_divisor_unless_the_rest_is_upweighted():
-    assert filters.loss_share(trained=3, total=4, upweighted=False) == 0.75
-    assert filters.loss_share(trained=3, total=4, upweighted=True) == pytest.approx(1)
-    assert filters.loss_share(trained=0, total=0, upweighted=True) == 1
+def test_groups_that_were_left_out_count_in_the_divisor():
+    assert filters.loss_share(trained=3, total=4) == 0.75
+    assert filters.loss_share(trained=0, total=0) == 1
 
 
 def test_the_soft_penalty_ramps_over_the_last_tokens():

@@ -15,7 +15,7 @@ from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
 from backend.formula.loss import formula as formula_of
 from worker.objective import kl
-from worker.objective.filters import loss_share
+from worker.objective.filters import loss_share, upweight
 from worker.objective.policy_loss import denominators
 from worker.objective.smoothing import Visits, smooth_standardised
 
@@ -194,19 +194,26 @@ def test_filters_say_what_is_left_out_and_what_the_divisor_counts():
     assert made_up[-2:] == [left_out, "B counts only what trains."]
     assert lines_of(filters=ZERO_VARIANCE, objective={"aggregation": {"type": "token_mean"}})[-1] == left_out
     assert "P counts only what trains." in text_of("scalerl")
+    assert text_of("gpg")[-3:] == [
+        left_out,
+        "Σ |oᵢ| counts the tokens of groups left out too. Leaving out advantages of 0 changes no gradient.",
+        "The loss is multiplied by groups sampled / groups that train.",
+    ]
+    rejected = "Where wᵢ = 0 the completion is left out: the loss divides by the tokens of the others."
+    assert rejected in text_of("k3_rejection")
 
 
 def test_a_divisor_is_what_the_loss_divides_by():
     """Two groups of two completions train of three sampled: B is 4, or 6 with the group left out."""
     rows = torch.ones(4, 1, dtype=torch.bool), torch.tensor([0, 0, 1, 1])
     weights = {
-        upweight: denominators(
+        upweighted: denominators(
             *rows,
             Objective(),
             max_new_tokens=1,
-            loss_share=loss_share(trained=2, total=3, upweighted=upweight),
+            loss_share=loss_share(trained=2, total=3) * factor,
         ).weights
-        for upweight in (False, True)
+        for upweighted, factor in ((False, 1), (True, upweight(trained=2, total=3)))
     }
     assert weights[False].tolist() == pytest.approx([1 / 6] * 4)
     assert weights[True].tolist() == pytest.approx([1 / 4] * 4)

@@ -20,7 +20,7 @@ from worker.objective.estimation import (
     whiten,
 )
 from worker.objective.multi_reward import RewardTerms
-from worker.objective.policy_loss import denominators, kl_reward_penalty, policy_loss
+from worker.objective.policy_loss import accepted_completions, denominators, kl_reward_penalty, policy_loss
 
 NAN = float("nan")
 MAX_NEW_TOKENS = 8
@@ -43,6 +43,7 @@ class Sample:
             objective,
             max_new_tokens=MAX_NEW_TOKENS,
             correct=batch.correct,
+            accepted=accepted_completions(batch, objective),
         )
 
     def gradient(self, objective: Objective, rows: list[Tensor] | None = None) -> tuple[float, Tensor]:

@@ -376,13 +376,14 @@ def pass_at_k(groups, max_new_tokens):
 
 
 def _k3_rejection(groups, threshold):
-    loss = 0.0
+    """verl masks a rejected completion's tokens, so that its mean over tokens is over those that are left."""
+    loss, accepted_tokens = 0.0, 0
     for c, a in completions(groups, group_normalised(groups)):
         drift = [o - mu for o, mu in zip(c.old, c.sampler, strict=True)]
-        kept = 1.0 if mean([math.exp(d) - 1 - d for d in drift]) <= threshold else 0.0
-        for ratio in ratios(c):
-            loss -= kept * ppo(ratio, a, 0.8, 1.2)
-    return loss / tokens(groups)
+        if mean([math.exp(d) - 1 - d for d in drift]) <= threshold:
+            loss -= sum(ppo(ratio, a, 0.8, 1.2) for ratio in ratios(c))
+            accepted_tokens += len(c.old)
+    return loss / max(accepted_tokens, 1)
 
 
 def k3_rejection(groups, max_new_tokens):

@@ -19,7 +19,7 @@ from worker.objective.estimation import (
 )
 from worker.objective.gae import on_last_token
 from worker.objective.multi_reward import RewardTerms
-from worker.objective.policy_loss import denominators, kl_reward_penalty, policy_loss
+from worker.objective.policy_loss import accepted_completions, denominators, kl_reward_penalty, policy_loss
 from worker.objective.token_choice import updates_of, with_covariance_choice, with_token_choice
 from worker.training.controllers import EntropyControl, KlControl
 
@@ -99,7 +99,12 @@ def production_loss(groups, config):
         batch = whiten(batch, objective.advantage, over=over)
     batch = with_covariance_choice(batch, objective.surrogate, torch.Generator().manual_seed(0))
     weights = denominators(
-        batch.mask, batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS, correct=batch.correct
+        batch.mask,
+        batch.group_index,
+        objective,
+        max_new_tokens=MAX_NEW_TOKENS,
+        correct=batch.correct,
+        accepted=accepted_completions(batch, objective),
     )
     updates = updates_of(batch, objective.token_weight)
     loss = sum(policy_loss(new, part, objective, weights, entropy=entropy).loss for part in updates)

@@ -33,20 +33,20 @@ def accuracy_between(
     return (accuracy > low) & (accuracy < high)
 
 
-def loss_share(*, trained: int, total: int, upweighted: bool) -> float:
-    """The factor on a mean over completions or prompts of the groups that are left.
+def loss_share(*, trained: int, total: int) -> float:
+    """The factor on a mean over what is left, of groups or of tokens.
 
-        1 - f, so that the f that was left out counts in the divisor; upweighted by 1 / (1 - f): 1
+        1 - f, so that the f that was left out counts in the divisor
 
     Leaving out groups of advantage 0 then changes no gradient, it only saves their work.
     """
-    share = trained / total if total else 1.0
-    return share * upweight(trained=trained, total=total) if upweighted else share
+    return trained / total if total else 1.0
 
 
 def upweight(*, trained: int, total: int) -> float:
     """Factor on the loss that makes up for dropped groups: 1 / (1 - f) with f the dropped fraction.
 
-    The mean is then one over what is left. 1 when nothing is left. Source: GPG, arXiv:2504.02546.
+    A mean over completions or prompts is then one over what is left. 1 when nothing is left. Source: GPG,
+    arXiv:2504.02546, alpha = B / (B - M) with M of B completions in groups of equal rewards.
     """
     return total / trained if trained else 1.0

@@ -64,20 +64,25 @@ def denominators(
     *,
     max_new_tokens: int,
     loss_share: float = 1.0,
+    token_share: float = 1.0,
     correct: Bool[Tensor, "B"] | None = None,
+    accepted: Bool[Tensor, "B"] | None = None,
 ) -> Denominators:
     """The weights of one optimizer batch; call it once on all B completions that share an optimizer step.
 
     `loss_share` is filters.loss_share(...) where groups were left out: it scales means over completions or
-    prompts, while a mean over tokens is one over the tokens that are left. `correct` is needed for the NLL of
-    correct completions alone.
+    prompts. `token_share` is the same of their tokens: it scales a mean over sampled tokens, while one over
+    trained tokens is one over the tokens that are left. `correct` is needed for the NLL of
+    correct completions alone. Completions that are not `accepted` have no tokens, see accepted_completions().
     """
     lengths = masked.lengths(mask)
+    if accepted is not None:
+        lengths = lengths * accepted
     match objective.aggregation:
         case knobs.SeqMeanTokenMean():
             weights = aggregation.seq_mean_token_mean(lengths) * loss_share
-        case knobs.TokenMean():
-            weights = aggregation.token_mean(lengths)
+        case knobs.TokenMean(over=over):
+            weights = aggregation.token_mean(lengths) * (token_share if over == "sampled" else 1.0)
         case knobs.PromptMean():
             weights = aggregation.prompt_mean(lengths, group_index) * loss_share
         case knobs.SeqMeanTokenSum():
@@ -89,6 +94,19 @@ def denominators(
             assert_never(objective.aggregation)
     imitated = None if correct is None else aggregation.reciprocal((lengths * correct).sum())
     return Denominators(weights, loss_share / len(lengths), len(lengths), imitated)
+
+
+def accepted_completions(batch: PolicyBatch, objective: Objective) -> Bool[Tensor, "B"] | None:
+    """Completions that the correction does not reject; None where it rejects none.
+
+    A rejected completion is in no sum and no divisor, as if its tokens were masked. Needs the old and the
+    sampler's log-probabilities. Source: verl's rollout correction, which overwrites the response mask.
+    """
+    if not isinstance(objective.correction, knobs.SequenceK3):
+        return None
+    old = masked.zeroed(given(batch.old_logprobs, "old log-probabilities"), batch.mask)
+    correction = _correction(_log_rho(old, batch, objective), batch.mask, objective.correction)
+    return None if correction is None else ~correction.limited.squeeze(1)
 
 
 def has_gradient(batch: PolicyBatch, objective: Objective) -> Bool[Tensor, "B"]:
@@ -136,6 +154,8 @@ def policy_loss(
     weighted = surrogate.objective if correction is None else surrogate.objective * correction.weights
     weighted = weighted if kept is None else weighted * kept
     trained = mask if batch.trained is None else mask & batch.trained
+    if correction is not None and isinstance(objective.correction, knobs.SequenceK3):
+        trained = trained & ~correction.limited
     counted = trained.to(policy.dtype)
     token_weights = counted * denominators.weights.to(policy.dtype).unsqueeze(1)  # (B, T)
     kl_coef = regularizers.kl_coefficient(batch, objective.kl)

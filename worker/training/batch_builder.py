@@ -114,6 +114,7 @@ class BatchBuilder:
         updates = self.config.updates
         several = updates.minibatches > 1 or (updates.epochs > 1 and not updates.resample_each_epoch)
         several = several or isinstance(self.config.objective.token_weight, knobs.Lopti)
+        several = several or isinstance(self.config.objective.correction, knobs.SequenceK3)
         searches = updates.rule == "natural_gradient"
         return several or searches or old_policy is not None or self.config.objective.kl_in_reward
 

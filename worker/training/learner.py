@@ -2,16 +2,17 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from backend.config import knobs
 from backend.config.filters import NoRefill
+from backend.config.length import MaskTruncated
 from backend.config.run import RunConfig
 from worker.objective import filters
 from worker.objective.advantages import moving_average
@@ -19,7 +20,12 @@ from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch, given
 from worker.objective.estimation import estimate_advantages, estimate_against_tokens, whiten
 from worker.objective.metric_sums import Mean, MetricSums
-from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_penalty
+from worker.objective.policy_loss import (
+    PolicyLoss,
+    accepted_completions,
+    denominators,
+    kl_reward_penalty,
+)
 from worker.objective.token_choice import updates_of, with_covariance_choice
 from worker.policy.microbatches import Microbatches
 from worker.policy.model import Policy
@@ -49,6 +55,15 @@ from worker.types import Group
 
 LIFT_EVERY = 10
 """Steps between two measurements of policy/lift_*, which need a forward pass."""
+
+
+class LossShares(NamedTuple):
+    """Factors on the means of the loss for groups that were left out and not replaced."""
+
+    groups: float = 1.0
+    """On means over completions or prompts."""
+    tokens: float = 1.0
+    """On a mean over sampled tokens."""
 
 
 @dataclass(slots=True)
@@ -171,7 +186,7 @@ class Learner:
         update_stats: UpdateStats,
     ) -> PolicyBatch:
         """The policy's updates; returns the batch with the advantages that were applied."""
-        applied, share = batch.advantages.clone(), self._loss_share(collected)
+        applied, shares = batch.advantages.clone(), self._loss_shares(collected)
         groups = len(collected.trained)
         epochs = 1 if self.config.updates.resample_each_epoch else self.config.updates.epochs
         for _ in range(epochs):
@@ -181,7 +196,7 @@ class Learner:
                 applied[here] = part.advantages
                 part = with_covariance_choice(part, self.config.objective.surrogate, generator)
                 for update in updates_of(part, self.config.objective.token_weight):
-                    norm = self._update(tokens, update, rows, per_token, update_stats, loss_share=share)
+                    norm = self._update(tokens, update, rows, per_token, update_stats, shares)
                     update_stats.norms.append(norm)
         if "kl" in per_token:
             self.kl.observe(per_token["kl"], batch.mask.cpu())
@@ -209,13 +224,22 @@ class Learner:
             {f"policy/lift_{kind}": Mean(moved[part].sum(), mask[part].sum()) for kind, part in kinds.items()}
         )
 
-    def _loss_share(self, collected: Collected) -> float:
-        """Factor on means over the trained groups for those left out; 1 if they were refilled."""
-        rule = self.config.filters
+    def _loss_shares(self, collected: Collected) -> LossShares:
+        rule, trained, total = self.config.filters, len(collected.trained), len(collected.groups)
         if not isinstance(rule.refill, NoRefill):
-            return 1.0
-        return filters.loss_share(
-            trained=len(collected.trained), total=len(collected.groups), upweighted=rule.upweight
+            return LossShares()
+        factor = filters.upweight(trained=trained, total=total) if rule.upweight else 1.0
+        tokens = filters.loss_share(
+            trained=self._loss_tokens(collected.training), total=self._loss_tokens(collected.groups)
+        )
+        return LossShares(filters.loss_share(trained=trained, total=total) * factor, tokens * factor)
+
+    def _loss_tokens(self, groups: Iterable[Group]) -> int:
+        """Tokens that the loss of these groups may use."""
+        completions = [completion for group in groups for completion in group.completions]
+        masks = isinstance(self.config.length.truncated, MaskTruncated)
+        return sum(
+            completion.written for completion in completions if not (masks and completion.is_truncated)
         )
 
     def _fit_critic(
@@ -331,14 +355,13 @@ class Learner:
         rows: Tensor,
         per_token: dict[str, Tensor],
         update_stats: UpdateStats,
-        *,
-        loss_share: float,
+        shares: LossShares,
     ) -> float:
         """One optimizer step on some rows of `tokens`, whose batch is given.
 
         Returns the gradient norm; where it is not finite the step was skipped.
         """
-        chosen = OptimizerBatch(tokens, rows, batch, self._denominators(batch, loss_share=loss_share))
+        chosen = OptimizerBatch(tokens, rows, batch, self._denominators(batch, shares))
         before = update_stats.sums
         added: dict[str, Tensor] = {}
         learning = learners(batch, self.config.objective)
@@ -410,13 +433,15 @@ class Learner:
         seen.update_stats.failed_searches += step.is_failed and math.isfinite(step.grad_norm)
         return step.grad_norm
 
-    def _denominators(self, batch: PolicyBatch, *, loss_share: float) -> Denominators:
+    def _denominators(self, batch: PolicyBatch, shares: LossShares) -> Denominators:
         objective = self.config.objective
         return denominators(
             batch.mask,
             batch.group_index,
             objective,
             max_new_tokens=self.config.sampling.max_new_tokens,
-            loss_share=loss_share,
+            loss_share=shares.groups,
+            token_share=shares.tokens,
             correct=batch.correct,
+            accepted=accepted_completions(batch, objective),
         )

@@ -229,11 +229,13 @@ class Trainer:
 
         None where it is recorded, because the user has resumed the run since, and for a fork.
         """
-        decision, restored = self.counters.decision, self.checkpoints.restored
-        self.counters.decision = None
-        if decision is None or restored is None or restored.attempt is None:
+        decision, self.counters.decision = self.counters.decision, None
+        if decision is None:
             return None
-        outcome, attempt = Outcome(*decision), restored.attempt
+        restored, outcome = self.checkpoints.restored, Outcome(*decision)
+        attempt = None if restored is None else restored.attempt
+        if attempt is None:
+            return None
         is_recorded = self.recorder.read(
             lambda session: has_ended(session, self.recorder.run_id, outcome.reason, since_attempt=attempt)
         )

@@ -24,7 +24,13 @@ from backend.db.numbers import spell_all
 from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch
 from worker.objective.estimation import estimate_advantages, whiten
-from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_penalty, policy_loss
+from worker.objective.policy_loss import (
+    PolicyLoss,
+    accepted_completions,
+    denominators,
+    kl_reward_penalty,
+    policy_loss,
+)
 from worker.objective.token_choice import updates_of, with_covariance_choice, with_token_choice
 
 Values = dict[str, Tensor]
@@ -88,8 +94,10 @@ def _numbers(
     completions, prompts = len(lengths), int(batch.group_index.unique().numel())
     tokens = int(lengths.sum())
     match objective.aggregation:
-        case knobs.TokenMean():
+        case knobs.TokenMean(over=over):
             weight = f"1 / Σ|o| = 1 / {tokens:,}"
+            if over == "sampled" and request["token_share"] != 1:
+                weight += f", times {request['token_share']:.4g} for groups that were left out"
         case knobs.SeqMeanTokenMean():
             weight = f"1 / (B |o_i|) = 1 / ({completions:,} |o_i|)"
         case knobs.PromptMean():
@@ -218,7 +226,9 @@ def _weights(objective: Objective, batch: PolicyBatch, request: dict[str, Any]) 
         objective,
         max_new_tokens=request["max_new_tokens"],
         loss_share=request["loss_share"],
+        token_share=request["token_share"],
         correct=batch.correct,
+        accepted=accepted_completions(batch, objective),
     )
 
 

@@ -33,6 +33,9 @@ class TokenMean(Frozen):
     """Mean over all tokens of the optimizer batch (DAPO, arXiv:2503.14476)."""
 
     type: Literal["token_mean"] = "token_mean"
+    over: Literal["trained", "sampled"] = "trained"
+    """Tokens that the divisor counts where filters.groups leaves groups out that are not replaced: those of
+    the groups that train, or those of all groups that were sampled."""
 
 
 class PromptMean(Frozen):

@@ -116,14 +116,16 @@ CLASSICS: dict[str, Preset] = {
         "GPG",
         "arXiv:2504.02546",
         """The plain policy gradient with the group's mean as the baseline: no ratio, clip, standard
-        deviation or reference. Groups of equal rewards are dropped, and the loss is one mean over the
-        remaining tokens. Watch groups/kept_frac and optim/grad_norm. One update per batch.""",
+        deviation or reference. Groups of equal rewards are dropped, and the mean over all sampled tokens is
+        multiplied by groups sampled / groups that train (alpha = B / (B - M) in the paper). verl takes B over
+        the number of rewards that are not 0 instead. Watch groups/kept_frac and optim/grad_norm. One update
+        per batch.""",
         objective=Objective(
             advantage=NO_SCALE,
             ratio=knobs.NoRatio(),
             surrogate=knobs.NoSurrogate(),
-            aggregation=knobs.TokenMean(),
+            aggregation=knobs.TokenMean(over="sampled"),
         ),
-        filters=FiltersConfig(groups=ZeroVarianceFilter()),
+        filters=FiltersConfig(groups=ZeroVarianceFilter(), upweight=True),
     ),
 }

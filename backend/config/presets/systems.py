@@ -45,10 +45,10 @@ SYSTEMS: dict[str, Preset] = {
     "k3_rejection": preset(
         "GRPO with k3 rejection",
         "verl's rollout correction (decoupled_k3_rs)",
-        """GRPO with one mean over all tokens that drops every completion on which sampler and trainer
-        disagree by more than 0.01 nats per token. Meant for samplers with different kernels, lower
-        precision or older weights. Watch mismatch/masked_frac (rejecting much of a step wastes it) and
-        mismatch/k3.""",
+        """GRPO with one mean over the tokens of the completions on which sampler and trainer disagree by at
+        most 0.01 nats per token; the others are dropped, from the divisor too, as in verl. Meant for samplers
+        with different kernels, lower precision or older weights. Watch mismatch/masked_frac (rejecting much
+        of a step wastes it) and mismatch/k3.""",
         objective=Objective(
             surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
             correction=knobs.SequenceK3(threshold=0.01),

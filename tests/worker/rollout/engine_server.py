@@ -212,6 +212,7 @@ def main() -> None:
     engine = Engine(sys.argv[1] if len(sys.argv) > 1 else "")
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    listener.listen()  # a request that comes before the server waits
     server = uvicorn.Server(uvicorn.Config(app_of(engine), log_level="critical"))
 
     def follow() -> None:

@@ -103,6 +103,7 @@ def gives_its_numbers_back(config, record) -> None:
         "correct": [bool(completion.correct) for completion in completions],
         "max_new_tokens": config.sampling.max_new_tokens,
         "loss_share": 1.0,
+        "token_share": 1.0,
     }
     found = answer(request, {name: torch.from_numpy(each) for name, each in values.items()})
     assert "problem" not in found

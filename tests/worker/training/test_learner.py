@@ -262,6 +262,18 @@ def test_a_mean_over_tokens_is_over_the_tokens_that_are_left(build):
     matches(update, {0: -0.05, 1: 0.05, 2: 0.05, 3: -0.05})
 
 
+def test_gpg_divides_by_all_tokens_and_makes_up_for_the_groups_that_were_left_out(build):
+    """As the paper: B / (B - M) = 3 / 2 times the sum over the 4 trained rows, over the tokens of all 6."""
+    gpg = resolve({"preset": "gpg"})
+    objective = gpg.objective.model_dump(include={"advantage", "ratio", "surrogate", "aggregation"})
+    tokens = sum(length for lengths in LENGTHS for length in lengths)
+    expected = {k: -a / tokens for k, a in enumerate(a for row in CENTRED for a in row)}
+    _, (everything,) = learn(build(objective), made())
+    matches(everything, expected)
+    _, (informative,) = learn(build(objective, filters=gpg.filters.model_dump()), made(), kept=[0, 1])
+    matches(informative, {k: 1.5 * expected[k] for k in range(4)})
+
+
 def test_with_refill_the_divisor_is_what_trains(build):
     learner = build(filters={**ZERO_VARIANCE, "refill": {"type": "dynamic"}})
     _, (update,) = learn(learner, made(), kept=[0, 1])

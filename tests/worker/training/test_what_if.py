@@ -45,6 +45,7 @@ def request_of(objective, lengths, size):
         "correct": [bool(at % 2) for at in range(len(lengths))],
         "max_new_tokens": 8,
         "loss_share": 1.0,
+        "token_share": 1.0,
     }
 
 
