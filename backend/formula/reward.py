@@ -82,7 +82,8 @@ def against_tokens() -> Math:
 
 def _token_baseline() -> list[Math]:
     weight, drawn, all_tokens = symbol("W", "it"), symbol("p", "ik"), symbol("q", "ik")
-    mean = fraction(summed("i∈p", product(weight, REWARD)), summed("i∈p", weight))
+    total = call("max", summed("i∈p", weight), number(1e-8))
+    mean = fraction(summed("i∈p", product(weight, REWARD)), total)
     wandered = bracketed(row(ONE, "−", product(number(2), drawn), "+", all_tokens))
     return [
         row(symbol("b", "it"), "=", mean),

@@ -32,6 +32,7 @@ from backend.formula.symbols import (
 _X = symbol("x", "it")
 _KL = symbol("k", "it")
 _COV = symbol("cov", "it")
+_TINY = number(1e-8)
 
 
 def surrogate_term(objective: Objective) -> Math:
@@ -108,22 +109,32 @@ def surrogate_definitions(objective: Objective) -> list[Math]:
             return [row(symbol("m", "it"), "=", number(0), "where", above, "or", below, ",", "else", ONE)]
         case knobs.ClipCov():
             low, high = number(rule.low), number(rule.high)
-            band = row("a share", number(rule.share), "of the tokens, drawn where", low, "<", _COV, "<", high)
+            band = row(
+                "a share",
+                number(rule.share),
+                "of the tokens, at least one, drawn where",
+                low,
+                "<",
+                _COV,
+                "<",
+                high,
+            )
             silent = row(symbol("m", "it"), "=", number(0), "for", band, ",", "else", ONE)
             return [silent, _covariance(advantage)]
         case knobs.Fipo():
             return _influence(rule, ratio, advantage)
         case knobs.KlCov():
-            top = row("a share", number(rule.share), "of the tokens, that of highest", _COV)
+            top = row("a share", number(rule.share), "of the tokens, at least one, that of highest", _COV)
             held = row(symbol("u", "it"), "=", ONE, "for", top, ",", "else", number(0))
             return [held, _covariance(advantage)]
         case knobs.Vespo():
             upwards = row("where", advantage, "≥", number(0), ",", "else")
             positive, negative = (
-                _gamma(ratio, rule.k_pos, rule.lambda_pos),
-                _gamma(ratio, rule.k_neg, rule.lambda_neg),
+                _gamma(symbol("ω", "i"), rule.k_pos, rule.lambda_pos),
+                _gamma(symbol("ω", "i"), rule.k_neg, rule.lambda_neg),
             )
-            return [row(symbol("φ", "i"), "=", positive, upwards, negative)]
+            limited = row(symbol("ω", "i"), "=", call("max", ratio, _TINY))
+            return [row(symbol("φ", "i"), "=", positive, upwards, negative), limited]
         case knobs.DivergenceMask():
             return _divergence(rule, objective, advantage)
         case (
@@ -170,7 +181,9 @@ def _divergence(rule: knobs.DivergenceMask, objective: Objective, advantage: Mat
         measured = bracketed(row(new, "−", old), "||")
     else:
         drawn = product(old, row("log", bracketed(fraction(old, new)))._replace(is_atom=True))
-        others = fraction(bracketed(row(ONE, "−", old)), bracketed(row(ONE, "−", new)))
+        others = fraction(
+            bracketed(row(ONE, "−", old, "+", _TINY)), bracketed(row(ONE, "−", new, "+", _TINY))
+        )
         rest = product(bracketed(row(ONE, "−", old)), row("log", bracketed(others))._replace(is_atom=True))
         measured = row(drawn, "+", rest)
     return [
@@ -247,6 +260,7 @@ MEANINGS = {
     "Fᵢₜ": "log-ratio of the token and those after it, discounted by distance; nats",
     "r_i,t+k": "the ratio k tokens later; 1 after the last token",
     "φᵢ": "weight of a completion: 1 where the policy has not moved, small where it has moved far",
+    "ωᵢ": "the ratio, which keeps away from 0",
     "Dᵢₜ": "distance of the two policies at a token, as if it were either drawn or not",
     "pᵢₜ": "probability of a token under the policy that is trained",
     "q′ᵢₜ": "the same under the policy that the ratio compares with",

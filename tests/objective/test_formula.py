@@ -75,6 +75,17 @@ def text_of(preset):
     return formula_of(resolve({"preset": preset}))["text"].splitlines()
 
 
+def test_a_formula_has_the_constants_that_keep_its_terms_finite():
+    highest = "uᵢₜ = 1 for a share 0.002 of the tokens, at least one, that of highest covᵢₜ, else 0"
+    assert highest in text_of("kl_cov")
+    assert any("of the tokens, at least one, drawn where" in line for line in text_of("clip_cov"))
+    assert "ωᵢ = max(rᵢ, 1e−08)" in text_of("vespo")
+    measured = lines_of(preset="dppo", objective={"surrogate": {"measure": "kl"}})
+    assert any("log ((1 − q′ᵢₜ + 1e−08) / (1 − pᵢₜ + 1e−08))" in line for line in measured)
+    against_tokens = lines_of(objective={"advantage": {"type": "optimal_token"}})
+    assert "bᵢₜ = ∑_i∈p Wᵢₜ Rᵢ / max(∑_i∈p Wᵢₜ, 1e−08)" in against_tokens
+
+
 def test_grpo_reads_as_in_its_paper():
     assert text_of("grpo") == [
         "L = − 1/B ∑ᵢ 1/|oᵢ| ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.2) Aᵢ) + 0.04 · 1/B ∑ᵢ 1/|oᵢ| ∑ₜ kᵢₜ",

@@ -192,6 +192,7 @@ def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_templat
             "policy.name", f"{name!r}: the tokenizer has {len(tokenizer)} tokens, the model only {embeddings}"
         )
     freeze_beside_text(model)
+    _train_padding_token(model)
     form = PromptForm(tokenizer, chat_template)
     form.check(name)
     check_head(model, name=name)
@@ -207,6 +208,17 @@ def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_templat
         stop_ids=stops,
         token_texts=TokenTexts(tokenizer),
     )
+
+
+def _train_padding_token(model: PreTrainedModel) -> None:
+    """Give the padding token's embedding the gradient of the loss, as any other.
+
+    transformers leaves it without one. But prompts may hold the token: in many chat templates it ends every
+    message. Tokens that only pad have no part in the loss, and so add nothing.
+    """
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding):
+            module.padding_idx = None
 
 
 def _stop_ids(model: PreTrainedModel, tokenizer: Any) -> tuple[int, ...]:

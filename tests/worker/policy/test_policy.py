@@ -215,16 +215,16 @@ def gradients(policy, batch, weight=lambda result: result.logprobs.sum(), **opti
 
 
 def test_the_tree_of_prefixes_has_the_gradient_of_the_padded_batch(double, monkeypatch):
-    prompts, completions = (
-        ids(double, PROMPTS * 2),
-        ids(double, [*COMPLETIONS, COMPLETIONS[0], "\\boxed{4}", "<think>85"]),
-    )
+    """The prompts hold the padding token, as chat templates do that end messages with it."""
+    prompts = [[*prompt, double.pad_id, *prompt] for prompt in ids(double, PROMPTS * 2)]
+    completions = ids(double, [*COMPLETIONS, COMPLETIONS[0], "\\boxed{4}", "<think>85"])
     batch = token_batch(prompts, completions, pad_id=double.pad_id)
     weights = torch.linspace(-1, 2, batch.mask.numel()).view(batch.mask.shape)
     found = []
     for tree in (True, False):
         monkeypatch.setattr(logprobs_module, "suits_tree", lambda *_, tree=tree: tree)
         found.append(gradients(double, batch, lambda result: (result.logprobs * weights).sum()))
+        assert double.model.get_input_embeddings().weight.grad[double.pad_id].abs().max() > 0.1
     torch.testing.assert_close(*found, atol=1e-5, rtol=0)
 
 
