@@ -226,7 +226,7 @@ FAMILIES = (
     _metric("time/tool_seconds", "seconds", "Mean time until a tool had answered.", better="down"),
     _metric("kl/<domain>", "nats", "Mean k3 distance per token within one domain of a mixture."),
     _metric("eval/accuracy/<domain>", "fraction", "Held-out accuracy within one domain of a mixture.", better="up", aliases="val-core/<data>/acc/mean@1"),
-    _metric("eval/<suite>/<metric>_low", "fraction", "Lower end of the 95 % interval of a suite's accuracy, pass@k or maj@k: a bootstrap over its prompts."),
+    _metric("eval/<suite>/<metric>_low", "fraction", "Lower end of the 95 % interval of a suite's accuracy, pass@k or maj@k: a score interval over its prompts."),
     _metric("eval/<suite>/<metric>_high", "fraction", "Upper end of that interval."),
     _metric("eval/<suite>/accuracy", "fraction", "Share of a suite's completions that are right, mean over its prompts: avg@n, the estimate of pass@1.", better="up", aliases="val-core/<data>/acc/mean@<n>"),
     _metric("eval/<suite>/pass_at_<k>", "fraction", "Probability that at least one of k completions is right, by the unbiased estimator.", better="up", aliases="val-core/<data>/acc/best@<k>/mean"),

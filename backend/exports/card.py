@@ -175,7 +175,7 @@ def _evaluation(facts: CardFacts) -> str:
         return "The run was not evaluated on held-out problems up to this step."
     prompts = facts.config.evaluation.prompts
     head = table(["metric", "value", "95 % interval", "step"], rows)
-    source = f"Up to {prompts:,} held-out prompts. Intervals over prompts: Wilson's; of suites, a bootstrap."
+    source = f"Up to {prompts:,} held-out prompts. Intervals over prompts: Wilson's."
     return f"{head}\n\n{source}"
 
 

@@ -185,7 +185,7 @@ def _token_share(session: Session, config: RunConfig, run_id: str, step: int) ->
     if not trained_tokens:
         return 1.0
     factor = groups / trained_groups if config.filters.upweight else 1.0
-    return float(trained_tokens / tokens * factor)
+    return int(trained_tokens) / int(tokens) * factor
 
 
 def _padded(arrays: Sequence[Arrays], longest: int) -> dict[str, NDArray[np.float32]]:

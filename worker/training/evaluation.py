@@ -176,7 +176,7 @@ def grading_terms(rewards: Sequence[RewardTerm]) -> list[RewardTerm]:
 
 
 def suite_seed(seed: int, step: int, name: str) -> int:
-    """Seed of a suite's sampling and of its bootstrap: 56 bits."""
+    """Seed of a suite's sampling and of its majorities: 56 bits."""
     return int.from_bytes(sha256(f"{seed}/{step}/{name}".encode()).digest()[:7])
 
 

@@ -1,9 +1,8 @@
-"""Metrics of a suite: accuracy, pass@k and maj@k with bootstrap intervals over its prompts.
+"""Metrics of a suite: accuracy, pass@k and maj@k with intervals over its prompts.
 
 Functions take plain arrays and seeded generators: the same completions give the same numbers, bit by bit.
 """
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.config.metrics import interval_of
+from backend.metrics.student import critical
 from worker.training.step_metrics import Metrics, pass_at_k
-
-RESAMPLES = 2_000
-"""Bootstrap samples of the prompts."""
 
 LEVEL = 0.95
 EVERY_K = 64
@@ -38,7 +35,7 @@ class Graded(NamedTuple):
 def suite_metrics(graded: Sequence[Graded], *, seed: int) -> Metrics:
     """accuracy, pass_at_<k> for `passing_ks` and maj_at_<k> for `chosen_ks`, each with `_low` and `_high`.
 
-    Empty without prompts. The same seed gives the same resamples and subsets.
+    Empty without prompts. The same seed gives the same subsets.
     """
     if not graded:
         return {}
@@ -51,7 +48,7 @@ def suite_metrics(graded: Sequence[Graded], *, seed: int) -> Metrics:
         generator = np.random.default_rng([seed, k])
         values[f"maj_at_{k}"] = np.array([maj_at_k(prompt, k, generator) for prompt in graded])
     rows = np.array(list(values.values()))
-    ends = np.transpose(bootstrap_intervals(rows, np.random.default_rng(seed)))
+    ends = np.transpose(score_intervals(rows))
     metrics: Metrics = {"prompts": len(graded), "n": n}
     for name, mean, interval in zip(values, rows.mean(axis=1), ends, strict=True):
         metrics[name] = float(mean)
@@ -104,26 +101,21 @@ def _majorities(tallies: NDArray[np.int64], right: Floats) -> Floats:
     return (wins @ right) / np.maximum(wins.sum(axis=1), 1)
 
 
-def bootstrap_intervals(values: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
-    """Lower and upper ends [M] of the 95 % intervals of the means of (M, P) values: a percentile bootstrap.
+def score_intervals(values: Floats) -> tuple[Floats, Floats]:
+    """Lower and upper ends [M] of the 95 % intervals of the means of (M, P) values between 0 and 1.
 
-    Prompts are resampled with replacement, the same ones for every row. Means of resamples are spread by
-    sqrt(P / (P - 1)), because resamples vary less than new samples of prompts do, which matters for suites
-    as small as AIME. The interval of equal values, or of a single prompt, has no width.
+    Wilson's score interval for P prompts with Student's t in place of the normal quantile, narrower by the
+    ratio of the values' variance to that of rights and wrongs of the same mean. The ratio is that of the
+    values with one 0 and one 1 more: where nearly all values are 1, those that are not are seldom among them.
+    The interval of a single prompt has no width. Source: Wilson 1927, doi:10.1080/01621459.1927.10502953.
     """
-    count, means = values.shape[1], values.mean(axis=1, keepdims=True)
+    count, means = values.shape[1], values.mean(axis=1)
     if count < 2:
-        return means[:, 0], means[:, 0]
-    resampled = np.concatenate(
-        [values[:, generator.integers(count, size=(rows, count))].mean(axis=2) for rows in _pieces(values)],
-        axis=1,
-    )
-    spread = means + (resampled - means) * math.sqrt(count / (count - 1))
-    low, high = np.quantile(spread, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
-    return np.maximum(low, values.min(axis=1)), np.minimum(high, values.max(axis=1))
-
-
-def _pieces(values: Floats) -> list[int]:
-    """RESAMPLES in pieces that take a few megabytes each."""
-    size = max(1, min(RESAMPLES, 1_000_000 // values.size))
-    return [min(size, RESAMPLES - start) for start in range(0, RESAMPLES, size)]
+        return means, means
+    wider = np.pad(values, ((0, 0), (1, 1)), constant_values=(0, 1))
+    binary = wider.mean(axis=1) * (1 - wider.mean(axis=1))
+    ratio = np.minimum(wider.var(axis=1, ddof=1) / binary, 1)
+    q = critical(1 - LEVEL, count - 1) ** 2 * ratio / count
+    middle = (means + q / 2) / (1 + q)
+    half = np.sqrt(q * means * (1 - means) + q * q / 4) / (1 + q)
+    return np.maximum(middle - half, 0), np.minimum(middle + half, 1)

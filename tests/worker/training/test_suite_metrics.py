@@ -8,10 +8,10 @@ import pytest
 from worker.training.step_metrics import pass_at_k
 from worker.training.suite_metrics import (
     Graded,
-    bootstrap_intervals,
     chosen_ks,
     maj_at_k,
     passing_ks,
+    score_intervals,
     suite_metrics,
 )
 
@@ -83,30 +83,32 @@ def test_pass_at_k_is_the_expectation_over_all_subsets_and_unbiased_under_simula
     )
 
 
-def test_the_interval_of_a_share_has_the_width_of_the_binomial():
-    values = np.array([[1.0] * 60 + [0.0] * 140])
-    (low,), (high,) = bootstrap_intervals(values, generator())
-    width = 2 * 1.96 * math.sqrt(0.3 * 0.7 / 199)
-    assert high - low == pytest.approx(width, rel=0.08)
-    assert low < 0.3 < high
+def test_the_interval_of_rights_and_wrongs_is_wilsons():
+    """30 of 30: from 30 / (30 + t^2) to 1 with Student's t of 29 degrees of freedom, 2.045."""
+    (low,), (high,) = score_intervals(np.ones((1, 30)))
+    assert (low, high) == (pytest.approx(30 / (30 + 2.0452**2), abs=1e-5), 1)
+    (low,), (high,) = score_intervals(np.array([[1.0] * 60 + [0.0] * 140]))
+    assert (low, high) == (pytest.approx(0.2407, abs=5e-4), pytest.approx(0.3670, abs=5e-4))
 
 
-@pytest.mark.parametrize("prompts", [30, 100, 500])
-def test_the_interval_holds_the_true_accuracy_in_95_of_100_sets(prompts):
+@pytest.mark.parametrize("prompts", [10, 30, 100, 500])
+@pytest.mark.parametrize("k", [1, 2, 4, 8])
+def test_the_interval_holds_the_true_value_in_95_of_100_sets(prompts, k):
+    """Also at the ceiling: the mean of pass@8 over the rates of Beta(2, 1) is .978."""
     chance = generator(prompts)
-    rates = chance.beta(2, 1, size=(500, prompts))  # the mean of a Beta(2, 1) is 2/3
-    sets = chance.binomial(4, rates) / 4
-    low, high = bootstrap_intervals(sets, generator())
-    assert np.mean((low <= 2 / 3) & (high >= 2 / 3)) == pytest.approx(0.95, abs=0.03)  # 3 standard errors
+    rates = chance.beta(2, 1, size=(500, prompts))
+    rights = chance.binomial(16, rates)
+    passes = np.array([pass_at_k(16, right, k=k) for right in range(17)])[rights]
+    low, high = score_intervals(passes)
+    truth = 1 - 2 / ((k + 1) * (k + 2))  # the mean of (1 - p)^k is 2 B(2, k + 1)
+    assert np.mean((low <= truth) & (high >= truth)) > 0.92  # 3 standard errors
 
 
-def test_an_interval_without_spread_has_no_width_and_stays_among_the_values():
-    for values in (np.ones((1, 30)), np.array([[0.25]])):
-        (low,), (high,) = bootstrap_intervals(values, generator())
-        assert low == high == values[0, 0]
-    (low,), (high,) = bootstrap_intervals(np.array([[0.0] * 29 + [1.0]]), generator())
-    assert low == 0.0
-    assert high <= 1.0
+def test_an_interval_stays_between_0_and_1_and_a_single_prompt_has_none():
+    (low,), (high,) = score_intervals(np.array([[0.25]]))
+    assert low == high == 0.25
+    (low,), (high,) = score_intervals(np.array([[0.0] * 29 + [1.0]]))
+    assert 0 < low < 1 / 30 < high < 1
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_one_does_not():

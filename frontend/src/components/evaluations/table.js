@@ -80,7 +80,7 @@ function Results({ runs, items, children }) {
       </table>
     </div>
     <p class="quiet">
-      Brackets: 95 % interval by a bootstrap over the prompts. Best: the highest accuracy on the suite in a run. Click
+      Brackets: 95 % score interval over the prompts. Best: the highest accuracy on the suite in a run. Click
       a value to read its completions.
     </p>
   `;

@@ -219,7 +219,8 @@ export const planText = ({ looks, planned, tests }) => {
   const corrected = tests ? ` Differences are corrected over ${plural(tests, 'test')} (Holm).` : '';
   return looks === 'planned'
     ? `Plan: ${plural(planned ?? 0, 'seed')} per variant, one look at the end (Student's t).${corrected}`
-    : `No plan: intervals of differences are always-valid, look as often as you like.${corrected}`;
+    : `No plan: intervals of differences are always-valid, look as often as you like. They assume that differences ` +
+        `are not skewed to one side; those of lengths and times may be.${corrected}`;
 };
 
 /** Tokens of a column at equal tokens, for its title. @param {Api.MatrixColumn} column @param {Api.Matrix} matrix */
