@@ -16,7 +16,7 @@ from backend.policies.activations import Kept, Pass, expert_sizes, kept_bytes
 from backend.policies.adapters import adapts, adapts_experts
 from backend.policies.architectures import packing_error
 from backend.policies.model_shape import ModelShape, is_expert, is_linear, is_output
-from backend.policies.sampling import Decoded, joined_values, sampling_parts
+from backend.policies.sampling import Decoded, copied_values, sampling_parts
 
 PROMPT_TOKENS = 256
 """Tokens that a prompt is taken to have, chat template included, where the context leaves room for them."""
@@ -353,9 +353,14 @@ class _Sizes:
         return {**sampling_parts(self.shape, run), "sampler": self._sampler_copy(run)}
 
     def _sampler_copy(self, run: Decoded) -> float:
-        """Bytes of weights that only sampling has: rounded ones, and on a CPU those that are joined."""
-        is_joined = self.on_cpu and self.adapter is None and self.config.sampling.precision != "int8"
-        return self._rounded_copy() + (joined_values(self.shape) * run.value_bytes if is_joined else 0)
+        """Bytes of weights that only sampling has: rounded ones, and on a CPU those joined or packed."""
+        rounded = self._rounded_copy()
+        if not self.on_cpu or self.config.sampling.precision == "int8":
+            return rounded
+        is_merged = self.config.sampling.precision != "policy"
+        is_adapted = (lambda _: False) if is_merged else self.is_adapted
+        values = copied_values(self.shape, is_adapted, is_packed=run.value_bytes == 4)
+        return rounded + values * run.value_bytes
 
     def _rounded_copy(self) -> float:
         precision = self.config.sampling.precision

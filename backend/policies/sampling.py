@@ -6,6 +6,7 @@ from its logits.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from backend.policies.mixers import DELTA_CHUNK
@@ -21,8 +22,11 @@ DRAWN_BYTES = 24
 LEAN = ("llama", "qwen2", "qwen3")
 """Model types that worker.policy.lean decodes."""
 
-JOINED = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
-"""Linear layers that it joins with others on a CPU."""
+JOINED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("o_proj",), ("down_proj",))
+"""Linear layers whose products it makes as one on a CPU."""
+
+FEWEST_PACKED = 2**19
+"""Values of a float32 matrix from which it keeps a copy in the order in which oneDNN reads it."""
 
 Parts = dict[str, float]
 
@@ -158,8 +162,20 @@ def is_lean(shape: ModelShape) -> bool:
     return shape.kind in LEAN and not any(map(shape.window, shape.layers))
 
 
-def joined_values(shape: ModelShape) -> int:
-    """Values of the copies that decoding on a CPU makes of layers that read the same input."""
+def copied_values(shape: ModelShape, is_adapted: Callable[[Weight], bool], *, is_packed: bool) -> int:
+    """Values of the copies that decoding on a CPU makes: of layers that it joins, and of large matrices.
+
+    It copies no layer with an adapter. `is_packed`: the weights are in float32, and large ones are packed.
+    """
     if not is_lean(shape):
         return 0
-    return sum(weight.values for weight in shape.weights if is_linear(weight) and weight.part in JOINED)
+    head = shape.vocabulary * shape.hidden
+    total = head if is_packed and head >= FEWEST_PACKED else 0
+    for weights in shape.layers.values():
+        for parts in JOINED:
+            joined = [weight for weight in weights if is_linear(weight) and weight.part in parts]
+            values = sum(weight.values for weight in joined)
+            is_copied = len(joined) > 1 or (is_packed and values >= FEWEST_PACKED)
+            if is_copied and not any(map(is_adapted, joined)):
+                total += values
+    return total

@@ -36,13 +36,14 @@ class LiveBytes(TorchDispatchMode):
         for tensor in tree_leaves(result):
             if isinstance(tensor, torch.Tensor) and tensor.device.type != "meta":
                 for part in plain_parts(tensor):
-                    self._see(part.untyped_storage())
+                    self._see(part if part.is_mkldnn else part.untyped_storage())
         return result
 
     def _see(self, storage: Any) -> None:
         if storage in self._known:
             return
-        size = storage.nbytes()
+        is_packed = isinstance(storage, torch.Tensor)  # a tensor of oneDNN has no storage that can be asked
+        size = storage.numel() * storage.element_size() if is_packed else storage.nbytes()
         self._known[storage] = size
         weakref.finalize(storage, self._forget, size)
         self.now += size

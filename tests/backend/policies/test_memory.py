@@ -157,6 +157,17 @@ def test_each_measure_lowers_the_peak(changes):
     assert memory(run(**changes)).peak < 0.95 * memory(run()).peak
 
 
+def test_decoding_on_a_cpu_copies_what_has_no_adapter():
+    """Under LoRA the output layer alone, in the order in which oneDNN reads it; else every linear layer."""
+    body = VALUES - VOCABULARY * HIDDEN - HIDDEN - LAYERS * HIDDEN
+    adapter = {"type": "lora", "rank": 32, "dtype": "float32"}
+    for changes, values in (({"adapter": adapter}, 0), ({}, body)):
+        config = run(policy={"name": "a/model", "dtype": "float32", **changes})
+        lora = config.policy.adapter if changes else None
+        sampling, _ = phases_of(config, SHAPE, lora, on_cpu=True)
+        assert sampling.parts["sampler"] == 4 * (values + VOCABULARY * HIDDEN)
+
+
 def test_each_of_several_gpus_has_the_weights_whole_and_a_part_of_the_rest():
     """In bfloat16 2 bytes of each weight, and a quarter of 2 + 4 + 8 for shard, master and moments."""
     parts = learning(resources={"devices": 4, "packing": "off", "microbatch_completions": 4})
