@@ -1,5 +1,6 @@
 """Memory that a run takes by part, and on which workers it fits, as the launch form shows it."""
 
+import math
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -9,8 +10,9 @@ from sqlalchemy.orm import Session
 
 from backend.config.adapters import ContinuedAdapter, LoraAdapter, NoAdapter
 from backend.config.engines import ColocatedEngine
-from backend.config.problems import SumsProblem
+from backend.config.problems import FileProblem, ProblemSource, SumsProblem
 from backend.config.run import PolicyConfig, RunConfig
+from backend.config.sources import checked_file
 from backend.db.models import Worker
 from backend.experiments.schemas import MemoryChange, MemoryEstimate, MemorySlot
 from backend.policies.adapters import ADAPTER_CONFIG, adapter_of
@@ -27,6 +29,12 @@ from backend.workers.store import live_slots
 
 BUILT_IN = Path(__file__).parents[2] / "worker" / "policy"
 """The folder of the built-in policies' files."""
+
+CHARACTERS_PER_TOKEN = 3
+"""Of a prompt: about 4 in English, 2.5 in formulas and code."""
+
+TEMPLATE_TOKENS = 32
+"""Tokens that a chat template writes around a prompt."""
 
 MOST_SLOTS = 64
 """Slots that the form lists; those of one size on one host count once."""
@@ -49,7 +57,7 @@ def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> 
         host_bytes=found.host_bytes,
         phase=found.phase,
         parts=dict(sorted(found.parts.items(), key=lambda part: -part[1])),
-        prompt_tokens=_prompt_tokens(config, shape),
+        prompt_tokens=_prompt_tokens(config, shape, settings),
         device="cpu" if on_cpu else "gpu",
         devices=config.resources.devices,
         nodes=config.resources.nodes,
@@ -122,18 +130,36 @@ def _memory(
         shape,
         adapter,
         on_cpu=on_cpu,
-        prompt_tokens=_prompt_tokens(changed, shape),
+        prompt_tokens=_prompt_tokens(changed, shape, settings),
         engine_bytes=engine.memory_share * total if isinstance(engine, ColocatedEngine) else 0.0,
     )
 
 
-def _prompt_tokens(config: RunConfig, shape: ModelShape) -> int:
-    """Tokens that a prompt is taken to have: of the built-in problems as they are, else PROMPT_TOKENS."""
+def _prompt_tokens(config: RunConfig, shape: ModelShape, settings: Settings) -> int:
+    """Tokens that a prompt of the run's data is taken to have, as far as the context has room."""
     room = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
-    if all(isinstance(source, SumsProblem) for source in config.problems) and not config.policy.chat_template:
-        sums = [source for source in config.problems if isinstance(source, SumsProblem)]
-        return min(room, max(source.operands * (len(str(source.high)) + 1) + 1 for source in sums))
-    return min(room, PROMPT_TOKENS)
+    policy = config.policy
+    longest = max(_tokens_of_source(source, policy, settings) for source in config.problems)
+    template = TEMPLATE_TOKENS + _tokens(len(policy.system_prompt), policy) if policy.chat_template else 0
+    return min(room, longest + template)
+
+
+def _tokens_of_source(source: ProblemSource, policy: PolicyConfig, settings: Settings) -> int:
+    """Tokens of the longest sum, or of a file's prompt that 19 of 20 do not exceed; else PROMPT_TOKENS."""
+    if isinstance(source, SumsProblem):
+        return source.operands * (len(str(source.high)) + 1) + 1
+    if not isinstance(source, FileProblem):
+        return PROMPT_TOKENS
+    try:
+        lengths = sorted(checked_file(source, settings.datasets_dir, trains=False).lengths)
+    except (ValueError, OSError):  # the form says so at the field
+        return PROMPT_TOKENS
+    long = lengths[int(0.95 * (len(lengths) - 1))] if lengths else 0
+    return max(1, _tokens(long + len(source.instruction), policy))
+
+
+def _tokens(characters: int, policy: PolicyConfig) -> int:
+    return math.ceil(characters / (1 if is_built_in(policy.name) else CHARACTERS_PER_TOKEN))
 
 
 def _is_gpu(slot: Worker) -> bool:
@@ -199,7 +225,7 @@ def _on_slot(
         memory = found(changed)
         return memory.peak if on_cpu or memory.host_bytes <= USABLE * (host or 2**60) else float("inf")
 
-    row = _prompt_tokens(config, shape) + config.sampling.max_new_tokens
+    row = _prompt_tokens(config, shape, settings) + config.sampling.max_new_tokens
     changes = changes_that_fit(config, peak, usable, row_tokens=row)
     verdict = "does not fit" if changes is None else "fits with changes" if changes else "fits"
     return shown.model_copy(

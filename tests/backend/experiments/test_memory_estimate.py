@@ -1,10 +1,13 @@
 """The verdict of the form's estimate on a GPU that other programs fill."""
 
+import json
+
 import pytest
 
 from backend.config.run import RunConfig
 from backend.experiments.memory_estimate import memory_estimate, memory_warnings
 from backend.policies.fitting import USABLE
+from backend.policies.memory import PROMPT_TOKENS
 from backend.workers.devices import Slot
 from backend.workers.store import register_slot, report_slot
 
@@ -54,3 +57,21 @@ def test_vllm_beside_the_trainer_takes_its_share_of_the_gpu_while_it_samples(ses
     assert 0.5 * TOTAL < most.peak_bytes < 0.5 * TOTAL + alone
     assert most.verdict == "fits"
     assert on_gpu(session, settings, 0, config=beside(0.95))[1].verdict == "does not fit"
+
+
+def test_prompts_of_a_file_count_at_their_own_length(session, settings):
+    """19 rows of 300 characters and one of 9,000, for a policy whose tokens are characters."""
+    settings.datasets_dir.mkdir(parents=True)
+    rows = [{"prompt": f"{number:03d}" + "x" * 297, "answer": "1"} for number in range(19)]
+    rows.append({"prompt": "y" * 9_000, "answer": "1"})
+    (settings.datasets_dir / "long.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    source = {"name": "file", "path": "long.jsonl"}
+
+    def prompt_tokens(**changes):
+        sampling = {"max_new_tokens": 16}
+        config = RunConfig(policy={"name": "tiny"}, sampling=sampling, problems=[source | changes])
+        return memory_estimate(session, config, settings).prompt_tokens
+
+    assert prompt_tokens() == 300
+    assert prompt_tokens(instruction="Think first.") == 312
+    assert prompt_tokens(path="gone.jsonl") == PROMPT_TOKENS

@@ -159,9 +159,10 @@ def test_an_episode_is_lost_with_a_reason_and_its_action_is_sent_once(tiny, serv
         ("sums_to_infinity", "the sum of its rewards is not finite"),
     ],
 )
-def test_an_episode_is_lost_at_its_second_action(tiny, served, how, reason):
+def test_an_episode_is_lost_at_a_later_action(tiny, served, how, reason):
+    """On a busy machine a message that nobody asked for may arrive after the next action."""
     with pytest.raises(EnvironmentFailed, match=reason):
-        played(tiny, served, how, [["0<eos>"], ["0<eos>"]])
+        played(tiny, served, how, [["0<eos>"]] * 20, max_turns=20, tokens=200)
 
 
 def test_one_lost_episode_leaves_the_others_and_is_counted(tiny, served):
