@@ -2,9 +2,14 @@
 
 import re
 
-_BOX = re.compile(
-    r"\\boxed(?:\s*(?P<brace>\{)|\s{1,8}(?P<bare>[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w)|[A-Za-z](?!\w)"
-    r"|[+-]?\\[a-zA-Z]{1,20}(?:\d\d|(?:\{[^{}]{1,200}\}){0,2})(?![\w{])))"
+_BOX = re.compile(r"\\boxed\s*\{")
+_LETTER_ENDS = r"(?=[ \t]*(?:\n|\Z|[.,;:!?$)\]}<]|\\[)\]]))"
+_ENDS_HERE = r"(?![\w{(]|\s*(?:[-+*/^=<>!_]|\\(?:cdot|times|div|pm|mp|[dt]?frac|sqrt|pi|over)(?![a-zA-Z])))"
+_BARE_BOX = re.compile(
+    rf"\\boxed\s{{1,8}}(?:(?P<number>(?>[+-]?\d(?:[\d,]*\d)?(?:\.\d+)?(?:/\d+)?)){_ENDS_HERE}"
+    rf"|(?P<letter>[A-Za-z]){_LETTER_ENDS}"
+    r"|(?P<command>[+-]?\\[a-zA-Z]{1,20}(?:\d\d|(?:\{[^{}]{1,200}\}){0,2}))"
+    rf"{_ENDS_HERE})"
 )
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 """Also `\\{` and `\\}`, which are characters and no structure."""
@@ -13,19 +18,26 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 def last_boxed(text: str) -> str | None:
     r"""The content of the last \\boxed{}, its braces balanced; None if there is none or it never closes.
 
-    `\boxed 2`, as TeX allows it for one number, letter or command, holds that.
+    `\boxed 2`, as TeX allows it for one number, letter or command, counts in a text without braces behind
+    any box, and only where the answer ends with it: `\boxed 2 + 3` and `\boxed a number` hold nothing.
     """
-    box = last_box(text)
-    if box is None or not box["brace"]:
-        return box and box["bare"]
+    box = _last_match(_BOX, text)
+    if box is None:
+        bare = _last_match(_BARE_BOX, text)
+        return bare and bare[bare.lastgroup or 0]
     end = _closing_brace(text, box.end())
     return None if end is None else text[box.end() : end].strip()
 
 
-def last_box(text: str) -> re.Match[str] | None:
-    """The beginning of the last box, with `brace` or with the `bare` thing that it holds."""
+def has_braced_box(text: str) -> bool:
+    r"""Whether any \\boxed of a text has an opening brace."""
+    return _BOX.search(text) is not None
+
+
+def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The last match of a pattern; none before it is kept."""
     last = None
-    for last in _BOX.finditer(text):  # noqa: B007 - only the last is wanted, and none is kept
+    for last in pattern.finditer(text):  # noqa: B007 - only the last is wanted
         pass
     return last
 

@@ -1,50 +1,41 @@
 r"""Comparing answers without computer algebra: normalised text, plain numbers and choices, in microseconds.
 
-Deliberately lenient, in the order in which people expect it of a grader of boxed answers:
+Lenient about how an answer is written ([spelling](spelling.py)) and exact about what it says:
 
-- Case, spaces in formulas, `\left`, `\text`, braces, `$`, a full stop at the end and the marks of a chat
-  template do not count; names and sentences keep their spaces (`Jo hn` is not `John`).
-- Percent and degree signs, currency and thousands separators do not count: `50%` is 50, `\$1,250` is 1250.
-  Nor do units: computer algebra drops those it knows, so `10 cm` is 10.
-- A choice is its letter: `(C)`, `C.`, `\textbf{C}` and `C) Paris` are `C`. Of `c. 3` only the 3 counts where
-  the expected answer is no letter.
-- A number in a base needs the same base, where the expected answer names one: `11_2` is not `11`.
-- Decimals are compared with fractions to six places, and `x = 3` is 3.
+- Case, a full stop at the end and forgotten braces do not count; names keep their spaces (`Jo hn` is not
+  `John`). Nor do percent and degree signs, currency, units and thousands separators: `\$1,250` is 1250.
+- An exact answer wants an exact answer: `0.5` is `1/2`, but no decimal is `1/3` or `\pi`. Where the expected
+  answer is a decimal, it is met by what equals it to six places.
+- A choice is its letter: `(C)`, `C.`, `\textbf{C}` and `C) Paris` are `C`. Of `(B) 12` only the 12 counts
+  where the expected answer is no letter, and either where the expected answer has both.
+- A list may be in any order unless the question asks for one. Brackets say what an answer is: `\{5\}` is no
+  number and `(1, 2)` no set. They may be forgotten, but not be others.
+- The base of a number may be left out, because the question names it; another base is another number.
+- Digits are those of ASCII, and raised ones.
 """
 
 import re
 from fractions import Fraction
+from functools import lru_cache
+
+from worker.rewards.spelling import as_text, bare, normalised, unwrapped, visible, without_label
 
 MAX_ANSWER_CHARS = 2000
 """Longer answers are wrong, and an expected answer that is longer matches nothing: nobody boxes a page."""
 
-_SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>")
-_LABEL = re.compile(r"^\(?[a-z][.)]\s+(?=\S)", re.IGNORECASE)
 _CHOICE = re.compile(r"(?P<open>\(?)(?P<letter>[A-Za-z])(?P<mark>\)?[.:]?|[.:)]\)?\s*\S.*)", re.DOTALL)
-_WRAPPED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
-_FRACTION = re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}")
-_SHORT_FRACTION = re.compile(r"\\[dt]?frac(\d)(\d)")
-_ROOT = re.compile(r"\\sqrt\{([^{}]*)\}")
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_DROPPED = re.compile(
-    r"\\left|\\right|\\[,;:! ]|\^\{?\\circ\}?|\\degree|\\\(|\\\)|\\\[|\\\]|[°$%]|\\(?=[%$#&])"
+_CHOICE_WITH_TEXT = re.compile(
+    r"\((?P<letter>[A-Z])\)\s+(?:-?[\w$.]|\\(?:[dt]?frac|sqrt|pi|\$)).*", re.DOTALL
 )
-_THIN_SPACE = re.compile(r"\\[,;: ]|~")
-_SPACE = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
-_SPACES_OF_TEXT = re.compile(r"\s+(?=[^\w\s])|(?<=[^\w\s])\s+")
-_TIMES = re.compile(r"\\cdot|\\times|·|×")
-_MIXED = re.compile(r"(?<![\d.)}])(\d{1,200})\s+(\d{1,200}/\d{1,200})(?!\d)")
-_SIGNS = str.maketrans({"−": "-", "–": "-", "÷": "/", "⁄": "/", "∕": "/"})
-_RAISED = re.compile("⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
-_RAISED_SIGNS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
-_SYMBOLS = str.maketrans({"π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "∪": r"\cup "})
-_SCIENTIFIC = re.compile(r"(?<![\w.])(\d{1,200}(?:\.\d{1,200})?)[eE]([+-]?\d{1,3})(?!\w)")
 _DECIMAL = r"[+-]?(?:\d{1,200}(?:\.\d{0,200})?|\.\d{1,200})"
 _NUMBER = re.compile(rf"\(?({_DECIMAL})(?:e([+-]?\d{{1,3}}))?\)?(?:/\(?([+-]?\d{{1,200}})\)?)?")
 _POWER = re.compile(rf"(?:({_DECIMAL})\*)?\(?(\d{{1,6}})\)?\*\*\(?(-?\d{{1,3}})\)?")
 _SUM = re.compile(r"(-?)\(?(\d{1,200})\+(\d{1,200})/(\d{1,200})\)?")
-_BASED = re.compile(r"([0-9a-z.]+)_\(?(\d{1,2})\)?")
+_BASED = re.compile(r"([0-9a-z.]+)(?:_|base)\(?(\d{1,2})\)?")
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}")
+_FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
+_UNREAD = re.compile(rf"{_FOREIGN_DIGIT.pattern}|\\boxed")
+"""Digits other than those of ASCII, and a box within the box: compared as text alone."""
 _MATHEMATICAL = re.compile(r"\d|\\(?!text|mathrm|mathbf|mbox)[a-zA-Z]|[+*/^=<>|²³π]|^[a-zA-Z]$")
 _VARIABLES = re.compile(r"\s*-?\s*[a-zA-Z]{1,2}(?:\s*-\s*[a-zA-Z]{1,2})+\s*|[b-df-hj-np-tv-z]{3}|[a-z]{2}")
 _WORD = re.compile("[a-zA-Z]{2}")
@@ -56,32 +47,25 @@ _TWO_LETTER_WORDS = frozenset(
         *["we", "ye", "yo"],
     ]
 )
+_SEPARATOR = re.compile(r",(?!\d{3}(?!\d))|;|,?(?<![a-zA-Z])(?:and|or)(?![a-zA-Z])", re.IGNORECASE)
+_BRACKET = re.compile(r"\\[{}]|[()\[\]]")
+_MARKED_LETTER = re.compile(r"(?<!\w)\(([A-Za-z])\)(?!\w)")
+_SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\s*")
+_BUILT_SET = re.compile(r":|\||\\mid")
+_LIST = re.compile(r"[,;]|\\pm|(?<![a-zA-Z])(?:and|or)(?![a-zA-Z])|\\(?:emptyset|varnothing)")
+_ORDER = re.compile(
+    r"\b(?:(?:ascending|descending|increasing|decreasing|alphabetical|chronological|numerical|correct) order"
+    r"|in order(?! to| that| for)|in that order|order(?:ed)? from"
+    r"|from (?:the )?(?:least|smallest|lowest|shortest|greatest|largest|highest|longest|earliest|latest) to"
+    r"|(?:arrange|rank|sort) (?:the|these|them|in|by|from))\b",
+    re.IGNORECASE,
+)
 
 
-def normalised(answer: str) -> str:
-    """One spelling for formulas that differ only in LaTeX, spaces or case."""
-    text = _plain(answer)
-    # a space between digits means something
-    text = _SPACE.sub("", _MIXED.sub(r"(\1+\2)", _DROPPED.sub("", text)))
-    text = _TIMES.sub("*", text)
-    text = _SHORT_FRACTION.sub(r"(\1)/(\2)", _FRACTION.sub(r"(\1)/(\2)", text))
-    text = _ROOT.sub(r"sqrt(\1)", text).replace("^", "**")
-    text = _THOUSANDS.sub("", _THOUSANDS.sub("", text.replace("{,}", ",")))
-    return text.replace("{", "").replace("}", "").lower().removesuffix(".")
-
-
-def as_text(answer: str) -> str:
-    """One spelling for words, which keep the spaces between them."""
-    text = _DROPPED.sub("", _THIN_SPACE.sub(" ", _plain(answer)))
-    text = _SPACES_OF_TEXT.sub("", " ".join(text.split()))
-    return text.replace("{", "").replace("}", "").casefold().removesuffix(".")
-
-
-def for_algebra(answer: str) -> str:
-    """The answer in the LaTeX that computer algebra reads: no raised digits, `1e3`, `**` or mixed numbers."""
-    text = _RAISED.sub(_raised, _SPECIAL.sub("", answer)).translate(_SIGNS).translate(_SYMBOLS)
-    text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", text.replace("**", "^"))
-    return _MIXED.sub(r"(\1+\2)", text)
+@lru_cache(maxsize=256)
+def asks_for_order(question: str) -> bool:
+    """Whether a question wants its list in an order: `in increasing order`, `from least to greatest`."""
+    return _ORDER.search(question) is not None
 
 
 def as_number(text: str) -> Fraction | None:
@@ -98,6 +82,12 @@ def as_number(text: str) -> Fraction | None:
     return None
 
 
+def without_units(expected: str, found: str) -> tuple[str, str]:
+    """Both answers without labels of choices and units; a number makes one letter behind the other a unit."""
+    wanted = bare(expected)
+    return wanted, bare(found, is_number=as_number(normalised(wanted)) is not None)
+
+
 def spelled_alike(answer: str) -> str | None:
     """One spelling for answers that text and plain numbers show to be equal: 0.5 and 1/2, 1,000 and 1000.
 
@@ -106,9 +96,9 @@ def spelled_alike(answer: str) -> str | None:
     if not answer.strip() or len(answer) > MAX_ANSWER_CHARS:
         return None
     if not is_mathematical(answer):
-        return as_text(answer) or None
-    text = normalised(answer)
-    number = as_number(text)
+        return as_text(without_label(visible(answer))) or None
+    text = normalised(bare(answer))
+    number = None if _FOREIGN_DIGIT.search(answer) else as_number(text)
     if number is None:
         return text or None
     return f"{number.numerator:x}/{number.denominator:x}"  # Python refuses to write thousands of decimals
@@ -116,7 +106,7 @@ def spelled_alike(answer: str) -> str | None:
 
 def is_mathematical(answer: str) -> bool:
     """Whether an expected answer is worth computer algebra: it has digits, operators or only variables."""
-    text = answer.strip()
+    text = visible(answer)
     if _DATE.fullmatch(text):
         return False
     if _MATHEMATICAL.search(text):
@@ -125,18 +115,48 @@ def is_mathematical(answer: str) -> bool:
     return _VARIABLES.fullmatch(text) is not None and not words & _TWO_LETTER_WORDS
 
 
-def quick_verdict(expected: str, found: str) -> bool | None:
-    """Equal, different, or None: text and plain numbers cannot tell."""
+def quick_verdict(expected: str, found: str, *, is_ordered: bool = False) -> bool | None:
+    """Equal, different, or None: text and plain numbers cannot tell. `is_ordered`: a list has an order."""
     if max(len(expected), len(found)) > MAX_ANSWER_CHARS:
         return False
+    if _UNREAD.search(found):
+        return as_text(expected) == as_text(found)
     if expected.isdecimal() and found.isdecimal():
         return int(expected) == int(found)
-    for verdict_of in (_choice_verdict, _based_verdict):
+    for verdict_of in (_choice_verdict, _based_verdict, _bracket_verdict):
         if (verdict := verdict_of(expected, found)) is not None:
             return verdict
     if not is_mathematical(expected):
-        return True if as_text(expected) == as_text(found) != "" else None
-    return _number_verdict(normalised(expected), normalised(found))
+        return _text_verdict(expected, found, is_ordered=is_ordered or has_order(expected, found))
+    verdict = _number_verdict(*map(normalised, without_units(expected, found)))
+    return None if verdict is False and "%" in found else verdict  # 50% is 50, and 1/2
+
+
+def list_items(answer: str) -> list[str]:
+    """The items of a list, which may stand in one pair of brackets: 1, 2 and 3."""
+    text = _MARKED_LETTER.sub(r"\1", _SIZES.sub("", unwrapped(visible(answer))))
+    if bracket := outer_bracket(text):
+        text = text[len(bracket) : -len(bracket)]
+    if _BRACKET.search(text):
+        return [text]
+    return [item.strip() for item in _SEPARATOR.split(text) if item.strip()]
+
+
+def has_order(expected: str, found: str) -> bool:
+    """Whether the found answer gives an order to a list that is expected in any: `(1, 2)` for `1, 2`."""
+    return outer_bracket(found) == "(" and not outer_bracket(expected) and len(list_items(found)) > 1
+
+
+def _text_verdict(expected: str, found: str, *, is_ordered: bool) -> bool | None:
+    texts = [as_text(without_label(visible(text))) for text in (expected, found)]
+    if texts[0] == texts[1] != "":
+        return True
+    wanted, given = (
+        [_letter(item) or as_text(item) for item in list_items(text)] for text in (expected, found)
+    )
+    if not is_ordered and outer_bracket(expected) != "(":
+        wanted, given = sorted(wanted), sorted(given)
+    return True if len(wanted) > 1 and wanted == given else None
 
 
 def _number_verdict(left: str, right: str) -> bool | None:
@@ -147,45 +167,69 @@ def _number_verdict(left: str, right: str) -> bool | None:
         return None
     if numbers[0] == numbers[1]:
         return True
-    both_whole = numbers[0].denominator == numbers[1].denominator == 1
-    return False if both_whole else None
+    return None if "." in left else False
 
 
 def _choice_verdict(expected: str, found: str) -> bool | None:
     """By the letter alone, where the expected answer is one; final where it is marked as a choice."""
-    wanted, given = _CHOICE.fullmatch(_unwrapped(expected)), _CHOICE.fullmatch(_unwrapped(found))
+    expected, found = (unwrapped(visible(text)) for text in (expected, found))
+    given = _letter(found)
+    if both := _CHOICE_WITH_TEXT.fullmatch(expected):
+        return given == both["letter"].lower() if given else None
+    wanted = _CHOICE.fullmatch(expected)
     if wanted is None or len(wanted[0]) > 4 or not wanted["letter"].isupper():
         return None
-    if given is not None and given["letter"].upper() == wanted["letter"]:
+    if given == wanted["letter"].lower():
         return True
     is_marked = bool(wanted["open"] or wanted["mark"])
     return False if is_marked else None
 
 
+def _letter(text: str) -> str | None:
+    choice = _CHOICE.fullmatch(unwrapped(visible(text)))
+    return choice and choice["letter"].lower()
+
+
 def _based_verdict(expected: str, found: str) -> bool | None:
-    """Digits and base, where the expected answer names a base; None where it names none."""
-    wanted = _BASED.fullmatch(normalised(expected))
-    if wanted is None or not _is_in_base(wanted[1], int(wanted[2])):
-        return None
-    given = _BASED.fullmatch(normalised(found))
-    return given is not None and (given[1].lstrip("0"), given[2]) == (wanted[1].lstrip("0"), wanted[2])
+    """Digits and base, where one of the answers names a base; None where neither does."""
+    wanted, given = _digits_and_base(expected), _digits_and_base(found)
+    if wanted is None:
+        return False if given and as_number(normalised(expected)) is not None and given[1] != "10" else None
+    if given is None:
+        return normalised(found).lstrip("0") == wanted[0]
+    return given == wanted
+
+
+def _digits_and_base(answer: str) -> tuple[str, str] | None:
+    match = _BASED.fullmatch(normalised(answer))
+    return (match[1].lstrip("0"), match[2]) if match and _is_in_base(match[1], int(match[2])) else None
 
 
 def _is_in_base(digits: str, base: int) -> bool:
     values = [int(digit, 36) for digit in digits if digit != "."]
-    return 2 <= base <= 36 and digits[0].isdecimal() and all(value < base for value in values)
+    has_digit = any(digit.isdecimal() for digit in digits)
+    return 2 <= base <= 36 and has_digit and all(value < base for value in values)
 
 
-def _plain(answer: str) -> str:
-    """The answer without a template's marks, a label and wrappers of text, its signs as ASCII has them."""
-    text = _LABEL.sub("", _SPECIAL.sub("", answer).strip())
-    return _RAISED.sub(_raised, _unwrapped(text)).translate(_SIGNS)
+def _bracket_verdict(expected: str, found: str) -> bool | None:
+    """False where the found answer stands in brackets that the expected one has not, or has otherwise."""
+    wanted, given = outer_bracket(expected), outer_bracket(found)
+    if wanted == given or _BUILT_SET.search(found):
+        return None
+    if given == r"\{":
+        return None if not wanted and _LIST.search(expected) else False
+    is_other_list = bool(wanted == r"\{" and given and _LIST.search(found))
+    is_one_in_a_list = not wanted and given == "[" and not _LIST.search(found)
+    return False if is_other_list or is_one_in_a_list else None
 
 
-def _unwrapped(text: str) -> str:
-    return _WRAPPED.sub(r"\1", _WRAPPED.sub(r"\1", text)).strip()
-
-
-def _raised(match: re.Match[str]) -> str:
-    digits = match[0].translate(_RAISED_SIGNS)
-    return f"^{digits}" if len(digits) == 1 else f"^{{{digits}}}"
+def outer_bracket(answer: str) -> str:
+    """The bracket that closes where the answer ends; nothing where there is none."""
+    text = _SIZES.sub("", visible(answer))
+    first, depth = "", 0
+    for bracket in _BRACKET.finditer(text):
+        depth += 1 if bracket[0][-1] in "({[" else -1
+        first = first or (bracket[0] if bracket.start() == 0 else " ")
+        if depth <= 0:
+            return first.strip() if bracket.end() == len(text) else ""
+    return ""

@@ -12,7 +12,7 @@ from backend.config.rewards import CorrectnessReward
 from backend.sandbox.errors import SandboxError, TimedOut
 from backend.sandbox.process import Sandbox
 from worker.prompt import Prompt
-from worker.rewards.answers import MAX_ANSWER_CHARS, is_mathematical, quick_verdict
+from worker.rewards.answers import MAX_ANSWER_CHARS, asks_for_order, is_mathematical, quick_verdict
 from worker.rewards.formats import lenient_answer
 
 JUDGING = "worker.rewards.judging"
@@ -126,9 +126,10 @@ class Grader:
             return None
         if not found:
             return 0.0
-        verdict = quick_verdict(prompt.answer, found)
+        is_ordered = asks_for_order(prompt.text)
+        verdict = quick_verdict(prompt.answer, found, is_ordered=is_ordered)
         if verdict is None and self._wants_mathematics(prompt):
-            return {"op": "equal", "expected": prompt.answer, "found": found}
+            return {"op": "equal", "expected": prompt.answer, "found": found, "is_ordered": is_ordered}
         return float(verdict or False)
 
     def _wants_mathematics(self, prompt: Prompt) -> bool:

@@ -3,7 +3,7 @@
 import re
 from typing import Literal
 
-from backend.config.boxed import last_box, last_boxed
+from backend.config.boxed import has_braced_box, last_boxed
 from backend.rollouts.tags import CLOSE, OPEN, with_opened
 
 _NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
@@ -20,8 +20,7 @@ def lenient_answer(text: str) -> str:
 
 def boxed_format(text: str) -> float:
     r"""1 when the last \boxed{} is complete and holds something, else 0."""
-    box = last_box(text)
-    return float(box is not None and bool(box["brace"]) and bool(last_boxed(text)))
+    return float(has_braced_box(text) and bool(last_boxed(text)))
 
 
 def think_format(text: str, form: Literal["book", "strict"], *, is_opened: bool = False) -> float:

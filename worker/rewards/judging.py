@@ -48,7 +48,9 @@ def equal_mathematics(request: Request) -> bool:
     """Whether `found` equals `expected` as mathematics, by math-verify."""
     from worker.rewards.mathematics import is_equal
 
-    return is_equal(expected=request["expected"], found=request["found"])
+    return is_equal(
+        expected=request["expected"], found=request["found"], is_ordered=request.get("is_ordered", False)
+    )
 
 
 def import_gym(_request: Request) -> None:

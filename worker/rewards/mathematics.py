@@ -7,29 +7,63 @@ answers are compared, our parser stands in its place: what it does not know is n
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import math_verify.parser
-import sympy.physics.units  # noqa: F401 - simplify() imports it, and it has names of its own to read then
+import sympy
+import sympy.physics.units  # simplify() imports it, and it has names of its own to read then
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+from math_verify.grader import is_relation
+from sympy import FiniteSet
 from sympy.parsing import sympy_parser
 
-from worker.rewards.answers import for_algebra
+from worker.rewards.answers import has_order, list_items, without_units
 from worker.rewards.reasoning_gym.checkers import NUMBERS
 from worker.rewards.reasoning_gym.expressions import NotExpression, read_expression
+from worker.rewards.spelling import for_algebra, with_exact_decimals
 
-EXTRACTION = [LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig()]
+NORMALIZATION = replace(LatexExtractionConfig().normalization_config, units=False)
+"""Units are dropped before: among the library's are single letters, which are variables."""
+EXTRACTION = [
+    LatexExtractionConfig(boxed_match_priority=0, normalization_config=NORMALIZATION),
+    ExprExtractionConfig(),
+]
 EVALUATING = (sympy_parser, math_verify.parser)
 """Where `parse_expr` is looked up; sympy's `sympify` takes it from the first."""
 
 
-def is_equal(*, expected: str, found: str) -> bool:
-    """Whether two answers, LaTeX or plain, mean the same: 1/2 and 0.5, 2x+2 and 2(x+1), {1,2} and {2,1}."""
+def is_equal(*, expected: str, found: str, is_ordered: bool = False) -> bool:
+    """Whether two answers, LaTeX or plain, mean the same: 1/2 and 0.5, 2x+2 and 2(x+1), {1,2} and {2,1}.
+
+    `is_ordered`: items of a list are compared one by one.
+    """
+    items = list_items(expected), list_items(found)
+    if len(items[0]) > 1 and (is_ordered or has_order(expected, found)):
+        pairs = zip(*items, strict=False)
+        return len(items[0]) == len(items[1]) and all(_is_equal(*without_units(*pair)) for pair in pairs)
+    return _is_equal(*without_units(expected, found))
+
+
+def _is_equal(expected: str, found: str) -> bool:
     # math-verify's own limits need signals of the main thread and cannot interrupt C code: they are off
     with without_evaluator():
-        texts = [f"\\boxed{{{for_algebra(text)}}}" for text in (expected, found)]
-        sides = [parse(text, EXTRACTION, parsing_timeout=None) for text in texts]
-        return bool(verify(*sides, timeout_seconds=None))
+        wanted = _parsed(for_algebra(expected).replace(r"\%", "").replace("%", ""))
+        given = _parsed(with_exact_decimals(for_algebra(found)))
+        if " or " in found and wanted and given and not isinstance(wanted[0], FiniteSet):
+            given[0] = _solution_set(given[0])
+        return bool(verify(wanted, given, timeout_seconds=None, allow_set_relation_comp=True))
+
+
+def _solution_set(value: Any) -> Any:
+    """The union of the intervals that a list of inequalities of one variable names: x < 0 or x > 1."""
+    if isinstance(value, FiniteSet) and len(value.free_symbols) == 1 and all(map(is_relation, value.args)):
+        return sympy.Union(*[relation.as_set() for relation in value.args])
+    return value
+
+
+def _parsed(text: str) -> Any:
+    return parse(f"\\boxed{{{text}}}", EXTRACTION, parsing_timeout=None)
 
 
 @contextmanager

@@ -3,25 +3,25 @@
 import pytest
 
 from backend.config.rewards import CorrectnessReward
-from tests.worker.rewards.graded_pairs import HELD_OUT, PAIRS, Pair
+from tests.worker.rewards.graded_pairs import DECIDED, HELD_OUT, PAIRS, Pair
 from worker.prompt import Prompt
+from worker.rewards.answers import asks_for_order
 from worker.rewards.correctness import Checkers, Grader
 
 WRONG_ON_PAIRS = {Pair("-1", "i^2", is_right=True)}
 WRONG_ON_HELD_OUT = {
-    Pair("6", r"6\\", is_right=True),
-    Pair("15%", "0.15", is_right=False),
-    Pair("12 cm^2", "12", is_right=True),
     Pair(r"\ln(ab)", r"\ln(a)+\ln(b)", is_right=True),
-    Pair(r"\{a, b\}", r"\{b, a\}", is_right=True),
     Pair("A", "Option A", is_right=True),
 }
 
 
-def misjudged(pairs: list[Pair]) -> set[Pair]:
+def misjudged(pairs: list[Pair], *, question: str = "?") -> set[Pair]:
     checkers = Checkers(1)
     asked = [
-        (Prompt(id="p", text="?", answer=pair.expected, problem="file:a.jsonl"), rf"\boxed{{{pair.found}}}")
+        (
+            Prompt(id="p", text=question, answer=pair.expected, problem="file:a.jsonl"),
+            rf"\boxed{{{pair.found}}}",
+        )
         for pair in pairs
     ]
     try:
@@ -32,12 +32,38 @@ def misjudged(pairs: list[Pair]) -> set[Pair]:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "wrong"), [(PAIRS, WRONG_ON_PAIRS), (HELD_OUT, WRONG_ON_HELD_OUT)], ids=["tuned on", "held out"]
+    ("pairs", "wrong"),
+    [(PAIRS, WRONG_ON_PAIRS), (HELD_OUT, WRONG_ON_HELD_OUT), (DECIDED, set())],
+    ids=["tuned on", "held out", "decided"],
 )
 def test_the_grader_judges_as_people_do_but_for_what_is_listed(pairs, wrong):
     assert misjudged(pairs) == wrong
 
 
+def test_a_list_has_the_order_that_the_question_asks_for():
+    pairs = [
+        Pair("A, B", "A, B", is_right=True),
+        Pair("A, B", "B, A", is_right=False),
+        Pair("1, 2.5, 3", r"1, \frac{5}{2}, 3", is_right=True),
+        Pair("1, 2.5, 3", r"\frac{5}{2}, 1, 3", is_right=False),
+    ]
+    assert misjudged(pairs, question="Give them in increasing order.") == set()
+
+
+@pytest.mark.parametrize(
+    ("question", "is_asked"),
+    [
+        ("List the numbers from least to greatest.", True),
+        ("Arrange the letters in alphabetical order.", True),
+        ("Find all ordered pairs, in any order.", False),
+        ("In order to win, which two numbers does she need?", False),
+    ],
+)
+def test_a_question_asks_for_an_order_by_what_it_says(question, is_asked):
+    assert asks_for_order(question) is is_asked
+
+
 def test_the_sets_are_large_and_mixed_and_have_no_pair_twice():
-    assert len({*PAIRS, *HELD_OUT}) == len(PAIRS) + len(HELD_OUT) >= 251 + 100
-    assert sum(pair.is_right for pair in PAIRS) / len(PAIRS) < 0.7
+    everything = [*PAIRS, *HELD_OUT, *DECIDED]
+    assert len(set(everything)) == len(everything) >= 251 + 100 + 100
+    assert sum(pair.is_right for pair in everything) / len(everything) < 0.7

@@ -22,11 +22,12 @@ from backend.config.reasoning_gym_tasks import TASKS
 from backend.sandbox.paths import ROOT
 from tests.worker.rewards.hostile_answers import ALL, LONG, SHORT
 from tests.worker.rewards.hostile_runner import BEGIN, END
-from worker.rewards.answers import MAX_ANSWER_CHARS, as_text, for_algebra, normalised, quick_verdict
+from worker.rewards.answers import MAX_ANSWER_CHARS, quick_verdict
 from worker.rewards.formats import lenient_answer
 from worker.rewards.reasoning_gym.checkers import INTEGRALS, NUMBERS
 from worker.rewards.reasoning_gym.expressions import NotExpression, read_expression
 from worker.rewards.reasoning_gym.literals import NotLiteral, read_literal
+from worker.rewards.spelling import as_text, bare, for_algebra, normalised, with_exact_decimals
 
 REWARDS = ("mathematics", "answers", "formats", "flags", "language")
 MOST_KILLED = 4
@@ -176,7 +177,7 @@ FORMULAS = st.lists(
 def test_no_pair_of_texts_makes_the_trainer_raise(expected, found):
     assert quick_verdict(expected, found) in (True, False, None)
     assert quick_verdict(expected, expected) is not False or not normalised(expected) or "_" in expected
-    for read in (normalised, as_text, for_algebra, last_boxed, lenient_answer):
+    for read in (normalised, as_text, bare, for_algebra, with_exact_decimals, last_boxed, lenient_answer):
         read(found)
 
 
