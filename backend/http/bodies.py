@@ -122,11 +122,11 @@ def _check_size(content: bytes) -> None:
         _refuse(f"is nested too deeply: at most {MOST_JSON_LEVELS} levels are accepted")
 
 
-def json_size(content: bytes) -> tuple[int, int]:
+def json_size(content: bytes, *, most: int = MOST_JSON_VALUES) -> tuple[int, int]:
     """(values, levels) of JSON, not too low up to its first mistake; no value is made.
 
     Each value but the outermost follows a comma or the beginning of its list or object; an empty one counts
-    twice. Stops where there are more values than are parsed. NumPy lets other threads run meanwhile, where a
+    twice. Stops where there are more than `most` values. NumPy lets other threads run meanwhile, where a
     loop or `re` would not.
     """
     bare = content.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in content else content
@@ -139,7 +139,7 @@ def json_size(content: bytes) -> tuple[int, int]:
         values += int(np.count_nonzero(begins) + np.count_nonzero(~inside & (block == COMMA)))
         levels = level + np.cumsum(begins.view(np.int8) - ends.view(np.int8), dtype=np.int32)
         deepest, level, is_inside = max(deepest, int(levels.max())), int(levels[-1]), inside[-1]
-        if values > MOST_JSON_VALUES:
+        if values > most:
             break
     return values, deepest
 

@@ -49,6 +49,11 @@ class Completions:
     def __len__(self) -> int:
         return len(self.samples)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no further one is taken."""
+        return len(self.samples) >= MOST_COMPLETIONS or self._characters > MOST_CHARACTERS
+
     def add(self, sample: Sample) -> None:
         """One more; a long text is cut."""
         texts = [sample.prompt, sample.completion, sample.answer]
@@ -57,7 +62,7 @@ class Completions:
             prompt, completion, answer = (text[:MOST_TEXT] for text in texts)
             sample = sample._replace(prompt=prompt, completion=completion, answer=answer)
         self._characters += sum(min(len(text), MOST_TEXT) for text in texts)
-        if len(self.samples) >= MOST_COMPLETIONS or self._characters > MOST_CHARACTERS:
+        if self.is_full:
             self.beyond += 1
         else:
             self.samples.append(sample)

@@ -28,7 +28,7 @@ from backend.sandbox.errors import Unusable
 MOST_NAME = 180
 """Characters of a name that the log gives; a number may follow."""
 
-one_at_a_time = threading.Lock()
+_one_at_a_time = threading.Lock()
 """Reading takes a whole processor and much memory: whoever imports second waits."""
 
 
@@ -116,7 +116,7 @@ def _plans(file: IO[bytes], request: ImportRequest) -> tuple[str, dict[str, Log]
         reason = f"is {request.format!r:.40}; expected one of {', '.join(FORMATS)}"
         raise InvalidRequest([FieldError("format", reason)])
     try:
-        with one_at_a_time:
+        with _one_at_a_time:
             format_name, logs = read_logs(file, request.file, request.format or None)
             labelled = _labelled(logs, request.file)
             return format_name, labelled, _planned(_chosen(labelled, request), request)

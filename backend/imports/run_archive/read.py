@@ -35,7 +35,7 @@ from backend.db.text import is_too_deep, unstorable
 from backend.imports.archive import Member
 from backend.imports.cells import read_cells
 from backend.imports.lines import parse, text_lines
-from backend.imports.log_file import ImportSandbox, LogFile, no_sense
+from backend.imports.log_file import ARCHIVE_SECONDS, ImportSandbox, LogFile, no_sense
 from backend.imports.run_archive.prompts import Tallies, read_labels, read_prompts, read_tallies
 from backend.imports.run_archive.rollouts import read_rollouts
 from backend.imports.table import BadLog, Floats, Ints, shown
@@ -113,7 +113,7 @@ def is_run_archive(file: IO[bytes]) -> bool:
 
 def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
     """Read and check everything for a run that gets this id; raises BadLog."""
-    with ImportSandbox() as sandbox, ExitStack() as opened:
+    with ImportSandbox(ARCHIVE_SECONDS) as sandbox, ExitStack() as opened:
         places = _places(LogFile(file, sandbox))
         manifest = _manifest(file, places)
         _check_files(file, places, manifest)

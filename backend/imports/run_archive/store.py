@@ -1,6 +1,7 @@
 """Import of a run's archive: the run, its history and its checkpoints as they were, in one transaction."""
 
 import shutil
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
@@ -24,7 +25,7 @@ from backend.diagnosis.store import columns_of, diagnosis_of
 from backend.durable_files import make_directory, publish, sync
 from backend.errors import FieldError, InvalidRequest, Unavailable
 from backend.http.idempotency import digest_of, made_before
-from backend.imports.importing import ImportRequest, import_log, one_at_a_time
+from backend.imports.importing import ImportRequest, import_log
 from backend.imports.run_archive.prompts import label_rows
 from backend.imports.run_archive.read import (
     FileExtent,
@@ -49,6 +50,9 @@ from backend.settings import Settings
 RESERVE_BYTES = 100_000_000
 """Left free on the disk of the checkpoints."""
 
+_one_at_a_time = threading.Lock()
+"""Logs are read meanwhile: an archive may take longer."""
+
 
 def import_any(
     sessions: Sessions, settings: Settings, file: IO[bytes], request: ImportRequest, *, key: str = ""
@@ -64,7 +68,7 @@ def import_any(
         raise InvalidRequest([FieldError(name, reason) for name in wrong])
     run_id = new_id()
     try:
-        with one_at_a_time:
+        with _one_at_a_time:
             found = read_run_archive(file, run_id)
     except BadLog as error:
         raise InvalidRequest([FieldError("file", f"{request.file} {error}")]) from None
