@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from backend.db.text import clean_text
 from backend.imports.table import BadLog, Facts, Log, Table, as_number
 from backend.imports.texts import MOST_TEXT
+from backend.redaction import redact_document
 from backend.rollouts.foreign import MOST_COMPLETIONS as MOST_OF_GROUP
 from backend.rollouts.foreign import ForeignCompletion, ForeignGroup, Split, pack_foreign
 from backend.rollouts.foreign_metrics import Places, foreign_metrics
@@ -55,7 +56,8 @@ class Completions:
         return len(self.samples) >= MOST_COMPLETIONS or self._characters > MOST_CHARACTERS
 
     def add(self, sample: Sample) -> None:
-        """One more; a long text is cut."""
+        """One more, without secrets; a long text is cut."""
+        sample = Sample(**redact_document(sample._asdict()))
         texts = [sample.prompt, sample.completion, sample.answer]
         if any(len(text) > MOST_TEXT for text in texts):
             self.cut += 1

@@ -22,7 +22,6 @@ from backend.imports.plan import Plan, plan_import
 from backend.imports.schemas import ImportAnswer, RunItemOfImport, report_of
 from backend.imports.store import Names, hold_experiment, prepare_run, store_run
 from backend.imports.table import BadLog, Log, shown
-from backend.redaction import redact
 from backend.sandbox.errors import Unusable
 
 MOST_NAME = 180
@@ -132,7 +131,7 @@ def _labelled(logs: list[Log], file: str) -> dict[str, Log]:
     """The runs of a file by a name that no other one of it has."""
     labelled: dict[str, Log] = {}
     for log in logs:
-        name = redact(clean_text(log.facts.name))[:MOST_NAME] or clean_text(PurePath(file).stem)
+        name = clean_text(log.facts.name)[:MOST_NAME] or clean_text(PurePath(file).stem)
         labelled[next(each for each in _numbered(name) if each not in labelled)] = log
     return labelled
 
@@ -219,11 +218,11 @@ def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[
     found = []
     for plan in plans:
         facts, stem = plan.log.facts, clean_text(PurePath(request.file).stem)
-        wanted = redact(clean_text(facts.name)) or stem
+        wanted = clean_text(facts.name) or stem
         name = request.name or next(each for each in _numbered(wanted[:MOST_NAME]) if each not in taken)
         variant = name
         if facts.variant is not None:  # seeds of one another, but not of runs that are there already
-            shared = (redact(clean_text(facts.variant)) or stem)[:MOST_NAME]
+            shared = (clean_text(facts.variant) or stem)[:MOST_NAME]
             free = next(each for each in _numbered(shared) if each not in taken)
             variant = variants.setdefault(shared, free)
         taken.add(name)

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, FailFast, Field, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
 
 from backend.config.documented import Documented
+from backend.redaction import redact_document
 from backend.rollouts.foreign import MOST_COMPLETIONS
 from backend.runs.origin import PushOrigin
 
@@ -50,7 +51,7 @@ Name = Annotated[str, Field(max_length=200)]
 
 
 class PushModel(Documented):
-    """A part of a request; NUL and secrets are written out where it is stored."""
+    """A part of a request; NUL is written out where it is stored."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -129,6 +130,12 @@ Record = Annotated[MetricsRecord | CompletionsRecord | FinishRecord, Field(discr
 
 class Batch(PushModel):
     """Some records of one session, in order. Those that are stored already are passed over."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_secrets(cls, document: Any) -> Any:
+        """Names and texts alike are redacted before any of them is cut or stored."""
+        return redact_document(document)
 
     session: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     """Random; one for each process, or each file, that numbers records from 1.

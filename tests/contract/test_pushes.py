@@ -441,6 +441,25 @@ def test_a_config_is_measured_before_it_is_looked_through(client, settings, conf
     assert not seen or "at most" not in reason
 
 
+def test_a_secret_is_shown_nowhere_whatever_it_was_pushed_as(client, send):
+    secret = "hf_" + "x" * 34
+    head = {"name": secret, "experiment": secret, "variant": secret, "config": {secret: [secret]}}
+    group = completions(1, f"it is {secret}", rewards={secret: 1.0})
+    group |= {"prompt": secret, "answer": secret}
+    values = metrics(1, **{secret: 1, f"rewards/{secret}/mean": 1, "loss": 1})
+    finish = {"kind": "finish", "status": "failed", "reason": secret}
+    assert send([values, group, finish], run=head).status_code == 200
+    run = only_run(client)
+    shown = [client.get(f"/api/v1/runs/{run['id']}{path}").text for path in ("", "/events", "/metrics.csv")]
+    shown += [client.get(path).text for path in ("/api/v1/runs", "/api/v1/experiments")]
+    for path in ("", "/prompts", "/counts"):
+        shown.append(client.get(f"/api/v1/rollouts{path}", params={"run": run["id"]}).text)
+    assert not [text for text in shown if secret in text]
+    assert {"_secret_", "loss/total"} <= run["summary"]["last"].keys()
+    (item,) = client.get("/api/v1/rollouts", params={"run": run["id"]}).json()["items"]
+    assert (item["prompt"], item["completions"][0]["text"]) == ("[secret]", "it is [secret]")
+
+
 def test_secrets_are_no_names_in_a_config_either(client, send):
     assert send(run={**HEAD, "config": {"a": {"hf_" + "x" * 34: 1}}}).status_code == 200
     assert only_run(client)["config"] == {"a": {"[secret]": 1}}

@@ -42,6 +42,7 @@ from backend.imports.table import BadLog, Floats, Ints, shown
 from backend.metrics.store import NAME
 from backend.policies.adapters import ADAPTER_CONFIG
 from backend.policies.directories import CONFIG_FILES, MOST_CONFIG_BYTES, config_error, parsed_config
+from backend.redaction import redact, redact_document
 from backend.rollouts.store import PackedGroups
 from backend.runs.origin import ORIGINS
 
@@ -168,10 +169,11 @@ def _content(file: IO[bytes], place: FileExtent, most: int, name: str) -> bytes:
 
 
 def _parsed(model: type[Document], content: Any, name: str) -> Document:
+    """A document without secrets."""
     if not isinstance(content, dict) or is_too_deep(content):
         raise BadLog(f"is damaged: {name} is not such a document")
     try:
-        return model.model_validate(content)
+        return model.model_validate(redact_document(content))
     except ValidationError as error:
         first = error.errors()[0]
         raise BadLog(
@@ -289,7 +291,7 @@ def _are_steps(steps: Floats) -> bool:
 
 
 def _metric(name: bytes) -> str:
-    text = name.decode(errors="replace")
+    text = redact(name.decode(errors="replace"))
     if not NAME.fullmatch(text):
         raise BadLog(f"has a metric of the name {shown(text)}")
     return text

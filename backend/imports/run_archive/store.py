@@ -100,13 +100,13 @@ def _content(found: ReadArchive) -> Any:
 
 def _names(session: Session, run: ArchivedRun, request: ImportRequest) -> Names:
     """Names that the user gives or the archive has; a number follows where the experiment has such a run."""
-    experiment = request.experiment or redact(clean_text(run.experiment)) or request.file
+    experiment = request.experiment or clean_text(run.experiment) or request.file
     query = select(Run.name).join(Experiment, Experiment.id == Run.experiment_id)
     taken = set(session.scalars(query.where(Experiment.name == experiment)))
-    wanted = redact(clean_text(run.name)) or request.file
+    wanted = clean_text(run.name) or request.file
     numbered = (f"{wanted} {number}" if number > 1 else wanted for number in count(1))
     name = request.name or next(each for each in numbered if each not in taken)
-    return Names(name, experiment, request.variant or redact(clean_text(run.variant)), run.seed, request.file)
+    return Names(name, experiment, request.variant or clean_text(run.variant), run.seed, request.file)
 
 
 def _enter(
@@ -187,8 +187,8 @@ def _store(
         "last_step": run.last_step,
         "attempt": run.attempts[-1].number,
         "summary": run.summary.model_dump(exclude=None if run.summary.older else {"older"}),
-        "tags": redact_document(run.tags),
-        "notes": redact(run.notes),
+        "tags": run.tags,
+        "notes": run.notes,
         "fork_step": run.fork_step,
         "origin": run.origin or ARCHIVED,
         "origin_file": names.file,
@@ -213,7 +213,7 @@ def _store(
     data = {"to": _status(run)["status"], "file": names.file}
     add_event(session, "lifecycle", message, run_id=run_id, data=data)
     for each in found.missing:
-        missing = f"missing in the archive: {redact(clean_text(each))}"
+        missing = f"missing in the archive: {clean_text(each)}"
         add_event(session, "data", missing, run_id=run_id, level="warning")
     return made
 
@@ -240,7 +240,7 @@ def _config(run: ArchivedRun, experiment: str, names: Names) -> dict[str, Any]:
 def _status(run: ArchivedRun) -> dict[str, Any]:
     """The status as it was; a run that had not ended goes on where it is, and never here."""
     if run.status in FINAL:
-        return {"status": run.status, "reason": redact(clean_text(run.reason))}
+        return {"status": run.status, "reason": clean_text(run.reason)}
     return {"status": "stopped", "reason": f"was {run.status} when it was archived"}
 
 
@@ -259,7 +259,7 @@ def _store_history(session: Session, found: ReadArchive, run_id: str) -> None:
     for each in found.run.attempts:
         from_step = NOT_BEGUN if each.from_step is None else each.from_step
         same = each.model_dump(exclude={"from_step"})
-        session.add(Attempt(run_id=run_id, worker_id="", from_step=from_step, **redact_document(same)))
+        session.add(Attempt(run_id=run_id, worker_id="", from_step=from_step, **same))
     session.flush()
     parts: dict[int, dict[str, Any]] = {}
     for name, (steps, values) in found.series.items():
