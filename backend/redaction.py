@@ -16,14 +16,21 @@ from backend.errors import FieldError, InvalidRequest
 from backend.settings import Settings
 
 REDACTED = "[secret]"
-PATTERNS = (
-    r"\bhf_[A-Za-z0-9]{30,}",
-    r"\bsk-[A-Za-z0-9_-]{20,}",
-    r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)",  # user and password of an address
-    r"\bwriter\.[\w-]{1,64}\.[0-9a-f]{64}\b",
-    r"\b\d{10}\.(?:[\w-]{16,43}\.)?[0-9a-f]{64}\b",  # the ticket of a one-time link, a cookie
+
+
+SHAPES = tuple(
+    (re.compile(pattern), offset)
+    for pattern, offset in (
+        (r"hf_(?<!\whf_)[A-Za-z0-9]{30,}", 0),
+        (r"sk-(?<!\wsk-)[A-Za-z0-9_-]{20,}", 0),
+        (r"://[^/\s:@]*:[^/\s@]+(?=@)", 3),  # user and password of an address
+        (r"writer\.(?<!\wwriter\.)[\w-]{1,64}\.[0-9a-f]{64}\b", 0),
+        # the ticket of a one-time link, a cookie
+        (r"\.(?<=\b\d{10}\.)(?:[\w-]{16,43}\.)?[0-9a-f]{64}\b", -10),
+    )
 )
-SECRET = re.compile("|".join(PATTERNS))
+"""Looks of secrets, and where one begins, from the beginning of its match. Each pattern begins with fixed
+characters, for which `re` searches twenty times as fast as for a set of them."""
 
 NAMED_LIKE_A_SECRET = re.compile(
     r"(?:TOKEN|SECRET|PASSWORD|PASSWD|_KEY|CREDENTIALS?|CONNECTION_STRING)$", re.IGNORECASE
@@ -32,6 +39,9 @@ NAMED_LIKE_A_SECRET = re.compile(
 
 LONGEST_SECRET = 512
 """Characters; whoever cuts a text into pieces keeps that much together."""
+
+WINDOW = 100_000
+"""Characters that are looked through at once."""
 
 SHORTEST_SECRET = 8
 """A shorter value may be a word of a sentence: replacing it everywhere would tell what it is."""
@@ -43,7 +53,6 @@ Stamp = tuple[int, int, int]
 """Changes when a file is made or replaced."""
 
 _known: set[str] = set()
-_pattern = SECRET
 _watched: dict[Path, Stamp | None] = {}
 """Files that hold a token, or will; None: not yet."""
 
@@ -86,33 +95,72 @@ def _stamp(path: Path) -> Stamp | None:
 
 def learn(*values: str) -> None:
     """Add strings that `redact` replaces."""
-    global _pattern  # noqa: PLW0603 - one pattern for the process, as its environment is one
+    global _known  # noqa: PLW0603 - one set for the process, as its environment is one
+    added = set[str]()
     for value in values:
         if SHORTEST_SECRET <= len(value) <= LONGEST_SECRET:
             plain = unquote(value)
-            _known.update({value, plain, quote(value, safe=""), quote(plain, safe=""), quote_plus(plain)})
-    words = [re.escape(value) for value in sorted(_known, key=len, reverse=True)]
-    _pattern = re.compile("|".join([*words, *PATTERNS]))
+            added |= {value, plain, quote(value, safe=""), quote(plain, safe=""), quote_plus(plain)}
+    _known |= added  # a new set: another thread may be going through the old one
 
 
 def redact(text: str) -> str:
     """The text with every secret replaced. Do it before anything is cut off: half a secret is not found."""
     _look_at_tokens()
-    return _pattern.sub(REDACTED, text)
+    return _redacted_text(text)
 
 
 def redact_document(document: Any) -> Any:
-    """The same for every text in a JSON document, names of fields too."""
+    """The same for every text in a JSON document, names of fields too; nested as deeply as it may be."""
     _look_at_tokens()
-    return _redacted(document)
+    names: dict[Any, Any] = {}
+    holder = [document]
+    containers: list[Any] = [holder]
+    while containers:
+        container = containers.pop()
+        pairs = list(container.items() if isinstance(container, dict) else enumerate(container))
+        if isinstance(container, dict):
+            container.clear()
+        for key, value in pairs:
+            if key not in names:
+                names[key] = _redacted_text(key) if isinstance(key, str) else key
+            container[names[key]] = copy = _redacted_or_copied(value)
+            if isinstance(copy, dict | list):
+                containers.append(copy)
+    return holder[0]
 
 
-def _redacted(document: Any) -> Any:
-    if isinstance(document, str):
-        return _pattern.sub(REDACTED, document)
-    if isinstance(document, Mapping):
-        return {_redacted(key): _redacted(value) for key, value in document.items()}
-    return [_redacted(value) for value in document] if isinstance(document, list) else document
+def _redacted_or_copied(value: Any) -> Any:
+    if isinstance(value, str):
+        return _redacted_text(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, list) else value
+
+
+def _redacted_text(text: str) -> str:
+    pieces, end = [], 0
+    for first, last in sorted(_secrets_in(text)):
+        if first >= end:
+            pieces += [text[end:first], REDACTED]
+        end = max(end, last)
+    return "".join([*pieces, text[end:]]) if pieces else text
+
+
+def _secrets_in(text: str) -> Iterator[tuple[int, int]]:
+    """(begin, end) of every secret; they may overlap."""
+    if len(text) < SHORTEST_SECRET and "://" not in text:
+        return
+    for word in _known:
+        at = text.find(word)
+        while at >= 0:
+            yield at, at + len(word)
+            at = text.find(word, at + 1)
+    for start in range(0, len(text), WINDOW):  # others may run in between
+        for pattern, offset in SHAPES:
+            for cut in pattern.finditer(text, start, start + WINDOW + LONGEST_SECRET):
+                if (match := pattern.match(text, cut.start())) is not None:
+                    yield match.start() + offset, match.end()
 
 
 def secret_errors(document: Any, path: str = "") -> Iterator[FieldError]:
@@ -122,7 +170,7 @@ def secret_errors(document: Any, path: str = "") -> Iterator[FieldError]:
 
 
 def _secret_errors(document: Any, path: str) -> Iterator[FieldError]:
-    if isinstance(document, str) and _pattern.search(document):
+    if isinstance(document, str) and next(_secrets_in(document), None):
         reason = "looks like a secret: set it in the environment of the service or worker, never in a run"
         yield FieldError(path, reason)
     elif isinstance(document, dict):

@@ -26,7 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from backend.backup.files import BadBackup, Digest, check_names, describe, files_in, open_below
 from backend.durable_files import make_directory, publish, sync
 from backend.errors import Conflict
-from backend.http.limits import distinct
+from backend.http.bodies import distinct
 
 FORMAT = 1
 MANIFEST = "manifest.json"

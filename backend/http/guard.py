@@ -2,10 +2,12 @@
 
 In order: Host allow-list (421), size of address and headers (400, 414, 431), same-origin rule for every
 method but GET and HEAD (403), token or cookie (401), what the role may do (403), how often (429), size, type
-and well-formedness of the body (413, 415, 408, 400). Every answer leaves with the security headers.
+and well-formedness of the body (413, 415, 408, 400), and how many large bodies there are (429). Every answer
+leaves with the security headers.
 """
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from urllib.parse import parse_qs
 
 import anyio.to_thread
@@ -20,6 +22,7 @@ from backend.auth.permissions import FILES, MAY, Access, Role, access_of
 from backend.auth.sessions import BrowserSessions
 from backend.auth.tokens import logins_in, role_of_token, writer_of_token
 from backend.errors import GrpoLabError
+from backend.http.bodies import NO_DOCUMENT, LargeBodies, may_be_large, parsed, unpacks_to_much
 from backend.http.frontend import asks_for_page
 from backend.http.limits import (
     BODY_BYTES,
@@ -27,10 +30,8 @@ from backend.http.limits import (
     Buckets,
     address_refusal,
     body_refusal,
-    check_json,
     read_body,
     too_many,
-    unpacked,
 )
 from backend.http.login import LoginPages, login_page
 from backend.http.problem_details import answer_to, problem
@@ -79,6 +80,7 @@ class Guard:
         self._any_port = {name.lower() for name in settings.allowed_hosts if ":" not in name}
         self._sessions = sessions
         self._login = LoginPages(settings, sessions)
+        self._large = LargeBodies()
         rate = settings.writes_per_second
         self._writes = Buckets(per_second=rate, burst=rate * WRITES_AT_ONCE)
 
@@ -88,21 +90,43 @@ class Guard:
         if scope["type"] != "http":
             return None
         guarded = _with_headers(send, is_api=scope["path"].startswith("/api/"))
+        async with AsyncExitStack() as stack:
+            try:
+                refusal = await self._refusal_or_body(scope, receive, stack)
+            except ClientDisconnect:
+                return None
+            except (GrpoLabError, HTTPException, OSError) as error:
+                refusal = answer_to(scope, error)
+            return await (refusal or self._app)(scope, receive, guarded)
+
+    async def _refusal_or_body(
+        self, scope: Scope, receive: Receive, stack: AsyncExitStack
+    ) -> Response | None:
+        """The answer of a request that goes no further; else its body is in the scope, parsed."""
         headers = Headers(scope=scope)
-        try:
-            refusal = await self._refusal(scope, headers)
-            if refusal is None and scope["path"] == "/login" and scope["method"] in ("GET", "HEAD", "POST"):
-                refusal = await self._login.answer(scope, receive)
-            if refusal is None and scope["method"] not in SAFE_METHODS and not _is_file(scope):
-                body = await _checked_body(scope, receive, headers)
-                receive = _again(body, receive)
-        except ClientDisconnect:
-            return None
-        except (GrpoLabError, HTTPException, OSError) as error:
-            refusal = answer_to(scope, error)
-        if refusal is not None:
-            return await refusal(scope, receive, guarded)
-        return await self._app(scope, receive, guarded)
+        if (refusal := await self._refusal(scope, headers)) is not None:
+            return refusal
+        if scope["path"] == "/login" and scope["method"] in ("GET", "HEAD", "POST"):
+            return await self._login.answer(scope, receive)
+        if scope["method"] not in SAFE_METHODS and not _is_file(scope):
+            await self._take_body(scope, receive, headers, stack)
+        return None
+
+    async def _take_body(
+        self, scope: Scope, receive: Receive, headers: Headers, stack: AsyncExitStack
+    ) -> None:
+        """Read and parse the body, which is JSON; that of a push may be packed.
+
+        A large one waits before it is read, and keeps its turn until `stack` ends with the answer.
+        """
+        access, state = access_of(scope["method"], scope["path"]), scope["state"]
+        encoding = headers.get("content-encoding", "") if access is Access.PUSH else ""
+        if is_admitted := may_be_large(headers):
+            await stack.enter_async_context(self._large.admitted(state["role"], state["writer"]))
+        body = await read_body(receive, headers, most=_most_bytes(access))
+        if not is_admitted and unpacks_to_much(body, encoding):
+            await stack.enter_async_context(self._large.admitted(state["role"], state["writer"]))
+        state["document"] = await anyio.to_thread.run_sync(parsed, body, encoding) if body else NO_DOCUMENT
 
     async def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         if not self._is_known_host(headers.getlist("host")):
@@ -195,17 +219,6 @@ def _most_bytes(access: Access | None) -> int:
     return PUSH_BYTES if access is Access.PUSH else BODY_BYTES
 
 
-async def _checked_body(scope: Scope, receive: Receive, headers: Headers) -> bytes:
-    """The whole body, which is JSON; that of a push may be packed and large, and is looked at in a thread."""
-    access = access_of(scope["method"], scope["path"])
-    body = await read_body(receive, headers, most=_most_bytes(access))
-    if access is Access.PUSH and body:
-        return await anyio.to_thread.run_sync(unpacked, body, headers.get("content-encoding", ""))
-    if body:
-        check_json(body)
-    return body
-
-
 def _is_file(scope: Scope) -> bool:
     return (scope["method"], scope["path"]) in FILES
 
@@ -226,20 +239,6 @@ def _unknown(scope: Scope) -> Response:
     if _bearer(Headers(scope=scope)):
         detail = "the token is not valid"
     return problem(401, "Not logged in", detail, headers={"WWW-Authenticate": "Bearer"})
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """A body that has been read is given to the application as if it had just arrived."""
-    is_given = False
-
-    async def receiving() -> Message:
-        nonlocal is_given
-        if is_given:
-            return await receive()
-        is_given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receiving
 
 
 def _with_headers(send: Send, *, is_api: bool) -> Send:

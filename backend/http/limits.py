@@ -1,12 +1,9 @@
-"""Limits on one client: request size and depth, request rate, and how long sending a request may take."""
+"""Limits on one client: request size, request rate, and how long sending a request may take."""
 
 import asyncio
-import json
 import math
 import time
-import zlib
 from collections import OrderedDict
-from typing import Any, NoReturn
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -92,8 +89,8 @@ def address_refusal(scope: Scope, headers: Headers) -> Response | None:
 def body_refusal(headers: Headers, *, most: int = BODY_BYTES) -> Response | None:
     """The refusal of a body, judged by its headers; None if it may be read."""
     length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdigit()) or int(length[:20]) > most:
-        return problem(413, "Too large", _too_large(most))
+    if not (length.isascii() and length.isdigit() and len(length) <= 20) or int(length) > most:
+        return problem(413, "Too large", too_large(most))
     has_body = int(length) > 0 or "transfer-encoding" in headers
     kind, _, parameters = headers.get("content-type", "").partition(";")
     if has_body and kind.strip().lower() != "application/json":
@@ -119,57 +116,13 @@ async def read_body(receive: Receive, headers: Headers, *, most: int = BODY_BYTE
                 body += message.get("body", b"")
                 more = message.get("more_body", False)
                 if len(body) > most:
-                    raise HTTPException(413, _too_large(most))
+                    raise HTTPException(413, too_large(most))
     except TimeoutError:
         reason = f"the body did not arrive within {ARRIVAL_SECONDS:.0f} seconds"
         raise HTTPException(408, reason, headers={"Connection": "close"}) from None
     return bytes(body)
 
 
-def unpacked(body: bytes, encoding: str) -> bytes:
-    """A pushed body without its gzip, checked as JSON; 400, 413 and 415 as HTTPException."""
-    if encoding not in ("", "identity", "gzip"):
-        raise HTTPException(415, "expected Content-Encoding: gzip or none")
-    if encoding == "gzip":
-        unpacking = zlib.decompressobj(wbits=31)
-        try:
-            body = unpacking.decompress(body, PUSH_BYTES + 1)
-        except zlib.error:
-            raise HTTPException(400, "the body is not the gzip that its header promises") from None
-        if len(body) > PUSH_BYTES:
-            raise HTTPException(413, _too_large(PUSH_BYTES))
-        if not unpacking.eof or unpacking.unused_data:
-            raise HTTPException(400, "the body is not one complete gzip stream")
-    check_json(body)
-    return body
-
-
-def _too_large(most: int) -> str:
+def too_large(most: int) -> str:
+    """The sentence about a body of more bytes."""
     return f"at most {most:,} bytes are allowed"
-
-
-def check_json(body: bytes) -> None:
-    """400 as HTTPException for what is no JSON, or is read differently by different readers.
-
-    NaN and infinities pass: the model of the body refuses them at their field.
-    """
-    try:
-        json.loads(body.decode("utf-8"), object_pairs_hook=distinct)
-    except UnicodeDecodeError:
-        _refuse("is not UTF-8")
-    except RecursionError:
-        _refuse("is nested too deeply")
-    except ValueError as error:
-        _refuse(str(error))
-
-
-def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names differ, for `object_pairs_hook`: of equal names readers take different ones."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("names a field twice")
-    return found
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise HTTPException(400, f"the body is not valid JSON: {reason}")

@@ -145,8 +145,6 @@ def _http(request: Request, error: Exception) -> Response:
 def _invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class
     errors = [_field_error(item) for item in error.errors()]
-    if any(item["type"] == "json_invalid" for item in error.errors()):
-        return problem(400, "Bad request", "the body is not valid JSON", errors=errors)
     detail = "; ".join(f"{each.path}: {each.message}" for each in errors)
     return problem(422, "Invalid request", detail, errors=errors)
 

@@ -1,16 +1,26 @@
-"""Routers of the API: every route opens, uses and closes its database session in one thread."""
+"""Routers of the API: every route opens, uses and closes its database session in one thread.
+
+The gate has parsed the body of a request; it is validated in a thread too.
+"""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, ExitStack
 from enum import Enum
 from functools import wraps
 from typing import Any
 
-from fastapi import APIRouter
+import anyio.to_thread
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
 
+from backend.http.bodies import NO_DOCUMENT
 from backend.http.problem_details import ERRORS
+
+MOST_ERRORS = 200
+"""Of one body."""
 
 
 class Route(APIRoute):
@@ -22,6 +32,55 @@ class Route(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, _entering(endpoint), **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's handler, which is handed the validated body: it would read and validate in the loop."""
+        handle, field = super().get_route_handler(), self.body_field
+        model: Any = field.field_info.annotation if field else None
+        adapter: TypeAdapter[Any] | None = TypeAdapter(model) if field else None
+
+        async def handle_parsed(request: Request) -> Response:
+            state = request.scope.get("state", {})
+            if "document" not in state:
+                return await handle(request)
+            document = state.pop("document")
+            if adapter is not None and document is not NO_DOCUMENT:
+                document = await anyio.to_thread.run_sync(_validated, adapter, document)
+            return await handle(_ParsedRequest(document, request))
+
+        return handle_parsed
+
+
+def _validated(adapter: TypeAdapter[Any], document: Any) -> Any:
+    try:
+        return adapter.validate_python(document)
+    except ValidationError as error:
+        raise RequestValidationError(_errors(error)) from None
+
+
+def _errors(error: ValidationError) -> list[dict[str, Any]]:
+    """Errors as FastAPI has them; of very many only the number: listing them would take a kB for each."""
+    if (count := error.error_count()) > MOST_ERRORS:
+        reason = f"has {count:,} mistakes; more than {MOST_ERRORS} are not listed: check how it is made"
+        return [{"type": "too_many", "loc": ("body",), "msg": reason}]
+    items = error.errors(include_url=False)
+    return [{**item, "loc": ("body", *item["loc"])} for item in items]
+
+
+class _ParsedRequest(Request):
+    """A request whose body is a validated document; validating that again costs nothing."""
+
+    def __init__(self, document: Any, request: Request) -> None:
+        super().__init__(request.scope, request.receive)
+        self._document = document
+
+    async def body(self) -> bytes:
+        """Something where there is a document: FastAPI asks for it then."""
+        return b"" if self._document is NO_DOCUMENT else b"null"
+
+    async def json(self) -> Any:
+        """The document."""
+        return self._document
 
 
 class Router(APIRouter):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from backend.db.text import clean_text
 from backend.imports.table import BadLog, Facts, Log, Table, as_number
 from backend.imports.texts import MOST_TEXT
+from backend.redaction import redact_document
 from backend.rollouts.foreign import MOST_COMPLETIONS as MOST_OF_GROUP
 from backend.rollouts.foreign import ForeignCompletion, ForeignGroup, Split, pack_foreign
 from backend.rollouts.foreign_metrics import Places, foreign_metrics
@@ -49,15 +50,21 @@ class Completions:
     def __len__(self) -> int:
         return len(self.samples)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no further one is taken."""
+        return len(self.samples) >= MOST_COMPLETIONS or self._characters > MOST_CHARACTERS
+
     def add(self, sample: Sample) -> None:
-        """One more; a long text is cut."""
+        """One more, without secrets; a long text is cut."""
+        sample = Sample(**redact_document(sample._asdict()))
         texts = [sample.prompt, sample.completion, sample.answer]
         if any(len(text) > MOST_TEXT for text in texts):
             self.cut += 1
             prompt, completion, answer = (text[:MOST_TEXT] for text in texts)
             sample = sample._replace(prompt=prompt, completion=completion, answer=answer)
         self._characters += sum(min(len(text), MOST_TEXT) for text in texts)
-        if len(self.samples) >= MOST_COMPLETIONS or self._characters > MOST_CHARACTERS:
+        if self.is_full:
             self.beyond += 1
         else:
             self.samples.append(sample)

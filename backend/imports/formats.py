@@ -151,6 +151,7 @@ def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]
     logs = FORMATS[chosen].read(file)
     for log in logs:
         log.origin = log.origin or FORMATS[chosen].origin
+        log.redact()
     return chosen, logs
 
 

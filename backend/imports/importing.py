@@ -22,13 +22,12 @@ from backend.imports.plan import Plan, plan_import
 from backend.imports.schemas import ImportAnswer, RunItemOfImport, report_of
 from backend.imports.store import Names, hold_experiment, prepare_run, store_run
 from backend.imports.table import BadLog, Log, shown
-from backend.redaction import redact
 from backend.sandbox.errors import Unusable
 
 MOST_NAME = 180
 """Characters of a name that the log gives; a number may follow."""
 
-one_at_a_time = threading.Lock()
+_one_at_a_time = threading.Lock()
 """Reading takes a whole processor and much memory: whoever imports second waits."""
 
 
@@ -116,7 +115,7 @@ def _plans(file: IO[bytes], request: ImportRequest) -> tuple[str, dict[str, Log]
         reason = f"is {request.format!r:.40}; expected one of {', '.join(FORMATS)}"
         raise InvalidRequest([FieldError("format", reason)])
     try:
-        with one_at_a_time:
+        with _one_at_a_time:
             format_name, logs = read_logs(file, request.file, request.format or None)
             labelled = _labelled(logs, request.file)
             return format_name, labelled, _planned(_chosen(labelled, request), request)
@@ -132,7 +131,7 @@ def _labelled(logs: list[Log], file: str) -> dict[str, Log]:
     """The runs of a file by a name that no other one of it has."""
     labelled: dict[str, Log] = {}
     for log in logs:
-        name = redact(clean_text(log.facts.name))[:MOST_NAME] or clean_text(PurePath(file).stem)
+        name = clean_text(log.facts.name)[:MOST_NAME] or clean_text(PurePath(file).stem)
         labelled[next(each for each in _numbered(name) if each not in labelled)] = log
     return labelled
 
@@ -219,11 +218,11 @@ def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[
     found = []
     for plan in plans:
         facts, stem = plan.log.facts, clean_text(PurePath(request.file).stem)
-        wanted = redact(clean_text(facts.name)) or stem
+        wanted = clean_text(facts.name) or stem
         name = request.name or next(each for each in _numbered(wanted[:MOST_NAME]) if each not in taken)
         variant = name
         if facts.variant is not None:  # seeds of one another, but not of runs that are there already
-            shared = (redact(clean_text(facts.variant)) or stem)[:MOST_NAME]
+            shared = (clean_text(facts.variant) or stem)[:MOST_NAME]
             free = next(each for each in _numbered(shared) if each not in taken)
             variant = variants.setdefault(shared, free)
         taken.add(name)

@@ -6,11 +6,14 @@ from typing import IO, Any
 
 import orjson
 
+from backend.http.bodies import json_size
 from backend.imports.table import BadLog
 
 LINE_BYTES = 4_000_000
 DOCUMENT_BYTES = 50_000_000
 """A log that is one JSON document is held in memory as a whole."""
+DOCUMENT_VALUES = 4_000_000
+"""In such a document; an empty list of two bytes takes 64 in memory."""
 
 
 def text_lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:
@@ -33,6 +36,8 @@ def document(file: IO[bytes]) -> Any:
     content = file.read(DOCUMENT_BYTES + 1)
     if len(content) > DOCUMENT_BYTES:
         raise BadLog(f"is one JSON document of more than {DOCUMENT_BYTES:,} bytes")
+    if json_size(content, most=DOCUMENT_VALUES)[0] > DOCUMENT_VALUES:
+        raise BadLog(f"is one JSON document of more than {DOCUMENT_VALUES:,} values")
     try:
         return parse(content)
     except UnicodeDecodeError as error:

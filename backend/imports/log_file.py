@@ -17,8 +17,10 @@ from backend.sandbox.process import Sandbox
 
 OPERATIONS = "backend.imports.sandbox_operations"
 ANSWER_SECONDS = 20.0
-ALL_SECONDS = 200.0
-"""For all answers of an import together."""
+LOG_SECONDS = 90.0
+"""For all answers of an import together: other imports wait meanwhile."""
+ARCHIVE_SECONDS = 200.0
+"""The same for an archive of a run."""
 
 
 PREFIX = "grpolab-import-"
@@ -42,13 +44,14 @@ def _remove_leftovers() -> None:
 class ImportSandbox:
     """One sandboxed process for an import. It sees copies of the files that it reads, and else only code."""
 
-    def __init__(self) -> None:
+    def __init__(self, all_seconds: float = LOG_SECONDS) -> None:
         _remove_leftovers()
         self._directory = tempfile.TemporaryDirectory(prefix=PREFIX)
         self._lock = os.open(self._directory.name, os.O_RDONLY)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._sandbox = Sandbox(OPERATIONS, further=(Path(self._directory.name),))
-        self._deadline = time.monotonic() + ALL_SECONDS
+        self._all_seconds = all_seconds
+        self._deadline = time.monotonic() + all_seconds
         self._numbers = count()
 
     def __enter__(self) -> Self:
@@ -67,7 +70,7 @@ class ImportSandbox:
         """The answer of an operation; raises BadLog when all time is used up, or as `Sandbox.ask` does."""
         seconds = min(ANSWER_SECONDS, self._deadline - time.monotonic())
         if seconds <= 0:
-            raise BadLog(f"takes more than {ALL_SECONDS:.0f} seconds to read")
+            raise BadLog(f"takes more than {self._all_seconds:.0f} seconds to read")
         return self._sandbox.ask(operation, seconds=seconds, **request)
 
 

@@ -15,8 +15,8 @@ from backend.imports.log_file import LogFile, no_sense
 from backend.imports.runs import LABELS, split_runs
 from backend.imports.table import MOST_POINTS, BadLog, Floats, Log, Table, as_number
 
-CELLS = 60_000
-"""Of one answer."""
+CELLS = 150_000
+"""Of one answer: as base64 they fit into one of the sandbox."""
 COMPLETIONS = {"step", "prompt", "completion"}
 TRACKIO = {"id", "run_name", "step", "timestamp"}
 TRACKIO_OWN = ("id", "log_id", "space_id")
@@ -113,7 +113,7 @@ def _completions(file: LogFile, rows: int, kinds: dict[str, str]) -> Log:
     terms = [name for name, kind in kinds.items() if kind == "number" and name not in {"step", "advantage"}]
     names = ["step", "prompt", "completion", *(["advantage"] if "advantage" in kinds else []), *terms]
     completions, table, row = Completions(), Table(file.most_values), 0
-    while row < rows:
+    while row < rows and not completions.is_full:
         answer = file.ask("parquet-rows", row=row, columns=names)
         cells = answer.get("rows")
         if not isinstance(cells, list) or not cells or not all(_is_row(each, names) for each in cells):
@@ -121,6 +121,7 @@ def _completions(file: LogFile, rows: int, kinds: dict[str, str]) -> Log:
         for number, each in enumerate(cells, row + 1):
             add_completion(completions, table, number, dict(zip(names, each, strict=True)))
         row += len(cells)
+    completions.beyond += rows - row
     log = log_of(completions, table, origin="trl")
     log.facts.notes += sum_note(terms)
     return log

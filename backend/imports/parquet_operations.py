@@ -18,6 +18,8 @@ MOST_DISTINCT = 200
 """Different labels in one answer; a column with more names no runs."""
 REPLY_BYTES = 600_000
 """Text of one answer, before it becomes JSON; a row is always answered."""
+ROWS_AT_ONCE = 256
+"""Of texts: a row is looked at alone, but passed over together with others."""
 MOST_ROW_BYTES = 700_000
 """Exact texts of a row: as base64 they fit into an answer of the sandbox."""
 
@@ -32,7 +34,14 @@ def _import(_request: Request) -> None:
 def _open(request: Request) -> Any:
     import pyarrow.parquet
 
-    return pyarrow.parquet.ParquetFile(request["path"], pre_buffer=False)
+    path = request["path"]
+    metadata = pyarrow.parquet.read_metadata(path)
+    leaves = (metadata.schema.column(number) for number in range(metadata.num_columns))
+    texts = [
+        leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.max_repetition_level == 0
+    ]
+    # Texts stay codes of a dictionary until a row is answered: each answer decodes the rows before its own.
+    return pyarrow.parquet.ParquetFile(path, metadata=metadata, pre_buffer=False, read_dictionary=texts)
 
 
 def schema(request: Request) -> dict[str, Any]:
@@ -133,9 +142,10 @@ def _labels(column: Any) -> dict[str, Any]:
 def rows(request: Request) -> dict[str, Any]:
     """Rows as JSON, for columns with text; a long text is cut, and messages become one text."""
     row, found, size = int(request["row"]), list[Any](), 0
-    for batch in _batches(_open(request), row, 16, list(request["columns"])):
-        for each in batch.to_pylist():
-            cells = [_cell(each[name]) for name in request["columns"]]
+    for batch in _batches(_open(request), row, ROWS_AT_ONCE, list(request["columns"])):
+        for number in range(batch.num_rows):
+            (values,) = batch.slice(number, 1).to_pylist()
+            cells = [_cell(values[name]) for name in request["columns"]]
             size += len(json.dumps(cells))
             if found and size > REPLY_BYTES:
                 return {"rows": found}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.redaction import redact, redact_document
+
 if TYPE_CHECKING:
     from backend.imports.completions import Completions
 
@@ -197,6 +199,15 @@ class Log:
     completions: "Completions | None" = None
     is_derived: bool = False
     """Whether the values are means of the completions."""
+
+    def redact(self) -> None:
+        """Replace secrets in names and facts; the config is redacted where it is stored."""
+        self.table.columns = {redact(name): column for name, column in self.table.columns.items()}
+        for column in self.table.columns.values():
+            column.example = redact(column.example)
+        self.step = self.step and redact(self.step)
+        for name in ("name", "variant", "failure", "notes"):
+            setattr(self.facts, name, redact_document(getattr(self.facts, name)))
 
 
 def as_number(value: Any) -> float | None:

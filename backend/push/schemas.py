@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
 
 from backend.config.documented import Documented
+from backend.redaction import redact_document
 from backend.rollouts.foreign import MOST_COMPLETIONS
 from backend.runs.origin import PushOrigin
 
@@ -12,6 +13,7 @@ LAST_STEP = 2**31 - 2
 MOST_RECORDS = 20_000
 MOST_VALUES = 1_000
 MOST_VALUES_OF_BATCH = 100_000
+MOST_COMPLETIONS_OF_BATCH = 20_000
 PROCESS_DIGITS = 16
 """Sessions of a process, and of its forks, begin with the same digits."""
 
@@ -49,7 +51,7 @@ Name = Annotated[str, Field(max_length=200)]
 
 
 class PushModel(Documented):
-    """A part of a request; NUL and secrets are written out where it is stored."""
+    """A part of a request; NUL is written out where it is stored."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -115,6 +117,9 @@ def _brief(records: "list[Record | None]") -> "list[Record | None]":
     values = sum(len(each.values) for each in records if isinstance(each, MetricsRecord))
     if values > MOST_VALUES_OF_BATCH:
         raise ValueError(f"expected at most {MOST_VALUES_OF_BATCH:,} values, got {values:,}")
+    count = sum(len(record.completions) for record in records if isinstance(record, CompletionsRecord))
+    if count > MOST_COMPLETIONS_OF_BATCH:
+        raise ValueError(f"expected at most {MOST_COMPLETIONS_OF_BATCH:,} completions, got {count:,}")
     if sum(isinstance(each, FinishRecord) for each in records) > 1:
         raise ValueError("a run ends once: expected at most one record of kind finish")
     return records
@@ -126,6 +131,12 @@ Record = Annotated[MetricsRecord | CompletionsRecord | FinishRecord, Field(discr
 class Batch(PushModel):
     """Some records of one session, in order. Those that are stored already are passed over."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_secrets(cls, document: Any) -> Any:
+        """Names and texts alike are redacted before any of them is cut or stored."""
+        return redact_document(document)
+
     session: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     """Random; one for each process, or each file, that numbers records from 1.
 
@@ -135,7 +146,9 @@ class Batch(PushModel):
     run: RunHead | None = None
     first: Annotated[int, Field(strict=True, ge=1, lt=2**62)]
     """Number of the first of these records."""
-    records: Annotated[list[Record | None], Field(max_length=MOST_RECORDS), AfterValidator(_brief)]
+    records: Annotated[
+        list[Record | None], Field(max_length=MOST_RECORDS), FailFast(), AfterValidator(_brief)
+    ]
     """Null stands for a record that was refused before. None at all is a sign of life."""
 
 

@@ -30,7 +30,6 @@ from backend.push.schemas import (
     PushAnswer,
     RunHead,
 )
-from backend.redaction import redact
 from backend.rollouts.foreign import ATTEMPT, ForeignCompletion, ForeignGroup, pack_foreign, replace_groups
 from backend.rollouts.foreign_metrics import Points, caught_up, is_cut, text_points
 from backend.rollouts.store import PackedGroups
@@ -115,7 +114,7 @@ def _no_run(owner: Owner) -> NotFound:
 
 
 class About(NamedTuple):
-    """A run as it will be stored: without secrets, and with a config that is not too large."""
+    """A run as it will be stored: with a config that is not too large."""
 
     head: RunHead
     names: Names
@@ -125,9 +124,7 @@ class About(NamedTuple):
 
 
 def _cleaned(head: RunHead) -> About:
-    name, experiment, variant = (
-        redact(clean_text(text)) for text in (head.name, head.experiment, head.variant)
-    )
+    name, experiment, variant = map(clean_text, (head.name, head.experiment, head.variant))
     return About(head, Names(name, experiment, variant or name, head.seed, ""), *storable_config(head.config))
 
 

@@ -8,7 +8,7 @@ import pytest
 from backend.auth.permissions import Role
 from backend.auth.tokens import token_of
 from backend.logs import Lines
-from backend.redaction import REDACTED, learn_secrets, redact, secret_errors
+from backend.redaction import REDACTED, learn_secrets, redact, redact_document, secret_errors
 from backend.settings import Settings
 from tests.api_client import serving
 from worker.host.trainer_logs import clean_line
@@ -83,3 +83,46 @@ def test_a_file_of_a_token_that_cannot_be_read_stops_nothing(fresh):
 def test_of_a_secret_that_begins_with_another_nothing_stays_readable(fresh):
     learn_secrets(fresh, {"API_KEY": "tomorrow-1234", "OTHER_API_KEY": "tomorrow-1234-and-more"})
     assert redact("the key is tomorrow-1234-and-more.") == f"the key is {REDACTED}."
+
+
+SHAPES = (
+    "hf_" + "a" * 34,
+    "sk-" + "b-" * 15,
+    f"writer.me.{'0' * 64}",
+    f"1234567890.{'f' * 64}",
+    f"1234567890.{'n' * 20}.{'f' * 64}",
+)
+
+
+def deep(document, levels):
+    for _ in range(levels):
+        document = {"a": [document]}
+    return document
+
+
+def test_a_document_is_redacted_however_deeply_it_is_nested_and_stays_as_it_was():
+    given = deep(SHAPES[0], 5_000)
+    made = redact_document(given)
+    for _ in range(5_000):
+        given, made = given["a"][0], made["a"][0]
+    assert (given, made) == (SHAPES[0], REDACTED)
+
+
+@pytest.mark.parametrize("secret", SHAPES)
+@pytest.mark.parametrize("before", ["", "x" * 99_990, "." * 200_010, "key="])
+def test_the_look_of_a_secret_is_recognised_wherever_it_begins(secret, before):
+    assert redact(f"{before} {secret} {secret}.") == f"{before} {REDACTED} {REDACTED}."
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://me:hunter2@db/x", f"postgresql://{REDACTED}@db/x"),
+        ("task-specific-reward-function", "task-specific-reward-function"),
+        ("whf_" + "a" * 34, "whf_" + "a" * 34),
+        ("91234567890." + "f" * 64, "91234567890." + "f" * 64),
+        ("hf_" + "a" * 200_000 + " b", f"{REDACTED} b"),
+    ],
+)
+def test_what_only_resembles_a_secret_stays(text, shown):
+    assert redact(text) == shown

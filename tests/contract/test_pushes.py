@@ -333,6 +333,12 @@ def test_a_batch_holds_the_write_lock_for_little_even_if_it_is_as_large_as_may_b
     assert count(client, Metric) == 100_000
 
 
+def test_more_completions_than_a_request_may_bring_are_refused(send):
+    answer = send([completions(1, *[""] * 1000, index=index) for index in range(21)])
+    assert answer.status_code == 422
+    assert "expected at most 20,000 completions, got 21,000" in answer.json()["errors"][0]["message"]
+
+
 def test_a_run_in_the_trash_ends_at_once_and_takes_nothing_until_it_is_restored(client, send, settings):
     send([metrics(1, reward=1)])
     run = only_run(client)["id"]
@@ -412,7 +418,7 @@ def test_a_config_that_cannot_be_kept_is_left_out_and_says_so(client, send):
     [
         ('{"a":' * 700 + "1" + "}" * 700, "is nested deeper than 50 levels"),
         ('{"a":' + "[" * 700 + "]" * 700 + "}", "is nested deeper than 50 levels"),
-        (json.dumps({f"k{n}": [[]] for n in range(100_000)}), "bytes; at most 262,144 are kept"),
+        (json.dumps({f"k{n}": [[]] for n in range(60_000)}), "bytes; at most 262,144 are kept"),
         (json.dumps({"x": "\ud83d" * 60_000}), "contains NUL or an unpaired surrogate"),
         (json.dumps({"x": 10**30}), "must be less than 2^63"),
     ],
@@ -433,6 +439,25 @@ def test_a_config_is_measured_before_it_is_looked_through(client, settings, conf
     assert any(reason in event["message"] for event in events)
     assert not seen or "nested" not in reason
     assert not seen or "at most" not in reason
+
+
+def test_a_secret_is_shown_nowhere_whatever_it_was_pushed_as(client, send):
+    secret = "hf_" + "x" * 34
+    head = {"name": secret, "experiment": secret, "variant": secret, "config": {secret: [secret]}}
+    group = completions(1, f"it is {secret}", rewards={secret: 1.0})
+    group |= {"prompt": secret, "answer": secret}
+    values = metrics(1, **{secret: 1, f"rewards/{secret}/mean": 1, "loss": 1})
+    finish = {"kind": "finish", "status": "failed", "reason": secret}
+    assert send([values, group, finish], run=head).status_code == 200
+    run = only_run(client)
+    shown = [client.get(f"/api/v1/runs/{run['id']}{path}").text for path in ("", "/events", "/metrics.csv")]
+    shown += [client.get(path).text for path in ("/api/v1/runs", "/api/v1/experiments")]
+    for path in ("", "/prompts", "/counts"):
+        shown.append(client.get(f"/api/v1/rollouts{path}", params={"run": run["id"]}).text)
+    assert not [text for text in shown if secret in text]
+    assert {"_secret_", "loss/total"} <= run["summary"]["last"].keys()
+    (item,) = client.get("/api/v1/rollouts", params={"run": run["id"]}).json()["items"]
+    assert (item["prompt"], item["completions"][0]["text"]) == ("[secret]", "it is [secret]")
 
 
 def test_secrets_are_no_names_in_a_config_either(client, send):

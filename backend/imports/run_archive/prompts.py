@@ -24,7 +24,7 @@ from backend.imports.lines import parse, text_lines
 from backend.imports.log_file import LogFile
 from backend.imports.run_archive.rollouts import KIND, MOST_TEXT_BYTES, exact_text, utf8
 from backend.imports.table import BadLog, Floats
-from backend.redaction import redact
+from backend.redaction import redact, redact_document
 from backend.rollouts.atlas import FULL
 from backend.rollouts.labels import MOST_LABELS
 from backend.rollouts.marks import BIT, MARKS
@@ -103,7 +103,7 @@ def _check_whole(cells: Cells, name: str) -> None:
 def _interned(content: bytes | None) -> str:
     """A text that is kept once, however many rows have it."""
     try:
-        return sys.intern(clean_text(utf8(content)))
+        return sys.intern(redact(clean_text(utf8(content))))
     except ValueError:
         raise BadLog(f"is damaged: {TALLIES} has a row without a text") from None
 
@@ -118,6 +118,7 @@ def read_prompts(file: LogFile, run_id: str) -> list[dict[str, Any]]:
             try:
                 own = {name: clean_text(utf8(cells.texts[name][place])) for name in PROMPT_TEXTS}
                 exact = {name: exact_text(cells, name, place) for name in PROMPT_EXACT}
+                own, exact = redact_document([own, exact])
             except ValueError as error:
                 raise BadLog(f"is damaged: row {len(found)} of {PROMPTS} {error}"[:300]) from None
             size += sum(map(len, exact.values()))
@@ -169,11 +170,10 @@ def label_rows(
     """Labels as rows for the database; `ids` are those of the completions and their groups, row by row."""
     return [
         {
-            **each.model_dump(exclude={"rollout", "note"}),
+            **redact_document(each.model_dump(exclude={"rollout"})),
             "rollout_id": ids[each.rollout][0],
             "group_id": ids[each.rollout][1],
             "run_id": run_id,
-            "note": redact(each.note),
         }
         for each in labels
     ]

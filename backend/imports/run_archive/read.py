@@ -35,13 +35,14 @@ from backend.db.text import is_too_deep, unstorable
 from backend.imports.archive import Member
 from backend.imports.cells import read_cells
 from backend.imports.lines import parse, text_lines
-from backend.imports.log_file import ImportSandbox, LogFile, no_sense
+from backend.imports.log_file import ARCHIVE_SECONDS, ImportSandbox, LogFile, no_sense
 from backend.imports.run_archive.prompts import Tallies, read_labels, read_prompts, read_tallies
 from backend.imports.run_archive.rollouts import read_rollouts
 from backend.imports.table import BadLog, Floats, Ints, shown
 from backend.metrics.store import NAME
 from backend.policies.adapters import ADAPTER_CONFIG
 from backend.policies.directories import CONFIG_FILES, MOST_CONFIG_BYTES, config_error, parsed_config
+from backend.redaction import redact, redact_document
 from backend.rollouts.store import PackedGroups
 from backend.runs.origin import ORIGINS
 
@@ -113,7 +114,7 @@ def is_run_archive(file: IO[bytes]) -> bool:
 
 def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
     """Read and check everything for a run that gets this id; raises BadLog."""
-    with ImportSandbox() as sandbox, ExitStack() as opened:
+    with ImportSandbox(ARCHIVE_SECONDS) as sandbox, ExitStack() as opened:
         places = _places(LogFile(file, sandbox))
         manifest = _manifest(file, places)
         _check_files(file, places, manifest)
@@ -168,10 +169,11 @@ def _content(file: IO[bytes], place: FileExtent, most: int, name: str) -> bytes:
 
 
 def _parsed(model: type[Document], content: Any, name: str) -> Document:
+    """A document without secrets."""
     if not isinstance(content, dict) or is_too_deep(content):
         raise BadLog(f"is damaged: {name} is not such a document")
     try:
-        return model.model_validate(content)
+        return model.model_validate(redact_document(content))
     except ValidationError as error:
         first = error.errors()[0]
         raise BadLog(
@@ -289,7 +291,7 @@ def _are_steps(steps: Floats) -> bool:
 
 
 def _metric(name: bytes) -> str:
-    text = name.decode(errors="replace")
+    text = redact(name.decode(errors="replace"))
     if not NAME.fullmatch(text):
         raise BadLog(f"has a metric of the name {shown(text)}")
     return text

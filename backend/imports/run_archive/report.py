@@ -5,7 +5,6 @@ from backend.db.text import clean_text
 from backend.imports.run_archive.read import ReadArchive
 from backend.imports.schemas import ColumnItem, ImportAnswer, ImportReport, RunItemOfImport
 from backend.imports.store import Names
-from backend.redaction import redact
 from backend.runs.origin import ARCHIVED
 
 FINAL = ("finished", "stopped", "failed")
@@ -71,7 +70,7 @@ def _notes(found: ReadArchive, completions: int) -> list[str]:
         notes.append("The archive has no checkpoints: the run cannot be forked or evaluated.")
     if found.beside is not None and (labels := len(found.beside.labels)):
         notes.append(f"{labels:,} label{'s are' if labels > 1 else ' is'} restored.")
-    notes += [f"Missing in the archive: {redact(clean_text(each))}" for each in found.missing[:MOST_NAMED]]
+    notes += [f"Missing in the archive: {clean_text(each)}" for each in found.missing[:MOST_NAMED]]
     if (more := len(found.missing) - MOST_NAMED) > 0:
         notes.append(f"{more:,} more things are missing in the archive; its {MANIFEST} names them.")
     if run.fork_step is not None:

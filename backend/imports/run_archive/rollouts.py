@@ -16,6 +16,7 @@ from backend.imports.cells import Cells, column_names, read_cells
 from backend.imports.lines import parse
 from backend.imports.log_file import LogFile
 from backend.imports.table import BadLog
+from backend.redaction import redact_document
 from backend.rollouts.marks import REASONS
 from backend.rollouts.packing import Tokens
 from backend.rollouts.store import PackedGroups, pack_groups
@@ -158,6 +159,7 @@ def _completion(
     whole = {name: whole_number(cells, name, place) for name in NUMBERS}
     text = {name: utf8(cells.texts[name][place]) for name in TEXTS if name in cells.texts}
     text |= {name: exact_text(cells, name, place) for name in EXACT}
+    written, text = text["text"], redact_document(text)
     left_out = text.get(LEFT_OUT, "")
     if left_out not in ("", *REASONS):
         raise ValueError(f"was left out of training for an unknown reason: {left_out!r:.40}")
@@ -165,11 +167,14 @@ def _completion(
         raise ValueError("has an unknown kind or reason to finish")
     if not 0 <= whole["position"] < MOST_OF_GROUP:
         raise ValueError(f"has place {whole['position']} in its group")
-    rewards, flags = parse(text["rewards"]), parse(text["flags"])
+    rewards, flags = redact_document([parse(text["rewards"]), parse(text["flags"])])
     if not isinstance(rewards, dict) or not isinstance(flags, list) or unstorable([rewards, flags]):
         raise ValueError("has rewards or flags that cannot be stored")
     if tokens is not None and len(tokens.ids) != whole["tokens"]:
         raise ValueError(f"has {whole['tokens']} tokens, and {len(tokens.ids)} in {TOKENS}")
+    turns = parse(text.get(TURNS, "[]"))
+    if text["text"] != written:  # its tokens would spell the secret, and turns begin at other characters
+        tokens, turns = None, []
     same = ("kind", "prompt_id", "problem", "domain", "prompt", "answer")
     group = ArchivedGroup(
         **{name: text[name] for name in same},
@@ -185,7 +190,7 @@ def _completion(
         finish_reason=text["finish_reason"],
         correct=None if (correct := _value(cells, "correct", place)) is None else bool(correct),
         flags=[str(flag) for flag in flags],
-        turns=read_turns(parse(text.get(TURNS, "[]")), text["text"], whole["tokens"]),
+        turns=read_turns(turns, text["text"], whole["tokens"]),
         token_ids=range(whole["tokens"]) if tokens is None else tokens.ids,
         token_strings=() if tokens is None else tokens.strings,
         arrays={} if tokens is None else tokens.arrays,

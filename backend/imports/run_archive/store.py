@@ -1,6 +1,7 @@
 """Import of a run's archive: the run, its history and its checkpoints as they were, in one transaction."""
 
 import shutil
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
@@ -24,7 +25,7 @@ from backend.diagnosis.store import columns_of, diagnosis_of
 from backend.durable_files import make_directory, publish, sync
 from backend.errors import FieldError, InvalidRequest, Unavailable
 from backend.http.idempotency import digest_of, made_before
-from backend.imports.importing import ImportRequest, import_log, one_at_a_time
+from backend.imports.importing import ImportRequest, import_log
 from backend.imports.run_archive.prompts import label_rows
 from backend.imports.run_archive.read import (
     FileExtent,
@@ -49,6 +50,9 @@ from backend.settings import Settings
 RESERVE_BYTES = 100_000_000
 """Left free on the disk of the checkpoints."""
 
+_one_at_a_time = threading.Lock()
+"""Logs are read meanwhile: an archive may take longer."""
+
 
 def import_any(
     sessions: Sessions, settings: Settings, file: IO[bytes], request: ImportRequest, *, key: str = ""
@@ -64,7 +68,7 @@ def import_any(
         raise InvalidRequest([FieldError(name, reason) for name in wrong])
     run_id = new_id()
     try:
-        with one_at_a_time:
+        with _one_at_a_time:
             found = read_run_archive(file, run_id)
     except BadLog as error:
         raise InvalidRequest([FieldError("file", f"{request.file} {error}")]) from None
@@ -96,13 +100,13 @@ def _content(found: ReadArchive) -> Any:
 
 def _names(session: Session, run: ArchivedRun, request: ImportRequest) -> Names:
     """Names that the user gives or the archive has; a number follows where the experiment has such a run."""
-    experiment = request.experiment or redact(clean_text(run.experiment)) or request.file
+    experiment = request.experiment or clean_text(run.experiment) or request.file
     query = select(Run.name).join(Experiment, Experiment.id == Run.experiment_id)
     taken = set(session.scalars(query.where(Experiment.name == experiment)))
-    wanted = redact(clean_text(run.name)) or request.file
+    wanted = clean_text(run.name) or request.file
     numbered = (f"{wanted} {number}" if number > 1 else wanted for number in count(1))
     name = request.name or next(each for each in numbered if each not in taken)
-    return Names(name, experiment, request.variant or redact(clean_text(run.variant)), run.seed, request.file)
+    return Names(name, experiment, request.variant or clean_text(run.variant), run.seed, request.file)
 
 
 def _enter(
@@ -183,8 +187,8 @@ def _store(
         "last_step": run.last_step,
         "attempt": run.attempts[-1].number,
         "summary": run.summary.model_dump(exclude=None if run.summary.older else {"older"}),
-        "tags": redact_document(run.tags),
-        "notes": redact(run.notes),
+        "tags": run.tags,
+        "notes": run.notes,
         "fork_step": run.fork_step,
         "origin": run.origin or ARCHIVED,
         "origin_file": names.file,
@@ -209,7 +213,7 @@ def _store(
     data = {"to": _status(run)["status"], "file": names.file}
     add_event(session, "lifecycle", message, run_id=run_id, data=data)
     for each in found.missing:
-        missing = f"missing in the archive: {redact(clean_text(each))}"
+        missing = f"missing in the archive: {clean_text(each)}"
         add_event(session, "data", missing, run_id=run_id, level="warning")
     return made
 
@@ -236,7 +240,7 @@ def _config(run: ArchivedRun, experiment: str, names: Names) -> dict[str, Any]:
 def _status(run: ArchivedRun) -> dict[str, Any]:
     """The status as it was; a run that had not ended goes on where it is, and never here."""
     if run.status in FINAL:
-        return {"status": run.status, "reason": redact(clean_text(run.reason))}
+        return {"status": run.status, "reason": clean_text(run.reason)}
     return {"status": "stopped", "reason": f"was {run.status} when it was archived"}
 
 
@@ -255,7 +259,7 @@ def _store_history(session: Session, found: ReadArchive, run_id: str) -> None:
     for each in found.run.attempts:
         from_step = NOT_BEGUN if each.from_step is None else each.from_step
         same = each.model_dump(exclude={"from_step"})
-        session.add(Attempt(run_id=run_id, worker_id="", from_step=from_step, **redact_document(same)))
+        session.add(Attempt(run_id=run_id, worker_id="", from_step=from_step, **same))
     session.flush()
     parts: dict[int, dict[str, Any]] = {}
     for name, (steps, values) in found.series.items():

@@ -186,6 +186,33 @@ def test_an_imported_run_shows_what_the_first_one_shows(client, settings):
         assert {k: v for k, v in mine.items() if k != "id"} == {k: v for k, v in theirs.items() if k != "id"}
 
 
+def test_a_secret_in_an_archive_is_not_stored(client):
+    secret = "hf_" + "c" * 34
+    with client.app.state.lab.sessions.begin() as session:
+        run = make_run(session, status="finished", last_step=2, name=secret, notes=secret, tags=[secret])
+        make_attempt(session, run, 1, from_step=-1)
+        write_metric(session, run, "loss/total", {1: 1.0})
+        told = MadeCompletion(text=f"it is {secret}", rewards={secret: 1.0}, turns=(TURN,))
+        session.flush()
+        make_group(session, run, step=2, prompt=secret, answer=secret, completions=(MadeCompletion(), told))
+        one = next(one.id for one in stored_completions(session) if secret in one.text)
+        session.flush()
+        put_label(session, one, LabelRequest.model_construct(label="x", note=secret, version=0), "operator")
+        add_event(session, "data", "told", run_id=run.id, data={secret: secret})
+        run_id = run.id
+    copy = imported(client, archive_of(client, run_id))
+    shown = [client.get(f"/api/v1/runs/{copy}{path}").text for path in ("", "/events")]
+    rollouts = client.get("/api/v1/rollouts", params={"run": copy})
+    shown += [rollouts.text, client.get("/api/v1/rollouts/prompts", params={"run": copy}).text]
+    shown += [text.decode(errors="replace") for text in files_of(archive_of(client, copy)).values()]
+    assert not [text for text in shown if secret in text]
+    plain, told = rollouts.json()["items"][0]["completions"]
+    assert told["text"] == "it is [secret]"
+    tokens = [client.get(f"/api/v1/rollouts/{each['id']}/tokens") for each in (plain, told)]
+    assert "".join(tokens[0].json()["tokens"]) == plain["text"], tokens[0].text
+    assert tokens[1].json()["tokens"] == []
+
+
 @pytest.mark.nightly
 def test_counts_prompts_and_labels_are_those_of_the_first_run(client, settings):
     run = make_full_run(client, settings)

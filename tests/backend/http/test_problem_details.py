@@ -87,3 +87,14 @@ def test_without_a_database_the_process_still_answers(settings, tmp_path):
         assert client.get("/api/v1/runs").status_code == 503
         assert "missing/x.db cannot be opened" in client.get("/readyz").json()["detail"]
         assert client.get("/api/v1/status").json()["database"]["state"] == "away"
+
+
+def test_of_very_many_mistakes_of_a_body_the_number_is_told(client):
+    def errors(count):
+        body = {"name": "x", "variants": [{"name": "a"}], **{f"f{n}": 1 for n in range(count)}}
+        answer = client.post("/api/v1/experiments", json=body)
+        assert answer.status_code == 422
+        return answer.json()["errors"]
+
+    assert len(errors(200)) == 200
+    assert [each["message"].partition(";")[0] for each in errors(201)] == ["has 201 mistakes"]

@@ -18,6 +18,7 @@ import pytest
 from backend.imports.archive import _gunzip, _inflate
 from backend.imports.formats import FORMATS, detect, read_logs
 from backend.imports.log_file import ImportSandbox
+from backend.imports.parquet_operations import _open
 from backend.imports.plan import plan_import
 from backend.imports.table import BadLog
 from backend.imports.text_formats import read_csv
@@ -159,6 +160,29 @@ def test_a_hundred_thousand_values_of_parquet_arrive_in_order():
     series = plan_import(log).series["loss/total"]
     assert (series.steps == series.values).all()
     assert len(series.steps) == 50_000
+
+
+def test_completions_beyond_the_limit_are_counted_and_not_read(monkeypatch):
+    asked, ask = [], ImportSandbox.ask
+
+    def asking(self, operation, **request):
+        asked.append(operation)
+        return ask(self, operation, **request)
+
+    monkeypatch.setattr(ImportSandbox, "ask", asking)
+    monkeypatch.setattr("backend.imports.completions.MOST_COMPLETIONS", 10)
+    texts = {"prompt": ["p"] * 500, "completion": ["x" * 5_000] * 500}
+    [log] = logs_of(parquet({"step": [0] * 500, **texts}))
+    assert (len(log.completions), log.completions.beyond) == (10, 490)
+    assert asked == ["parquet-schema", "parquet-rows"]
+
+
+def test_a_text_that_parquet_repeats_is_decoded_once(tmp_path):
+    columns = {"step": [0] * 1_000, "completion": ["x" * 100_000] * 1_000, "nested": [["x"]] * 1_000}
+    (tmp_path / "log").write_bytes(parquet(columns))
+    types = _open({"path": str(tmp_path / "log")}).schema_arrow
+    assert pa.types.is_dictionary(types.field("completion").type)
+    assert not pa.types.is_dictionary(types.field("nested").type)
 
 
 def test_runs_of_a_parquet_file_are_told_apart_by_name_and_seed():

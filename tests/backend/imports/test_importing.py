@@ -1,5 +1,6 @@
 """Imports through HTTP: an imported run is one like any other, except that it never trains."""
 
+import io
 import json
 import math
 import struct
@@ -8,6 +9,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import func, select
 
@@ -267,6 +270,23 @@ def test_a_failure_in_the_middle_of_storing_leaves_nothing_behind(client, monkey
 def test_a_secret_in_a_config_is_not_stored(client):
     state = {"log_history": [{"step": 1, "loss": 1}], "trial_params": {"token": "hf_" + "b" * 34}}
     assert imported(client, json.dumps(state, indent=1))["config"] == {"trial_params": {"token": "[secret]"}}
+
+
+def test_a_secret_in_a_name_or_a_text_of_a_log_is_not_stored(client):
+    secret = "hf_" + "b" * 34
+    table = pa.table({
+        "step": [1], "prompt": [secret], "completion": [f"it is {secret}"], secret: [1.0], "advantage": [0.5],
+    })  # fmt: skip
+    file = io.BytesIO()
+    pq.write_table(table, file)
+    for content in (file.getvalue(), f"step,loss,{secret}\n1,0.5,{secret}\n2,0.5,1\n"):
+        answer = send(client, content)
+        assert (answer.status_code, secret in answer.text) == (201, False), answer.text
+        run = answer.json()["run"]
+        shown = [client.get(f"/api/v1/runs/{run}{path}").text for path in ("", "/events", "/metrics.csv")]
+        shown.append(client.get("/api/v1/rollouts", params={"run": run}).text)
+        assert not [text for text in shown if secret in text]
+        assert "secret" in shown[0]
 
 
 def test_a_viewer_and_a_stranger_import_nothing(viewer, stranger):

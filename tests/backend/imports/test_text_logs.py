@@ -376,3 +376,11 @@ def test_two_columns_that_look_alike_and_a_metric_that_is_there_suggest_nothing(
 def test_a_suggestion_is_taken_by_the_mapping_alone():
     plan = planned(columns_of(hits=RISING), mapping={"hits": "reward/accuracy"})
     assert (list(plan.series), plan.decisions[0].suggestion) == (["reward/accuracy"], "")
+
+
+def test_a_document_of_too_many_values_is_refused_before_one_is_made(monkeypatch):
+    monkeypatch.setattr("backend.imports.lines.parse", lambda _: pytest.fail("it was parsed"))
+    monkeypatch.setattr("backend.imports.lines.DOCUMENT_VALUES", 1_000)
+    content = b'{"log_history": [\n' + b"[]," * 1_000 + b"[]]}"
+    with pytest.raises(BadLog, match="one JSON document of more than 1,000 values"):
+        read_logs(io.BytesIO(content), format_name="trl")

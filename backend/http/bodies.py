@@ -1,0 +1,156 @@
+"""JSON bodies: admitted, unpacked, measured and parsed once, in a thread.
+
+A few kB of gzip hold millions of JSON values, and each of them takes some fifty bytes of memory. Values and
+levels are counted in the bytes, before any of them is made.
+"""
+
+import asyncio
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+
+from backend.http.limits import PUSH_BYTES, too_large
+
+NO_DOCUMENT = object()
+"""In place of the document of a request without a body."""
+LARGE_BYTES = 100_000
+"""A larger body, packed or unpacked, waits until it is admitted."""
+MOST_LARGE = 2
+"""Large bodies of one role that are read and worked on at a time; of one writer one."""
+WAIT_SECONDS = 10.0
+"""How long a large body waits."""
+MOST_JSON_VALUES = 250_000
+"""Texts, numbers, lists and objects in a body."""
+MOST_JSON_LEVELS = 800
+"""Python's parser recurses; it would give up at about 970."""
+
+BLOCK_BYTES = 1 << 20
+
+QUOTE, COMMA, LIST, OBJECT = b'",[{'
+LIST_END, OBJECT_END = b"]}"
+
+
+class LargeBodies:
+    """Admits large bodies, a few at a time: their memory and the interpreter are everybody's."""
+
+    def __init__(self) -> None:
+        self._of_role: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(MOST_LARGE)
+        )
+        self._of_writer: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(1))
+
+    @asynccontextmanager
+    async def admitted(self, role: str, writer: str) -> AsyncIterator[None]:
+        """Wait for a turn and keep it; 429 as HTTPException when there was none in WAIT_SECONDS."""
+        turns = [self._of_writer[writer]] if writer else []
+        turns.append(self._of_role[role])
+        taken: list[asyncio.Semaphore] = []
+        try:
+            await _take(turns, taken)
+            yield
+        finally:
+            for turn in taken:
+                turn.release()
+
+
+async def _take(turns: list[asyncio.Semaphore], taken: list[asyncio.Semaphore]) -> None:
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            for turn in turns:
+                await turn.acquire()
+                taken.append(turn)
+    except TimeoutError:
+        reason = "too many large bodies at once: send this one again in a moment; it was not carried out"
+        raise HTTPException(429, reason, headers={"Retry-After": f"{WAIT_SECONDS:.0f}"}) from None
+
+
+def may_be_large(headers: Headers) -> bool:
+    """Whether a body that has not been read may be large."""
+    return "transfer-encoding" in headers or int(headers.get("content-length", "0")) > LARGE_BYTES
+
+
+def unpacks_to_much(body: bytes, encoding: str) -> bool:
+    """Whether a packed body is large when it is unpacked, by the size at its end, which zlib verifies."""
+    return encoding == "gzip" and int.from_bytes(body[-4:], "little") > LARGE_BYTES
+
+
+def parsed(body: bytes, encoding: str = "") -> Any:
+    """The document of a body that may be packed; 400, 413 and 415 as HTTPException.
+
+    NaN and infinities pass: the model of the body refuses them at their field.
+    """
+    if encoding not in ("", "identity", "gzip"):
+        raise HTTPException(415, "expected Content-Encoding: gzip or none")
+    content = _unpacked(body) if encoding == "gzip" else body
+    _check_size(content)
+    try:
+        return json.loads(content.decode("utf-8"), object_pairs_hook=distinct)
+    except UnicodeDecodeError:
+        _refuse("is not UTF-8")
+    except ValueError as error:
+        _refuse(str(error))
+
+
+def _unpacked(body: bytes) -> bytes:
+    size = min(PUSH_BYTES, int.from_bytes(body[-4:], "little"))
+    unpacking = zlib.decompressobj(wbits=31)
+    try:
+        content = unpacking.decompress(body, size + 1)
+    except zlib.error:
+        raise HTTPException(400, "the body is not the gzip that its header promises") from None
+    if len(content) > PUSH_BYTES:
+        raise HTTPException(413, too_large(PUSH_BYTES))
+    if not unpacking.eof or unpacking.unused_data:
+        raise HTTPException(400, "the body is not one complete gzip stream")
+    return content
+
+
+def _check_size(content: bytes) -> None:
+    """Raise HTTPException, 413 or 400, for more values or levels than are parsed."""
+    values, levels = json_size(content)
+    if values > MOST_JSON_VALUES:
+        reason = f"the body holds more than {MOST_JSON_VALUES:,} JSON values: send less at once"
+        raise HTTPException(413, reason)
+    if levels > MOST_JSON_LEVELS:
+        _refuse(f"is nested too deeply: at most {MOST_JSON_LEVELS} levels are accepted")
+
+
+def json_size(content: bytes, *, most: int = MOST_JSON_VALUES) -> tuple[int, int]:
+    """(values, levels) of JSON, not too low up to its first mistake; no value is made.
+
+    Each value but the outermost follows a comma or the beginning of its list or object; an empty one counts
+    twice. Stops where there are more than `most` values. NumPy lets other threads run meanwhile, where a
+    loop or `re` would not.
+    """
+    bare = content.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in content else content
+    signs, values, level, deepest, is_inside = np.frombuffer(bare, np.uint8), 1, 0, 0, np.False_
+    for start in range(0, len(signs), BLOCK_BYTES):
+        block = signs[start : start + BLOCK_BYTES]
+        inside = np.logical_xor.accumulate(block == QUOTE) ^ is_inside
+        begins = ~inside & ((block == LIST) | (block == OBJECT))
+        ends = ~inside & ((block == LIST_END) | (block == OBJECT_END))
+        values += int(np.count_nonzero(begins) + np.count_nonzero(~inside & (block == COMMA)))
+        levels = level + np.cumsum(begins.view(np.int8) - ends.view(np.int8), dtype=np.int32)
+        deepest, level, is_inside = max(deepest, int(levels.max())), int(levels[-1]), inside[-1]
+        if values > most:
+            break
+    return values, deepest
+
+
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names differ, for `object_pairs_hook`: of equal names readers take different ones."""
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        raise ValueError("names a field twice")
+    return document
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise HTTPException(400, f"the body is not valid JSON: {reason}")

@@ -1,0 +1,133 @@
+"""JSON bodies: measured before they are parsed, parsed once, and few large ones at a time."""
+
+import asyncio
+import gzip
+import json
+import random
+
+import pytest
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.testclient import TestClient
+
+from backend.http import bodies
+from backend.http.bodies import LargeBodies, json_size, may_be_large, parsed, unpacks_to_much
+from backend.http.routing import Router
+
+
+def levels_of(document):
+    parts = document.values() if isinstance(document, dict) else document
+    return 1 + max(map(levels_of, parts), default=0) if isinstance(document, dict | list) else 0
+
+
+def values_of(document):
+    """As `json_size` counts: an empty list or object is two."""
+    parts = list(document.values()) if isinstance(document, dict) else document
+    if not isinstance(document, dict | list):
+        return 1
+    return 1 + (sum(map(values_of, parts)) if parts else 1)
+
+
+def made_up(chance, depth=0):
+    kind = chance.randrange(4 if depth < 6 else 2)
+    if kind == 2:
+        return [made_up(chance, depth + 1) for _ in range(chance.randrange(5))]
+    if kind == 3:
+        return {f'k"{n}\\,[': made_up(chance, depth + 1) for n in range(chance.randrange(5))}
+    return "".join(chance.choices('a",[]{}:\\/\n\u00e9', k=8)) if kind else 7
+
+
+@pytest.mark.parametrize("block", [1, 7, 1 << 20])
+def test_values_and_levels_are_counted_in_the_bytes(block, monkeypatch):
+    monkeypatch.setattr(bodies, "BLOCK_BYTES", block)
+    chance = random.Random(0)
+    for _ in range(100):
+        document = made_up(chance)
+        counted = json_size(json.dumps(document, indent=chance.choice([None, 1])).encode())
+        assert counted == (values_of(document), levels_of(document))
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "words"),
+    [
+        (b"[" + b"[]," * 200_000 + b"[]]", 413, "more than 250,000 JSON values"),
+        (b"[" + b'{"":0},' * 200_000 + b"0]", 413, "more than 250,000 JSON values"),
+        (b"[" * 801 + b"]" * 801, 400, "at most 800 levels"),
+        (b'{"a":' * 801 + b"1" + b"}" * 801, 400, "at most 800 levels"),
+    ],
+)
+def test_a_body_of_many_values_or_levels_is_refused_before_one_is_made(content, status, words, monkeypatch):
+    monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was parsed"))
+    for encoding, body in (("", content), ("gzip", gzip.compress(content))):
+        with pytest.raises(HTTPException, match=words) as refused:
+            parsed(body, encoding)
+        assert refused.value.status_code == status
+
+
+def test_a_text_of_any_content_is_one_value():
+    text = '[{,"\\' * 300_000
+    assert parsed(json.dumps([text]).encode()) == [text]
+    assert parsed(b"[" * 800 + b"]" * 800)
+
+
+def test_what_is_large_is_known_before_it_is_read_or_unpacked():
+    assert not may_be_large(Headers({"content-length": "100000"}))
+    assert may_be_large(Headers({"content-length": "100001"}))
+    assert may_be_large(Headers({"transfer-encoding": "chunked"}))
+    assert unpacks_to_much(gzip.compress(b" " * 100_001), "gzip")
+    assert not unpacks_to_much(gzip.compress(b" " * 100_000), "gzip")
+
+
+def test_two_large_bodies_of_a_role_and_one_of_a_writer_are_admitted(monkeypatch):
+    monkeypatch.setattr(bodies, "WAIT_SECONDS", 0.05)
+
+    async def story():
+        large = LargeBodies()
+        async with large.admitted("writer", "a"):
+            with pytest.raises(HTTPException, match="too many large bodies") as refused:
+                async with large.admitted("writer", "a"):
+                    pass
+            assert refused.value.status_code == 429
+            async with large.admitted("writer", "b"), large.admitted("operator", ""):
+                with pytest.raises(HTTPException):
+                    async with large.admitted("writer", "c"):
+                        pass
+            async with large.admitted("writer", "c"):  # b has ended, and the refused ones hold nothing
+                pass
+        async with large.admitted("writer", "a"):
+            pass
+
+    asyncio.run(story())
+
+
+def test_a_large_body_waits_until_another_one_is_answered(client, monkeypatch):
+    monkeypatch.setattr(bodies, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(bodies, "MOST_LARGE", 0)
+    large, small = {"base": {"notes": "x" * 100_000}}, {"base": {}}
+    assert client.post("/api/v1/validate", json=large).status_code == 429
+    assert client.post("/api/v1/validate", json=small).status_code == 200
+
+
+def test_a_document_that_was_parsed_is_not_parsed_again():
+    router = Router(tags=["x"])
+
+    @router.post("/x")
+    def echo(body: dict[str, int]) -> dict[str, int]:
+        return body
+
+    app = FastAPI()
+    app.router.routes.extend(router.routes)
+
+    async def behind_the_gate(scope, receive, send):
+        if scope["type"] == "http":
+            scope["state"] = {"document": {"a": 1} if scope["query_string"] else ["no object"]}
+        await app(scope, receive, send)
+
+    client = TestClient(behind_the_gate)
+    assert client.post("/x?good", content=b"", headers={"Content-Type": "application/json"}).json() == {
+        "a": 1
+    }
+    refused = client.post("/x", content=b"", headers={"Content-Type": "application/json"})
+    assert refused.status_code == 422
+    assert refused.json()["detail"][0]["loc"] == ["body"]
