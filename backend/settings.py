@@ -152,8 +152,10 @@ class Settings(BaseSettings):
     streams_per_token: Annotated[int, Field(ge=0, le=100_000)] = 20
     """Pages that one token may follow live at a time. 0: no limit."""
 
-    sandbox: Literal["auto", "required"] = "auto"
-    """Whether a machine without every layer of the sandbox may train: `auto`: yes; `required`: no."""
+    sandbox: Literal["auto", "required", "unconfined"] = "auto"
+    """Whether a machine without every layer of the sandbox may train: `auto`: yes, but without user
+    namespaces and Landlock it runs no programs of the policy and no reward plugins; `required`: no;
+    `unconfined`: it runs those too, and they can read every file that the worker can read."""
 
     plugin_permissions: str = ""
     """What reward plugins may reach, as JSON by name, e.g. {"judge": {"network": true}}; empty: nothing."""
