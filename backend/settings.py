@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, TypeAdapter, field_validator, model_validator
+from pydantic import Field, TypeAdapter, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backend.config.plugin_permissions import Permissions
+from backend.config.wording import has_control
 
 LONGEST_LEASE_SECONDS = 3600.0
 
@@ -229,6 +230,18 @@ class Settings(BaseSettings):
 
     reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8
     """Reads of curves and rollouts in progress per token, and as many exports; others wait. 0: no limit."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_one_line(cls, value: object, info: ValidationInfo) -> object:
+        """Scripts, headers and command lines are made of them; JSON may be written on several lines."""
+        if (
+            info.field_name != "plugin_permissions"
+            and isinstance(value, str | Path)
+            and has_control(str(value))
+        ):
+            raise ValueError("it must have no line break and no other control character")
+        return value
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
