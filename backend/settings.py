@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, TypeAdapter, field_validator, model_validator
+from pydantic import Field, TypeAdapter, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backend.config.plugin_permissions import Permissions
+from backend.config.wording import has_control
 
 LONGEST_LEASE_SECONDS = 3600.0
 
@@ -152,8 +153,10 @@ class Settings(BaseSettings):
     streams_per_token: Annotated[int, Field(ge=0, le=100_000)] = 20
     """Pages that one token may follow live at a time. 0: no limit."""
 
-    sandbox: Literal["auto", "required"] = "auto"
-    """Whether a machine without every layer of the sandbox may train: `auto`: yes; `required`: no."""
+    sandbox: Literal["auto", "required", "unconfined"] = "auto"
+    """Whether a machine without every layer of the sandbox may train: `auto`: yes, but without user
+    namespaces and Landlock it runs no programs of the policy and no reward plugins; `required`: no;
+    `unconfined`: it runs those too, and they can read every file that the worker can read."""
 
     plugin_permissions: str = ""
     """What reward plugins may reach, as JSON by name, e.g. {"judge": {"network": true}}; empty: nothing."""
@@ -227,6 +230,18 @@ class Settings(BaseSettings):
 
     reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8
     """Reads of curves and rollouts in progress per token, and as many exports; others wait. 0: no limit."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_one_line(cls, value: object, info: ValidationInfo) -> object:
+        """Scripts, headers and command lines are made of them; JSON may be written on several lines."""
+        if (
+            info.field_name != "plugin_permissions"
+            and isinstance(value, str | Path)
+            and has_control(str(value))
+        ):
+            raise ValueError("it must have no line break and no other control character")
+        return value
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod

@@ -8,16 +8,17 @@ back is hostile until its manifest has the SHA-256 of the checkpoint's row. No c
 
 import errno
 import fcntl
+import io
 import json
 import os
 import re
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
-from functools import lru_cache
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -44,8 +45,8 @@ RUN = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
 MOST_MANIFEST_BYTES = 4_000_000
 MOST_FILES = 10_000
 
-BLOCK_BYTES = 8 * 2**20
-"""Read at a time of a file that is streamed."""
+BLOCK_BYTES = 16 * 2**20
+"""Read at a time of a file."""
 
 RESERVE_BYTES = 8_000_000
 """Left free on the disk beside a checkpoint that is fetched."""
@@ -56,12 +57,10 @@ CALL_SECONDS = 60.0
 SLOWEST_BYTES_PER_SECOND = 2_000_000.0
 """A storage slower than this counts as one that does not answer."""
 
-OF_S3 = {
+OF_S3: dict[str, Any] = {
     "max_concurrency": 2,  # parts of 50 MB that are in memory at a time
     "config_kwargs": {"connect_timeout": 5, "read_timeout": 15, "retries": {"max_attempts": 1}},
 }
-
-OF_THIS_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 REASON_CHARACTERS = 300
 
@@ -77,6 +76,10 @@ class BadCopy(ArtifactFault):
     """The artifact store answers with something that is no whole checkpoint."""
 
 
+class BadAnswer(Exception):
+    """A storage answers with more than it was asked for, or leads elsewhere."""
+
+
 class ArtifactStore:
     """The copies of the checkpoints of the state directory `state`, at an address that fsspec knows."""
 
@@ -85,15 +88,25 @@ class ArtifactStore:
         import fsspec  # a fifth of a second, which most installations need not wait
 
         self.url, self.root, self._locks = url.rstrip("/"), state / "runs", state / "run"
-        self._is_local = url.startswith("file://")
-        options = {"auto_mkdir": True} if self._is_local else OF_S3 if url.startswith("s3://") else {}
+        self._is_local, self._is_s3 = url.startswith("file://"), url.startswith("s3://")
+        self._one_call: Callable[[], AbstractContextManager[None]] = nullcontext
         with self._reaching():
+            options = {"auto_mkdir": True} if self._is_local else self._options_of_s3()
             self._files, base = fsspec.core.url_to_fs(
                 self.url, skip_instance_cache=True, use_listings_cache=False, **options
             )
         self._base = base.rstrip("/")
-        if url.startswith("s3://"):
+        if self._is_s3:
             self._files.retries = 2
+
+    def _options_of_s3(self) -> dict[str, Any]:
+        """Options of a client whose answers are bounded; none for another storage."""
+        if not self._is_s3:
+            return {}
+        from backend.artifacts.bounded_http import BoundedSession, one_call
+
+        self._one_call = one_call
+        return {**OF_S3, "config_kwargs": {**OF_S3["config_kwargs"], "http_session_cls": BoundedSession}}
 
     def listing(self, run_id: str) -> dict[str, bool]:
         """The checkpoints of a run that are there by name, and whether each has its manifest."""
@@ -113,9 +126,10 @@ class ArtifactStore:
         """Manifest of a checkpoint's copy, at most 4 MB; raises FileNotFoundError and ArtifactFault."""
         key = f"{self._key(directory)}/{MANIFEST}"
         size = self._call(self._files.size, key)
-        if size is None or size > MOST_MANIFEST_BYTES:
-            raise BadCopy(self._words(f"{directory.name}/{MANIFEST} has {size} bytes, too many"))
-        return bytes(self._call(self._files.cat_file, key))
+        if not size or size > MOST_MANIFEST_BYTES:
+            expected = f"expected 1 to {MOST_MANIFEST_BYTES:,}"
+            raise BadCopy(self._words(f"{directory.name}/{MANIFEST} has {size} bytes, {expected}"))
+        return self._read(key, 0, size)
 
     def upload(self, directory: Path) -> None:
         """Copy a complete checkpoint, over one of that name. Raises ArtifactFault.
@@ -178,10 +192,9 @@ class ArtifactStore:
         (draft / "trainer").mkdir(parents=True)
         try:
             for name, size in sizes.items():
-                arguments = (f"{source}/{name}", str(draft / name))
-                self._call(self._files.get_file, *arguments, seconds=_seconds_for(size), writes=True)
-            if any((draft / name).stat().st_size != size for name, size in sizes.items()):
-                raise BadCopy(self._words(f"{directory.name} changes while it is fetched"))  # noqa: TRY301
+                with (draft / name).open("wb") as file:
+                    for start in range(0, size, BLOCK_BYTES):
+                        file.write(self._read(f"{source}/{name}", start, min(start + BLOCK_BYTES, size)))
             (draft / MANIFEST).write_bytes(manifest)
             for path in (*draft.rglob("*"), draft):
                 sync(path)
@@ -197,11 +210,19 @@ class ArtifactStore:
     def open(self, path: Path) -> IO[bytes]:
         """A file of a checkpoint, read piece by piece; raises FileNotFoundError and ArtifactFault.
 
-        The errors of later reads are the file system's own.
+        So do its reads.
         """
-        key = self._key(path)
-        opened = self._call(self._files.open, key, "rb", block_size=BLOCK_BYTES, cache_type="readahead")
-        return cast("IO[bytes]", opened)
+        return cast("IO[bytes]", _Copy(partial(self._read, self._key(path)), self.size(path)))
+
+    def _read(self, key: str, start: int, end: int) -> bytes:
+        """These bytes of a file; BadCopy where others come, or more or fewer."""
+        block = bytes(
+            self._call(self._files.cat_file, key, start=start, end=end, seconds=_seconds_for(end - start))
+        )
+        if len(block) != end - start:
+            words = f"{key.rpartition('/')[2]} gives {len(block):,} bytes in place of {end - start:,}"
+            raise BadCopy(self._words(words))
+        return block
 
     def size(self, path: Path) -> int:
         """Bytes of such a file; raises FileNotFoundError and ArtifactFault."""
@@ -224,7 +245,7 @@ class ArtifactStore:
         path, content = f"{self._base}/.probe-{secrets.token_hex(8)}", secrets.token_bytes(16)
         try:
             self._call(self._files.pipe_file, path, content)
-            found = self._call(self._files.cat_file, path)
+            found = self._read(path, 0, len(content))
             self._call(self._files.rm_file, path)
         except FileNotFoundError as error:  # there is no such bucket
             raise self._fault(str(error)) from error
@@ -267,14 +288,22 @@ class ArtifactStore:
         call: Callable[..., Any],
         *arguments: Any,
         seconds: float = 0.0,
-        writes: bool = False,
         **options: Any,
     ) -> Any:
-        """What a call of the file system returns; ArtifactFault where it takes too long, or goes wrong.
-
-        `writes`: it writes to this machine's disk, whose own errors are passed on.
-        """
+        """What a call of the file system returns; ArtifactFault where it takes too long, or goes wrong."""
         seconds = seconds or CALL_SECONDS
+        with self._reaching(), self._one_call():
+            try:
+                if self._files.async_impl:  # is cancelled at the deadline, which closes its connections
+                    return call(*arguments, timeout=seconds, **options)
+                return self._in_thread(call, arguments, options, seconds)
+            except TimeoutError:
+                raise self._fault(f"no answer within {seconds:.0f} s") from None
+
+    def _in_thread(
+        self, call: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """The same of a mounted share, which may never answer; raises TimeoutError then."""
         future: Future[Any] = Future()
 
         def work() -> None:
@@ -285,27 +314,19 @@ class ArtifactStore:
             except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
                 future.set_exception(error)
 
-        # A daemon: neither a mount nor a server that never answers keeps a process from ending.
+        # A daemon: a mount that never answers keeps no process from ending.
         threading.Thread(target=work, name="artifact-store", daemon=True).start()
-        with self._reaching(writes=writes):
-            try:
-                return future.result(timeout=seconds)
-            except TimeoutError:
-                if future.done():
-                    raise
-                raise self._fault(f"no answer within {seconds:.0f} s") from None
+        return future.result(timeout=seconds)
 
     @contextmanager
-    def _reaching(self, *, writes: bool = False) -> Iterator[None]:
+    def _reaching(self) -> Iterator[None]:
         """All that goes wrong there becomes ArtifactFault; what is missing stays FileNotFoundError."""
         try:
             yield
         except (FileNotFoundError, GrpoLabError):
             raise
         except Exception as error:  # botocore's, aiohttp's, of each storage its own
-            if writes and isinstance(error, OSError) and error.errno in OF_THIS_DISK:
-                raise
-            words = str(error).strip().partition("\n")[0] or type(error).__name__
+            words = str(_told_of(error)).strip().partition("\n")[0] or type(error).__name__
             raise self._fault(redact(words)[:REASON_CHARACTERS]) from error
 
 
@@ -320,6 +341,46 @@ def artifact_store(settings: Settings) -> ArtifactStore | None:
 def _store(url: str, state: Path, _process: int) -> ArtifactStore:
     """One for each process: connections do not survive a fork."""
     return ArtifactStore(url, state)
+
+
+class _Copy(io.RawIOBase):
+    """A file that is read in the store, from `read(start, end)`."""
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
+        self._read_range, self._size, self._at = read, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = max(0, origin + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer)[: max(0, self._size - self._at)]
+        for start in range(0, len(view), BLOCK_BYTES):
+            piece = view[start : start + BLOCK_BYTES]
+            piece[:] = self._read_range(self._at, self._at + len(piece))
+            self._at += len(piece)
+        return len(view)
+
+    def readall(self) -> bytes:
+        return self.read(max(0, self._size - self._at)) or b""
+
+
+def _told_of(error: BaseException) -> BaseException:
+    """The BadAnswer that the storage's client has wrapped into errors of its own; else the error itself."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, BadAnswer):
+        cause = cause.__cause__ or cause.__context__
+    return cause or error
 
 
 def _seconds_for(size: int) -> float:

@@ -3,13 +3,15 @@
 import json
 import os
 import re
+from collections.abc import Mapping
 from http.client import HTTPException
 from threading import Condition
-from urllib.error import HTTPError
-from urllib.parse import quote
-from urllib.request import urlopen
+from types import MappingProxyType
+from urllib.parse import quote, urlsplit
 
 from cachetools import TTLCache, cached
+
+from backend.outgoing import Answer, fetch
 
 PARQUET_BRANCH = "refs/convert/parquet"
 """The branch in which the hub keeps every public dataset as `<subset>/<split>/*.parquet`."""
@@ -36,23 +38,40 @@ def newest_commit(dataset: str) -> str:
         raise HubError(f"HF_ENDPOINT: expected an address with https://, got {endpoint[:60]!r}")
     address = f"{endpoint}/api/datasets/{quote(dataset)}/revision/{quote(PARQUET_BRANCH, safe='')}"
     try:
-        with urlopen(address, timeout=ASK_SECONDS) as response:  # noqa: S310 - the scheme is checked above
-            commit = json.loads(response.read(MOST_BYTES))["sha"]
-    except HTTPError as error:
-        error.close()
-        if error.code in (401, 403, 404):
-            raise HubError(f"the Hugging Face hub has no public dataset {dataset!r} in Parquet") from error
-        raise HubError(
-            f"the Hugging Face hub responded with {error.code}: try again, or name a revision"
-        ) from error
+        status, content = ask_hub(address, most_bytes=MOST_BYTES, seconds=ASK_SECONDS)
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise HubError(
             f"the Hugging Face hub is out of reach ({reason}): name a revision that workers have already "
             "fetched, or upload the dataset as a file"
         ) from error
-    except (ValueError, KeyError, TypeError):
+    if status in (401, 403, 404):
+        raise HubError(f"the Hugging Face hub has no public dataset {dataset!r} in Parquet")
+    if status >= 300:
+        raise HubError(f"the Hugging Face hub responded with {status}: try again, or name a revision")
+    try:
+        commit = json.loads(content)["sha"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise HubError("the Hugging Face hub sent an invalid response") from None
     if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
         raise HubError("the Hugging Face hub sent an invalid response")
     return commit
+
+
+def ask_hub(
+    address: str, *, most_bytes: int, seconds: float, headers: Mapping[str, str] = MappingProxyType({})
+) -> Answer:
+    """The hub's answer, which may lead elsewhere: it does for renamed repositories and large files.
+
+    A redirect is followed to https:// alone, or to the hub itself. Raises OSError and HTTPException.
+    """
+    parts = urlsplit(address)
+    hub = f"{parts.scheme}://{parts.netloc}/"
+    return fetch(
+        address,
+        most_bytes=most_bytes,
+        seconds=seconds,
+        headers=headers,
+        follows=lambda target: target.startswith(("https://", hub)),
+        uses_proxies=True,
+    )

@@ -10,6 +10,13 @@ WORDS = (
 )
 """Words of pydantic, and the plain ones."""
 
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def has_control(text: str) -> bool:
+    """Whether a text holds a line break or another control character, which scripts and headers obey."""
+    return CONTROL.search(text) is not None
+
 
 def plain_message(message: str) -> str:
     """`Input should be greater than or equal to 0` as `must be at least 0`; other messages in lower case."""

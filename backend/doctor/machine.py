@@ -10,7 +10,7 @@ import psutil
 
 from backend.db.text import size_text
 from backend.doctor.finding import Finding, bad, ok, warn
-from backend.sandbox.layers import layers, missing_layers
+from backend.sandbox.layers import layers, missing_layers, program_refusal
 from backend.settings import Settings
 from backend.workers.devices import SLOT_BYTES, find_gpus, find_slots, torch_build
 
@@ -92,6 +92,8 @@ def sandbox(settings: Settings) -> Finding:
     text = "; ".join(
         f"no {layer.name}, which keeps out {layer.keeps_out}: {layer.missing}" for layer in absent
     )
+    if refusal := program_refusal(settings):
+        text += f"; the reward code, plugins and the tool python are refused: {refusal}"
     return (bad if settings.sandbox == "required" else warn)("sandbox", text)
 
 

@@ -32,6 +32,7 @@ from backend.http.routing import Router
 from backend.policies.offered import policy_offers
 from backend.runs.checks import runnable
 from backend.runs.children import refuse_as_fork
+from backend.runs.launch_checks import refuse_programs
 from backend.runs.origin import refuse_imported
 from backend.runs.schemas import Body, Fields
 
@@ -199,6 +200,7 @@ def validate(body: dict[str, Any], request: Request, session: ReadSession, setti
     """
     wanted = _as_request(body)
     config = runnable(settings, wanted.base, wanted.variant, wanted.seed)
+    refuse_programs(session, [config])
     if wanted.fork is not None:
         parent = session.get(Run, wanted.fork.run)
         if parent is None or parent.deleting_at is not None:

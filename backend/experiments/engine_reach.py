@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 from backend.config.run import RunConfig
+from backend.outgoing import fetch
 from backend.settings import Settings
 
 SECONDS = 1.5
@@ -48,18 +49,13 @@ def _asked(urls: Sequence[str]) -> list[str]:
 
 
 def _ask(url: str) -> str:
-    parts = urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=SECONDS)
     try:
-        connection.request("GET", f"{parts.path.rstrip('/')}/health")
-        status = connection.getresponse().status
+        status = fetch(f"{url.rstrip('/')}/health", most_bytes=0, seconds=SECONDS).status
     except TimeoutError:
         return f"no answer within {SECONDS:g} s"
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return str(getattr(error, "strerror", None) or type(error).__name__).lower()
-    finally:
-        connection.close()
+        reason = getattr(error, "reason", error)
+        return str(getattr(reason, "strerror", None) or type(reason).__name__).lower()
     return f"it answers with status {status}" if status >= http.client.INTERNAL_SERVER_ERROR else ""
 
 

@@ -19,7 +19,7 @@ from backend.http.idempotency import digest_of, made_before
 from backend.runs.checks import runnable
 from backend.runs.cost import newest_price
 from backend.runs.events import add_event
-from backend.runs.launch_checks import refuse_failed
+from backend.runs.launch_checks import refuse_failed, refuse_programs
 from backend.runs.naming import new_run_names
 from backend.runs.rows import run_row
 from backend.settings import Settings
@@ -67,6 +67,7 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
     row = {"id": new_id(), "name": request.name, "request": stored, "request_hash": digest}
     given = {"priority": request.priority, "tags": request.tags, "notes": request.notes}
     with lab.sessions.begin() as session:
+        refuse_programs(session, [run.config for run in planned])
         if not request.insist:
             refuse_failed(session, [run.config for run in planned])
         made = enter_experiment(session, row | {"idempotency_key": key or None}, planned, given)

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from backend.config.wording import has_control
+from backend.errors import Conflict
+
 NAME = "grpolab-pilot"
 """Name of every job, by which pilots are counted."""
 
@@ -27,7 +30,8 @@ def slurm_script(
     """A batch script for `sbatch`: the worker takes the shell's place, so that signals reach it.
 
     Slurm sends SIGTERM some time before the job's limit, and on `scancel`; the worker then saves its runs and
-    gives them back. On several nodes srun starts a worker on each, and these get the signal.
+    gives them back. On several nodes srun starts a worker on each, and these get the signal. Raises Conflict
+    for a control character in a path or an option, which would begin a line of its own.
     """
     several = [f"#SBATCH --nodes={nodes}", "#SBATCH --ntasks-per-node=1"] if nodes > 1 else []
     start = f"exec {shlex.join(command)}"
@@ -43,9 +47,10 @@ def slurm_script(
         f"#SBATCH --output={shlex.quote(output)}",  # a # would begin a comment
         *(f"#SBATCH {option}" for option in options),
         f"cd {shlex.quote(str(directory))} || exit 1",
-        start,
     ]
-    return "\n".join(lines) + "\n"
+    if bad := next((line for line in (*lines, *command) if has_control(line)), ""):
+        raise Conflict(f"{bad!r:.200} has a line break or another control character: remove it")
+    return "\n".join([*lines, start]) + "\n"
 
 
 def kubernetes_job(

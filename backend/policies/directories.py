@@ -17,6 +17,8 @@ CONFIG_FILES = (
 )
 """The files in which a model may ask for code of its own."""
 
+ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
+
 MOST_CONFIG_BYTES = 4_000_000
 
 
@@ -61,6 +63,11 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
     if model is None and (directory / "adapter_config.json").is_file():
         return (
             "the directory holds an adapter; name its base model here and the adapter as policy.adapter.name"
+        )
+    if adapter := next((name for name in ADAPTER_FILES if (directory / name).exists()), ""):
+        return (
+            f"the directory holds an adapter ({adapter}) beside the model, whose weights it would change: "
+            "move it to a directory of its own, and name that as policy.adapter.name"
         )
     if model is None:
         return "the directory holds no readable config.json of a Hugging Face model"

@@ -14,10 +14,9 @@ from http.client import HTTPException
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
-from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
 
+from backend.config.hub import ask_hub
 from backend.policies.directories import MOST_CONFIG_BYTES, parsed_config, read_config
 from backend.policies.weight_files import (
     MOST_FILES,
@@ -163,35 +162,33 @@ class _Question:
 
     def _read(self, file: str, most: int) -> bytes | None:
         """The first bytes of a file, at most so many; None where the hub says that there is no such file."""
-        request = Request(f"{self.base}/{quote(file)}", headers={"Range": f"bytes=0-{most - 1}"})  # noqa: S310 - the scheme is checked above
+        address, headers = f"{self.base}/{quote(file)}", {"Range": f"bytes=0-{most - 1}"}
         try:
-            with urlopen(request, timeout=self._left()) as response:  # noqa: S310
-                found = bytearray()
-                while len(found) < most and (piece := response.read1(min(2**16, most - len(found)))):
-                    found += piece
-                    self._left()
-                return bytes(found)
-        except HTTPError as error:
-            error.close()
-            if error.code in (401, 403, 404):
-                return None
-            raise HubModelError(
-                f"the Hugging Face hub responded with {error.code}: its size is unknown"
-            ) from error
+            status, content = ask_hub(address, most_bytes=most, seconds=self._left(), headers=headers)
+        except TimeoutError as error:
+            raise self._late() from error
         except (OSError, HTTPException) as error:
             raise HubModelError(
                 f"the Hugging Face hub is out of reach ({getattr(error, 'reason', error)}): how much memory "
                 f"{self.name!r} takes is unknown until its files are here"
             ) from error
+        if status in (401, 403, 404):
+            return None
+        if status >= 300:
+            raise HubModelError(f"the Hugging Face hub responded with {status}: its size is unknown")
+        return content
 
     def _left(self) -> float:
         """Seconds that are left; HubModelError when there are none."""
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise HubModelError(
-                f"the Hugging Face hub did not describe {self.name!r} within {ASK_SECONDS:.0f} seconds"
-            )
+            raise self._late()
         return left
+
+    def _late(self) -> HubModelError:
+        return HubModelError(
+            f"the Hugging Face hub did not describe {self.name!r} within {ASK_SECONDS:.0f} seconds"
+        )
 
 
 def _json_object(content: bytes) -> dict[str, Any]:

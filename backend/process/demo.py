@@ -2,17 +2,20 @@
 
 import hashlib
 import json
-import urllib.error
-import urllib.request
+from http.client import HTTPException
 from typing import Any
 
 from backend.auth.permissions import Role
 from backend.auth.tokens import token_of
 from backend.config.recipes import RECIPES
 from backend.errors import Unavailable
+from backend.outgoing import fetch
 from backend.settings import Settings
 
 DEMO = ("demo_healthy", "demo_collapse")
+
+MOST_BYTES = 16_000_000
+"""Of the service's answer."""
 
 
 def launch_demo(settings: Settings, url: str) -> str:
@@ -43,19 +46,14 @@ def _asked(
         **(more or {}),
     }
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(address, data, headers)  # noqa: S310 - our own service
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - our own service
-            answer: dict[str, Any] = json.load(response)
-    except urllib.error.HTTPError as error:
-        raise Unavailable(f"the demo was not launched: {_detail(error)}") from None
-    except OSError as error:
+        status, content = fetch(address, body=data, headers=headers, most_bytes=MOST_BYTES, seconds=30.0)
+    except (OSError, HTTPException) as error:
         raise Unavailable(f"the demo was not launched: {error}") from None
-    return answer
-
-
-def _detail(error: urllib.error.HTTPError) -> str:
     try:
-        return str(json.load(error)["detail"])
-    except (ValueError, KeyError):
-        return f"the service answered {error.code}"
+        answer: dict[str, Any] = json.loads(content)
+        if status < 300:
+            return answer
+        raise Unavailable(f"the demo was not launched: {answer['detail']}")
+    except (ValueError, KeyError, TypeError):
+        raise Unavailable(f"the demo was not launched: the service answered {status}") from None

@@ -1,17 +1,17 @@
 """The instance lock: one running installation per state directory; the kernel releases it."""
 
 import fcntl
-import http.client
 import json
 import os
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import IO, NamedTuple
 from urllib.parse import urlsplit
 
+from backend.outgoing import fetch
 from backend.settings import Settings
 
 NOTE_SECONDS = 2.0
@@ -60,9 +60,8 @@ def hold_instance(settings: Settings, url: str) -> Iterator[Hold]:
 def is_alive(url: str) -> bool:
     """Whether a service answers there at all; readiness comes with the worker."""
     try:
-        with urllib.request.urlopen(url + "/healthz", timeout=2) as response:  # noqa: S310 - our own service
-            return bool(response.status == 200)
-    except (OSError, http.client.HTTPException):
+        return fetch(url + "/healthz", most_bytes=0, seconds=2.0).status == 200
+    except (OSError, HTTPException):
         return False
 
 

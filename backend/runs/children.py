@@ -17,7 +17,7 @@ from backend.http.idempotency import digest_of, made_before
 from backend.runs.checkpoints import checkpoints_of
 from backend.runs.checks import runnable
 from backend.runs.events import add_event
-from backend.runs.launch_checks import checking, refuse_failed
+from backend.runs.launch_checks import checking, refuse_failed, refuse_programs
 from backend.runs.lifecycle import locked_run
 from backend.runs.naming import new_run_names
 from backend.runs.origin import refuse_imported
@@ -83,6 +83,7 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
     with lab.sessions.begin() as session:
         if isinstance(request, CloneRequest | ForkRequest) and not request.insist and not child.check_hash:
             refuse_failed(session, [child.config])
+        refuse_programs(session, [child.config])
         made = _enter(session, run_id, child, key=key, digest=digest)
         # None: somebody with the same key was quicker by a moment.
         return made or made_before(session, key, digest) or ""

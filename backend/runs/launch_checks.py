@@ -6,12 +6,16 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from backend.config.environments import ToolUse
 from backend.config.evaluation import UNSCHEDULED
 from backend.config.merge import grading_hash, merge
 from backend.config.resources import ONE_PROCESS
+from backend.config.rewards import PluginReward
 from backend.config.run import RunConfig
+from backend.config.served_rewards import CodeReward
 from backend.db.engine import insert_into, reading
-from backend.db.models import Run
+from backend.db.live_workers import seen_lately
+from backend.db.models import Run, Worker
 from backend.errors import FieldError, InvalidConfig
 from backend.http.dependencies import Lab
 from backend.http.idempotency import digest_of, made_before
@@ -39,6 +43,7 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
     row |= {"tags": ["check"], "check_hash": grading_hash(config)}
     row |= {"idempotency_key": key or None, "request_hash": digest}
     with lab.sessions.begin() as session:
+        refuse_programs(session, [config])
         statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
         made: str | None = session.scalar(statement.returning(Run.id))
         if made is None:  # somebody with the same key was quicker by a moment
@@ -59,6 +64,29 @@ def checking(settings: Settings, config: RunConfig, size: CheckRequest | ForkChe
         "resources": ONE_PROCESS,
     }
     return runnable(settings, merge(config.model_dump(mode="json"), changes))
+
+
+def refuse_programs(session: Session, configs: Iterable[RunConfig]) -> None:
+    """Raise InvalidConfig for what runs programs, if every live worker says that it runs none."""
+    stats = session.scalars(select(Worker.stats).where(seen_lately())).all()
+    refusals = [slot.get("sandbox", {}).get("runs_no_programs", "") for slot in stats]
+    if not refusals or not all(refusals):
+        return
+    fields = {field: kind for config in configs for field, kind in _running_programs(config)}
+    reason = f"and no worker that is running can confine them: {refusals[0]}"
+    if fields:
+        raise InvalidConfig([FieldError(field, f"runs {kind}, {reason}") for field, kind in fields.items()])
+
+
+def _running_programs(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """Fields that run programs of the policy or code that reads its text, and what they run."""
+    for number, term in enumerate(config.rewards):
+        if isinstance(term, CodeReward):
+            yield f"rewards.{number}.name", "programs of the policy"
+        elif isinstance(term, PluginReward):
+            yield f"rewards.{number}.name", "plugins on texts of the policy"
+    if isinstance(config.environment, ToolUse) and "python" in config.environment.tools:
+        yield "environment.tools", "programs of the policy"
 
 
 def refuse_failed(session: Session, configs: Iterable[RunConfig]) -> None:

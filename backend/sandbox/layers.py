@@ -8,6 +8,8 @@ from backend.errors import GrpoLabError
 from backend.sandbox import bubblewrap
 from backend.settings import Settings
 
+HIDING_FILES = {"namespaces", "landlock"}
+
 
 class Layer(NamedTuple):
     """One independent barrier around a process that reads model text."""
@@ -19,7 +21,7 @@ class Layer(NamedTuple):
 
 
 class SandboxIncomplete(GrpoLabError):
-    """SANDBOX=required, and a layer is missing."""
+    """A layer is missing that the settings require, or without which no program may run."""
 
     status = 503
     title = "Sandbox incomplete"
@@ -57,6 +59,26 @@ def check_sandbox(settings: Settings) -> None:
     if settings.sandbox == "required" and (absent := missing_layers()):
         reasons = "; ".join(f"{layer.name}: {layer.missing}" for layer in absent)
         raise SandboxIncomplete(f"SANDBOX=required, but this machine lacks {reasons}")
+
+
+def program_refusal(settings: Settings) -> str:
+    """Why programs and plugins may not run on this machine; "" if they may.
+
+    Without both layers that hide files, a program reads tokens, the database and other processes' variables.
+    """
+    absent = {layer.name for layer in missing_layers()}
+    if settings.sandbox == "unconfined" or not absent >= HIDING_FILES:
+        return ""
+    return (
+        "neither user namespaces nor Landlock hide the files of this machine from programs: allow one of "
+        "them (`make doctor` says how), or set SANDBOX=unconfined"
+    )
+
+
+def check_programs(settings: Settings) -> None:
+    """Raise SandboxIncomplete where no program and no plugin may run."""
+    if reason := program_refusal(settings):
+        raise SandboxIncomplete(f"the reward code, plugins and the tool python are refused: {reason}")
 
 
 def _no_namespaces() -> str:

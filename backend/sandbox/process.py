@@ -23,7 +23,7 @@ from backend.config.plugin_permissions import Permissions
 from backend.sandbox import bubblewrap
 from backend.sandbox.errors import Died, Refused, SandboxError, TimedOut, Unusable, shown
 from backend.sandbox.forks import GRACE_SECONDS
-from backend.sandbox.layers import check_sandbox, layer_names
+from backend.sandbox.layers import check_programs, check_sandbox, layer_names
 from backend.sandbox.paths import NETWORK, PROGRAMS, ROOT, code_paths, existing
 from backend.sandbox.server import PREPARE_SECONDS, Orders
 from backend.settings import Settings
@@ -46,7 +46,8 @@ class Sandbox:
     `operations` names the module whose `OPERATIONS` it serves. With `plugin`, the module of a user's own
     code, that code is visible too, what it prints is shown, and it can write to a directory of its own, which
     is emptied after each call. `further` paths are visible as well. One that `forgets` keeps nothing of a
-    request in the memory that later forks inherit; what it prepares is lost, too.
+    request in the memory that later forks inherit; what it prepares is lost, too. One with a plugin, or that
+    `runs_programs`, raises SandboxIncomplete when it is first asked on a machine that could not confine them.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Sandbox:
         plugin: str = "",
         further: tuple[Path, ...] = (),
         forgets: bool = False,
+        runs_programs: bool = False,
         settings: Settings | None = None,
     ) -> None:
         self._operations = operations
@@ -65,6 +67,7 @@ class Sandbox:
         self._further = further
         self._forgets = forgets
         self._settings = settings or Settings()
+        self._runs_programs = runs_programs
         self._process: subprocess.Popen[bytes] | None = None
         self._unread = b""
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -177,6 +180,8 @@ class Sandbox:
 
     def _start(self) -> None:
         check_sandbox(self._settings)
+        if self._plugin or self._runs_programs:
+            check_programs(self._settings)
         visible = [
             *code_paths(self._settings, module=self._plugin),
             *self._permissions.directories,

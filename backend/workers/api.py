@@ -6,6 +6,7 @@ from sqlalchemy import and_, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from backend.db.engine import db_now
+from backend.db.live_workers import SILENT_SECONDS
 from backend.db.models import Run, Worker
 from backend.http.dependencies import ReadSession
 from backend.http.paging import iso, page_of, read_cursor
@@ -14,7 +15,7 @@ from backend.http.routing import Router
 from backend.runs.list import run_columns
 from backend.runs.store import shown_run
 from backend.workers.nodes import complete_groups, why_nodes_wait
-from backend.workers.store import SILENT_SECONDS, live_slots, widest
+from backend.workers.store import live_slots, widest
 
 router = Router(prefix="/api/v1", tags=["workers"])
 

@@ -12,8 +12,9 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from backend.db.engine import db_now
+from backend.db.live_workers import SILENT_SECONDS
 from backend.db.models import Node, Run
-from backend.workers.store import FORGOTTEN_SECONDS, SILENT_SECONDS
+from backend.workers.store import FORGOTTEN_SECONDS
 
 BEAT_SECONDS = 2.0
 """How often a node shows that it is there."""

@@ -8,11 +8,9 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from backend.db.engine import db_now
+from backend.db.live_workers import seen_lately
 from backend.db.models import Worker
 from backend.workers.devices import CPU, CPU_RANKS, Slot
-
-SILENT_SECONDS = 30.0
-"""A worker that was not seen for this long counts as gone."""
 
 FORGOTTEN_SECONDS = 3600.0
 """A gone worker leaves the list after this time."""
@@ -68,9 +66,7 @@ def slots_of(session: Session, *, host: str, pid: int) -> list[Worker]:
 
 def live_slots(session: Session) -> list[Worker]:
     """The slots that were seen lately."""
-    query = (
-        select(Worker).where(Worker.seen_at >= db_now() - SILENT_SECONDS).order_by(Worker.host, Worker.slot)
-    )
+    query = select(Worker).where(seen_lately()).order_by(Worker.host, Worker.slot)
     return list(session.scalars(query))
 
 

@@ -58,6 +58,8 @@ declare namespace Api {
   interface SandboxLayers {
     on: string[];
     missing: string[];
+    /** Why programs of the policy and plugins are refused there; '' where they run. */
+    runs_no_programs?: string;
   }
 
   /** One device of a worker; it trains one run at a time. */

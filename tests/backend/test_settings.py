@@ -107,3 +107,18 @@ def test_keys_belong_to_environments_that_have_names():
     for wrong in ("maze", "=key", "maze=", "maze=two words", "maze=\u00e9", "other=key"):
         with pytest.raises(ValidationError):
             Settings(openenv_urls="maze=http://b", openenv_keys=wrong)
+
+
+@pytest.mark.parametrize(
+    "name", ["STATE_DIR", "MODELS_DIR", "DATABASE_URL", "JUDGE_API_KEY", "ENGINE_ARGUMENTS"]
+)
+@pytest.mark.parametrize("control", ["\n", "\r", "\x1b"])
+def test_no_setting_has_a_line_break(monkeypatch, name, control):
+    monkeypatch.setenv(name, f"/a{control}b")
+    with pytest.raises(ValidationError, match="it must have no line break and no other control character"):
+        Settings()
+
+
+def test_permissions_may_be_written_on_several_lines(monkeypatch):
+    monkeypatch.setenv("PLUGIN_PERMISSIONS", '{"judge":\n {"network": true}}')
+    assert Settings().permissions["judge"].network

@@ -4,6 +4,8 @@ import pytest
 from sqlalchemy import update
 
 from backend.db.models import Checkpoint, Run
+from backend.workers.devices import Slot
+from backend.workers.store import register_slot, report_slot
 from tests.worker.training.test_check_numbers import report
 
 BODY = {"base": {"steps": 20}, "variant": {"name": "G", "preset": "grpo"}}
@@ -151,3 +153,46 @@ def test_a_fork_is_checked_with_the_policy_of_its_checkpoint(client, database):
     assert run["config"]["sampling"]["temperature"] == 0.5
     other = client.post(path, json={"changes": {"policy": {"name": "tiny_moe"}}})
     assert [error["path"] for error in other.json()["errors"]] == ["policy.name"]
+
+
+PYTHON = {"type": "tool_use", "tools": ["python"]}
+
+
+@pytest.fixture
+def report_refusals(database):
+    """Lets live workers report whether they refuse programs, by a reason or ""."""
+
+    def report(*reasons):
+        with database.sessions.begin() as session:
+            for number, reason in enumerate(reasons):
+                name = f"worker{number}"
+                register_slot(session, name, Slot(number, "cpu", "CPU", 1), host=name, pid=1)
+                report_slot(session, name, "idle", None, {"sandbox": {"runs_no_programs": reason}})
+
+    return report
+
+
+@pytest.mark.parametrize(
+    ("base", "path"),
+    [
+        ({"rewards": [{"name": "correctness"}, {"name": "code"}]}, "rewards.1.name"),
+        ({"environment": PYTHON}, "environment.tools"),
+    ],
+    ids=["code", "python"],
+)
+def test_programs_are_refused_at_their_field_where_no_worker_runs_them(client, report_refusals, base, path):
+    def answers():
+        body = {"base": base, "variant": {}}
+        yield client.post("/api/v1/validate", json=body)
+        yield check(client, **body)
+        yield launch(client, {"name": "G", **base})
+
+    report_refusals("nothing hides files", "nothing hides files")
+    for answer in answers():
+        assert answer.status_code == 422, answer.text
+        [error] = answer.json()["errors"]
+        assert error["path"] in (path, f"variants.0.{path}")
+        assert "no worker that is running can confine them: nothing hides files" in error["message"]
+    assert client.post("/api/v1/validate", json={"base": {}}).status_code == 200
+    report_refusals("nothing hides files", "")
+    assert [answer.status_code for answer in answers()] == [200, 202, 201]

@@ -1,5 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
+import { sandboxGaps } from '../../frontend/src/lib/service/workers.js';
 import { beyondFork, ladder, parseSeeds, requestsOf } from '../../frontend/src/lib/launch/form.js';
 import { setAt } from '../../frontend/src/lib/launch/layers.js';
 import { byFamily, matching, sentences } from '../../frontend/src/lib/launch/offers.js';
@@ -140,4 +141,13 @@ test('each fork of several seeds is sent with its own seed and what differs from
     { path: '/runs/parent/fork', body: { step: 5, changes: { steps: 20, seed: 1 } } },
     { path: '/runs/parent/fork', body: { step: 5, changes: { steps: 20, seed: 2 } } },
   ]);
+});
+
+test('the form says which machines run no programs', () => {
+  const slot = (host, stats) => ({ host, stats, status: 'idle' });
+  const missing = ['namespaces', 'landlock'];
+  const refusing = slot('a', { sandbox: { on: [], missing, runs_no_programs: 'nothing hides files' } });
+  const allowed = slot('b', { sandbox: { on: [], missing, runs_no_programs: '' } });
+  assert.match(sandboxGaps([refusing, allowed]), /\. a refuses the reward code, plugins and the tool python\. Run/);
+  assert.doesNotMatch(sandboxGaps([allowed]), /refuses/);
 });

@@ -87,6 +87,8 @@ def _opened(checkpoint: Path, dtype: str) -> PreTrainedModel:
     """The checkpoint's model on the CPU, merged where it is an adapter, in a precision or the run's."""
     config = read_config(checkpoint, ADAPTER_CONFIG)
     closed: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
+    if config is None and (checkpoint / ADAPTER_CONFIG).exists():
+        raise BadCheckpoint(checkpoint, f"its {ADAPTER_CONFIG} cannot be read")
     if config is None:
         precision: Any = DTYPES[dtype] if dtype else "auto"
         return AutoModelForCausalLM.from_pretrained(

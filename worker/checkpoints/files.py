@@ -29,6 +29,7 @@ from torch import Tensor
 
 from backend.durable_files import make_directory, publish, sync
 from backend.errors import Conflict
+from backend.policies.adapters import ADAPTER_CONFIG
 from worker.checkpoints.disk import need_room, on_disk
 from worker.policy.adapter import BadAdapter, adapter_weights, is_adapted, load_adapter_weights
 from worker.policy.model import Policy
@@ -183,6 +184,8 @@ def load_weights(directory: Path, policy: Policy) -> None:
 
 
 def _load_model(directory: Path, policy: Policy) -> None:
+    if (directory / ADAPTER_CONFIG).exists():  # it would be loaded with the weights
+        raise BadCheckpoint(directory, f"it holds an adapter ({ADAPTER_CONFIG}), and the policy has none")
     try:
         saved, report = type(policy.model).from_pretrained(
             directory,

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from backend.db.engine import Sessions, reading
+from backend.db.live_workers import SILENT_SECONDS
 from backend.db.models import Run
 from backend.settings import Settings
 from backend.workers.addresses import node_address
@@ -36,7 +37,6 @@ from backend.workers.nodes import (
     seats_of,
     take_seat,
 )
-from backend.workers.store import SILENT_SECONDS
 from worker.db_retry import first_line, left_for_later
 from worker.host.supervisor import GRACE_SECONDS, Supervisor
 from worker.host.trainer_logs import LastLines

@@ -14,7 +14,7 @@ from backend.db.engine import Sessions, reading
 from backend.runs import lifecycle
 from backend.runs.leases import Lease, LostRuns
 from backend.runs.lifecycle import Claim
-from backend.sandbox.layers import layer_names
+from backend.sandbox.layers import layer_names, program_refusal
 from backend.settings import Settings
 from backend.workers.devices import CPU_RANKS, Slot
 from backend.workers.load import GpuLoad, MachineLoad
@@ -252,7 +252,8 @@ class SlotPool:
             self._look.set()
 
     def _report(self) -> None:
-        load, sandbox = self._load.read(), layer_names()
+        load = self._load.read()
+        sandbox = layer_names() | {"runs_no_programs": program_refusal(self._settings)}
         shown = [
             (worker_slot, {**load, **worker_slot.gpu_load(), "sandbox": sandbox})
             for worker_slot in self._worker_slots

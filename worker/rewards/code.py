@@ -50,7 +50,10 @@ class CodeGrader:
     """Runs programs against tests, one program at a time on each bench."""
 
     def __init__(self, benches: int) -> None:
-        self._benches = [Bench(Sandbox(PROGRAMS, forgets=True), Sandbox(PROGRAMS)) for _ in range(benches)]
+        self._benches = [
+            Bench(Sandbox(PROGRAMS, forgets=True, runs_programs=True), Sandbox(PROGRAMS, runs_programs=True))
+            for _ in range(benches)
+        ]
 
     def scores(self, term: CodeReward, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
         """One score from 0 to 1 per (prompt, completion text); None where the row has no tests."""

@@ -34,6 +34,10 @@ Body = Mapping[str, Any]
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs every request
 
 
+class AnswerTooLong(Exception):
+    """A server answers more bytes than it may."""
+
+
 class NoScore(Exception):
     """The server gave no usable score; the message holds nothing of what it sent."""
 
@@ -119,9 +123,14 @@ class Endpoint:
         for attempt in range(self.retries + 1):
             try:
                 async with asyncio.timeout(self.timeout_seconds):
-                    status, headers, content = await self._post(client, asked)
+                    status, headers, content = await read_answer(
+                        client, "POST", self.url, content=asked, most_bytes=MAX_ANSWER_BYTES
+                    )
             except TimeoutError:
                 error = NoScore(f"no answer within {self.timeout_seconds:g} seconds")
+                wait = ""
+            except AnswerTooLong as failure:
+                error = NoScore(str(failure))
                 wait = ""
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as failure:
                 error = NoScore(f"it cannot be reached ({type(failure).__name__})")
@@ -136,15 +145,6 @@ class Endpoint:
             if attempt < self.retries:
                 await asyncio.sleep(pause_seconds(attempt, wait))
         return error
-
-    async def _post(self, client: httpx2.AsyncClient, asked: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        content = b""
-        async with client.stream("POST", self.url, content=asked) as response:
-            async for block in response.aiter_bytes():
-                content += block
-                if len(content) > MAX_ANSWER_BYTES:
-                    raise httpx2.DecodingError("the answer is too long")
-            return response.status_code, response.headers, content
 
     def _read(self, content: bytes, *, most_read: int) -> Any:
         try:
@@ -172,6 +172,24 @@ class Endpoint:
             return
         self.usage.prompt_tokens += read
         self.usage.completion_tokens += written
+
+
+async def read_answer(
+    client: httpx2.AsyncClient, method: str, url: str, *, most_bytes: int, content: bytes | None = None
+) -> tuple[int, Mapping[str, str], bytes]:
+    """Status, headers and body of the answer to a request, which gets no redirect and no compression.
+
+    Raises AnswerTooLong, as soon as that is known, and what httpx2 raises. The time is the caller's to limit.
+    """
+    blocks, size = [], 0
+    headers = {"Accept-Encoding": "identity"}
+    async with client.stream(method, url, content=content, headers=headers) as response:
+        async for block in response.aiter_raw():  # undone, compression could fill the memory in one block
+            blocks.append(block)
+            size += len(block)
+            if size > most_bytes:
+                raise AnswerTooLong(f"its answer is longer than {most_bytes:,} bytes")
+        return response.status_code, response.headers, b"".join(blocks)
 
 
 def _count(value: Any, most: int) -> int | None:

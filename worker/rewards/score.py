@@ -18,6 +18,7 @@ from backend.config.rewards import (
 from backend.config.served_rewards import CodeReward, JudgeReward, RewardModelReward
 from backend.rollouts.script import script_consistent, script_share
 from backend.rollouts.tags import with_opened
+from backend.sandbox.layers import check_programs
 from backend.settings import Settings
 from worker.prompt import Prompt
 from worker.rewards.answers import spelled_alike
@@ -49,6 +50,8 @@ class Scorer:
         self._code = CodeGrader(process_count(processes))
         self._plugins = {_key(term): PluginTerm(term) for term in terms if isinstance(term, PluginReward)}
         settings = Settings()
+        if any(isinstance(term, CodeReward | PluginReward) for term in terms):
+            check_programs(settings)  # before anything is sampled
         self._served = {
             _key(term): ServedTerm(term, settings)
             for term in terms

@@ -12,7 +12,7 @@ import httpx2
 from backend.db.text import clean_text
 from backend.errors import EngineFailed
 from backend.redaction import redact
-from worker.rewards.endpoint import RETRIED_STATUSES, pause_seconds
+from worker.rewards.endpoint import RETRIED_STATUSES, AnswerTooLong, pause_seconds, read_answer
 from worker.rollout.engine import Interrupted
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,9 @@ class EngineClient:
         self, jobs: Sequence[tuple[list[int], Request]], *, keeps_rejected: bool = False
     ) -> list[Any]:
         free = asyncio.Semaphore(self.concurrency)
-        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        headers = {"Content-Type": "application/json"}
+        if self.api_key:
+            headers["Authorization"] = f"Bearer {self.api_key}"
         limits = httpx2.Limits(max_connections=self.concurrency, max_keepalive_connections=self.concurrency)
         transport = httpx2.AsyncHTTPTransport(limits=limits, uds=self.socket) if self.socket else None
         async with httpx2.AsyncClient(
@@ -153,15 +155,12 @@ class EngineClient:
     async def _send(
         self, client: httpx2.AsyncClient, place: int, request: Request
     ) -> tuple[int, Mapping[str, str], bytes]:
-        blocks, size = [], 0
         url = self.urls[place] + request.path
-        async with client.stream(request.method, url, json=request.body) as response:
-            async for block in response.aiter_bytes():
-                blocks.append(block)
-                size += len(block)
-                if size > self.most_bytes:
-                    raise BadAnswer(f"it is longer than {self.most_bytes:,} bytes")
-            return response.status_code, response.headers, b"".join(blocks)
+        body = None if request.body is None else json.dumps(request.body).encode()
+        try:
+            return await read_answer(client, request.method, url, content=body, most_bytes=self.most_bytes)
+        except AnswerTooLong as error:
+            raise BadAnswer(str(error)) from error
 
     def _said(self, place: int, request: Request, error: str) -> str:
         return f"the engine at {self.named(place)} {error}, asked for {request.path.partition('?')[0]}"

@@ -55,7 +55,7 @@ class Toolbox:
     def __init__(self, config: ToolUse, *, processes: int = 0) -> None:
         self.config = config
         count = process_count(processes) if "python" in config.tools else 0
-        self._sandboxes = [Sandbox(PROGRAMS, forgets=True) for _ in range(count)]
+        self._sandboxes = [Sandbox(PROGRAMS, forgets=True, runs_programs=True) for _ in range(count)]
         self._turn = Lock()
         """Held while calls are answered: evaluations and rollouts that run ahead take turns."""
 

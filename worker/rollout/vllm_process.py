@@ -143,8 +143,11 @@ class VllmProcess:
     def _is_well(self, client: httpx2.Client) -> bool:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as tried:
             tried.connect(str(self._command.socket))  # httpx2 would leave open a socket that cannot connect
-            with contextlib.suppress(httpx2.HTTPError):
-                return client.get("http://vllm/health").status_code == httpx2.codes.OK
+            with (
+                contextlib.suppress(httpx2.HTTPError),
+                client.stream("GET", "http://vllm/health") as response,
+            ):
+                return response.status_code == httpx2.codes.OK  # nobody needs its body
         return False
 
     def last_words(self) -> str:

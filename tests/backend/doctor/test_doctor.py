@@ -75,6 +75,11 @@ def test_layers_of_the_sandbox_are_named_and_a_missing_one_is_a_warning_or_worse
     try:
         assert "no namespaces, which keeps out other processes" in found(healthy, "sandbox", "warn")
         assert "does not allow user namespaces" in found(with_(healthy, sandbox="required"), "sandbox")
+        assert "refused" not in found(healthy, "sandbox", "warn")
+        monkeypatch.setattr("backend.sandbox.layers._no_landlock", lambda: "the kernel lacks it")
+        layers.cache_clear()
+        assert "plugins and the tool python are refused" in found(healthy, "sandbox", "warn")
+        assert "refused" not in found(with_(healthy, sandbox="unconfined"), "sandbox", "warn")
     finally:
         monkeypatch.undo()
         layers.cache_clear()

@@ -102,3 +102,18 @@ def test_an_answer_that_is_no_list_of_jobs_is_asked_for_again(tmp_path, monkeypa
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(Unavailable, match="kubectl answered no list of jobs"):
         Kubernetes({}).count()
+
+
+@pytest.mark.parametrize("control", ["\n", "\r", "\0", "\x85", "\u2028", "\x1b"])
+def test_no_path_and_no_option_begins_a_line_of_its_own(control):
+    evil = f"x{control}#SBATCH --uid=0"
+    for text in (
+        {"options": [evil]},
+        {"output": evil},
+        {"directory": Path(evil)},
+        {"command": [evil, *COMMAND]},
+    ):
+        given: dict[str, Any] = {"command": COMMAND, "directory": Path("/lab"), "options": [], "output": "o"}
+        for nodes in (1, 2):
+            with pytest.raises(Conflict, match="has a line break or another control character: remove it"):
+                slurm_script(**(given | text), nodes=nodes)

@@ -82,9 +82,11 @@ def test_a_deep_config_is_refused_and_the_others_are_still_offered(settings, mod
 @pytest.mark.parametrize("targets", [7, True, {"a": 1}, "(", ["q_proj", None, 2]])
 def test_an_adapter_with_absurd_targets_ends_in_no_traceback(settings, model, targets):
     config = {"peft_type": "LORA", "base_model_name_or_path": "mine", "r": 8, "lora_alpha": 16}
-    (model / "adapter_model.safetensors").write_bytes(b"")
-    (model / "adapter_config.json").write_text(json.dumps(config | {"target_modules": targets}))
-    adapter = ContinuedAdapter(name="mine")
+    directory = model.with_name("adapter")
+    directory.mkdir()
+    (directory / "adapter_model.safetensors").write_bytes(b"")
+    (directory / "adapter_config.json").write_text(json.dumps(config | {"target_modules": targets}))
+    adapter = ContinuedAdapter(name="adapter")
     errors = policy_errors(PolicyConfig(name="mine", adapter=adapter), settings)
     assert all("no usable targets" in error.message for error in errors)
 

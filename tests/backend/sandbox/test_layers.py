@@ -14,8 +14,9 @@ import pytest
 
 from backend.config.plugin_permissions import Permissions
 from backend.sandbox import bubblewrap, errors, process
+from backend.sandbox import layers as layers_module
 from backend.sandbox.errors import Died, Refused, TimedOut
-from backend.sandbox.layers import SandboxIncomplete, check_sandbox, layers, missing_layers
+from backend.sandbox.layers import SandboxIncomplete, check_sandbox, layers, missing_layers, program_refusal
 from backend.sandbox.paths import ROOT, code_paths
 from backend.sandbox.process import Sandbox
 from backend.settings import Settings
@@ -301,3 +302,41 @@ def test_a_missing_layer_is_named_and_can_be_required(monkeypatch):
     finally:
         monkeypatch.undo()
         layers.cache_clear()
+
+
+# ---------------------------------------------------------------- programs on a machine that hides no files
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Takes layers away from this machine."""
+
+    def without(*names):
+        absent = [layer for layer in layers() if layer.name in names]
+        monkeypatch.setattr(layers_module, "missing_layers", lambda: absent)
+
+    return without
+
+
+def test_programs_are_refused_where_nothing_hides_files(without):
+    def asked(value="auto", **kind):
+        settings = Settings(sandbox=value)
+        with Sandbox(PROBES, further=(HERE,), settings=settings, **kind) as sandbox:
+            return len(sandbox.ask("descriptors", seconds=30))
+
+    programs, plugin = {"runs_programs": True}, {"plugin": PROBES}
+    without("landlock")
+    assert asked(**programs) == 1
+    without("namespaces", "landlock")
+    for kind in (programs, plugin):
+        with pytest.raises(SandboxIncomplete, match="plugins and the tool python are refused"):
+            asked(**kind)
+    assert asked() == 1
+    assert asked("unconfined", **programs) == 1
+
+
+def test_the_refusal_names_both_remedies(without):
+    without("namespaces", "landlock")
+    assert "make doctor" in program_refusal(Settings())
+    assert "SANDBOX=unconfined" in program_refusal(Settings())
+    assert program_refusal(Settings(sandbox="unconfined")) == ""

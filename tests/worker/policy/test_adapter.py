@@ -15,7 +15,7 @@ from backend.config.run import OptimizerConfig, PolicyConfig, SamplingConfig
 from backend.errors import InvalidConfig
 from backend.policies.offered import policy_errors
 from tests.models.architectures import build
-from worker.checkpoints.files import BadCheckpoint, load_checkpoint, save_checkpoint
+from worker.checkpoints.files import BadCheckpoint, load_checkpoint, load_weights, save_checkpoint
 from worker.policy.adapter import (
     adapter_weights,
     add_adapter,
@@ -284,6 +284,23 @@ def test_an_adapter_is_no_policy(stored, settings):
     stored()
     [error] = policy_errors(PolicyConfig(name="before"), settings)
     assert "holds an adapter; name its base model here" in error.message
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
+def test_a_model_beside_an_adapter_is_no_policy_and_no_checkpoint(load, stored, settings, tmp_path, name):
+    """from_pretrained would load the adapter of such a directory, whatever the config says."""
+    mixed = settings.models_dir / "mixed"
+    shutil.copytree(save_checkpoint(tmp_path / "whole", load({"type": "none"}), {}, step=3), mixed)
+    assert policy_errors(PolicyConfig(name="mixed"), settings) == []
+    shutil.copy(stored() / name, mixed / name)
+    [error] = policy_errors(PolicyConfig(name="mixed"), settings)
+    assert error.path == "policy.name"
+    assert f"holds an adapter ({name}) beside the model" in error.message
+    with pytest.raises(InvalidConfig, match="beside the model"):
+        load_policy(PolicyConfig(name="mixed"), settings)
+    if name == "adapter_config.json":
+        with pytest.raises(BadCheckpoint, match="it holds an adapter"):
+            load_weights(mixed, load({"type": "none"}))
 
 
 def test_an_adapter_learns_what_it_is_rewarded_for(load):

@@ -5,8 +5,10 @@ from contextlib import closing
 
 import pytest
 
-from backend.config.rewards import CorrectnessReward, LanguageReward
+from backend.config.rewards import CorrectnessReward, LanguageReward, PluginReward
 from backend.config.served_rewards import CodeReward
+from backend.sandbox import layers
+from backend.sandbox.layers import SandboxIncomplete
 from backend.sandbox.process import Sandbox
 from tests.worker.rewards.test_rewards import completion
 from worker.prompt import Prompt
@@ -249,3 +251,12 @@ def test_in_a_process_that_forgets_nothing_it_would():
 def test_a_line_of_millions_of_characters_after_backticks_is_read_to_its_end(line):
     """Where the time grows with the square of the length, this takes hours."""
     assert last_program("```" + line) == "```" + line
+
+
+@pytest.mark.parametrize("term", [CodeReward(), PluginReward(entry_point="any")], ids=["code", "plugin"])
+def test_a_machine_that_hides_no_files_refuses_before_anything_is_sampled(monkeypatch, term):
+    monkeypatch.setattr(layers, "program_refusal", lambda _settings: "nothing hides files")
+    monkeypatch.setattr("worker.rewards.plugins._module_of", lambda _name: "json")
+    with pytest.raises(SandboxIncomplete, match="python are refused: nothing hides files"):
+        Scorer((term,))
+    Scorer((CorrectnessReward(),)).close()

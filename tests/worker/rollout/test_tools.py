@@ -5,6 +5,8 @@ from contextlib import closing
 import pytest
 
 from backend.config.environments import ToolUse
+from backend.sandbox import layers
+from backend.sandbox.layers import SandboxIncomplete
 from worker.prompt import Prompt
 from worker.rollout.calculator import BadExpression, calculated
 from worker.rollout.tools import Toolbox, ToolCall
@@ -102,3 +104,14 @@ def test_a_hostile_program_is_contained_and_the_next_one_runs(toolbox, monkeypat
     assert outcome in outcomes
     assert "root:" not in text
     assert answer(toolbox, "python", "print(6*7)") == ("ok", "42")
+
+
+def test_a_machine_that_hides_no_files_runs_no_programs(monkeypatch):
+    monkeypatch.setattr(layers, "program_refusal", lambda _settings: "nothing hides files")
+    with (
+        closing(Toolbox(ToolUse(tools=("python",)), processes=1)) as toolbox,
+        pytest.raises(SandboxIncomplete, match="the tool python are refused: nothing hides files"),
+    ):
+        toolbox.check()
+    with closing(Toolbox(ToolUse(tools=("calculator",)))) as toolbox:
+        toolbox.check()

@@ -1,5 +1,7 @@
 """The OpenEnv server of a run: its schema, the episodes that it begins, and how many it takes at a time."""
 
+import asyncio
+import json
 import logging
 import time
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from backend.db.text import clean_text
 from backend.errors import EnvironmentFailed
 from backend.redaction import redact
 from backend.settings import Settings
-from worker.rewards.endpoint import pause_seconds
+from worker.rewards.endpoint import AnswerTooLong, pause_seconds, read_answer
 from worker.rollout.openenv.actions import ActionSchema, BadSchema
 from worker.rollout.openenv.answers import SHOWN_CHARACTERS, Full, Lost, Observed, Refused
 from worker.rollout.openenv.observation import rendered
@@ -151,24 +153,14 @@ class EnvironmentServer:
     def _get(self, path: str) -> dict[str, object]:
         """A JSON object, of limited size and without following redirects. Raises Lost."""
         try:
-            with httpx2.stream(
-                "GET",
-                self._url + path,
-                headers=self._headers,
-                timeout=CONNECT_SECONDS,
-                trust_env=False,
-            ) as response:
-                blocks, size, deadline = list[bytes](), 0, time.monotonic() + 3 * CONNECT_SECONDS
-                for block in response.iter_bytes():
-                    blocks.append(block)
-                    size += len(block)
-                    if time.monotonic() > deadline:
-                        raise Lost(f"its answer to {path} takes too long")
-                    if size > MOST_BYTES:
-                        raise Lost(f"its answer to {path} is longer than {MOST_BYTES:,} bytes")
-                if response.status_code != 200:
-                    raise Lost(f"it answered {path} with status {response.status_code}, expected 200")
-                said = httpx2.Response(200, content=b"".join(blocks)).json()
+            status, content = asyncio.run(self._answer(path))
+            if status != 200:
+                raise Lost(f"it answered {path} with status {status}, expected 200")
+            said = json.loads(content)
+        except TimeoutError as error:
+            raise Lost(f"its answer to {path} takes too long") from error
+        except AnswerTooLong as error:
+            raise Lost(f"its answer to {path} is longer than {MOST_BYTES:,} bytes") from error
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise Lost(f"it cannot be reached ({type(error).__name__})") from error
         except (ValueError, RecursionError) as error:
@@ -176,6 +168,14 @@ class EnvironmentServer:
         if not isinstance(said, dict):
             raise Lost(f"its answer to {path} is not an object")
         return said
+
+    async def _answer(self, path: str) -> tuple[int, bytes]:
+        async with (
+            asyncio.timeout(3 * CONNECT_SECONDS),
+            httpx2.AsyncClient(headers=self._headers, timeout=CONNECT_SECONDS, trust_env=False) as client,
+        ):
+            status, _, content = await read_answer(client, "GET", self._url + path, most_bytes=MOST_BYTES)
+        return status, content
 
 
 def close_all(sessions: Sequence[Session]) -> None:

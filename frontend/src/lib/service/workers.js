@@ -16,6 +16,8 @@ export function deviceText(slots) {
   return slots.length === 1 ? 'CPU' : plural(slots.length, 'CPU slot');
 }
 
+const runsNoPrograms = (/** @type {Api.WorkerSlot} */ { stats }) => Boolean(stats?.sandbox?.runs_no_programs);
+
 /**
  * What the processes that read completions lack on some worker, in a sentence; '' where every layer is there.
  * @param {Api.WorkerSlot[]} items
@@ -25,9 +27,12 @@ export function sandboxGaps(items) {
   const parts = [...gaps]
     .filter(([, missing]) => missing.length)
     .map(([host, missing]) => `${host} has no ${missing.join(', ')}`);
-  return parts.length
-    ? `The sandbox for model output is incomplete: ${parts.join('; ')}. Run make doctor there to see how to fix it.`
+  if (!parts.length) return '';
+  const refusing = new Set(items.filter(isAlive).flatMap((slot) => (runsNoPrograms(slot) ? [slot.host] : [])));
+  const refused = refusing.size
+    ? ` ${[...refusing].join(', ')} refuses the reward code, plugins and the tool python.`
     : '';
+  return `The sandbox for model output is incomplete: ${parts.join('; ')}.${refused} Run make doctor there to see how to fix it.`;
 }
 
 /**

@@ -1,0 +1,156 @@
+"""Requests to servers that are trusted with little: one deadline, bounded answers, no unwanted redirects."""
+
+import http.client
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import IO, Any, NamedTuple, Self
+from urllib.request import Request
+
+
+class Answer(NamedTuple):
+    """The answer of a server."""
+
+    status: int
+    content: bytes
+    """Its body, at most as many bytes as were asked for."""
+
+
+def fetch(
+    address: str,
+    *,
+    most_bytes: int,
+    seconds: float,
+    body: bytes | None = None,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    follows: Callable[[str], bool] = lambda _address: False,
+    uses_proxies: bool = False,
+) -> Answer:
+    """The answer of an address of http:// or https://; a `body` is posted.
+
+    `follows` says to which addresses a redirect may lead: by default to none. One that is not followed is
+    the answer. The connection is cut after `seconds`, whatever it waits for, and closed after `most_bytes`.
+    Raises TimeoutError, other kinds of OSError, and HTTPException.
+    """
+    request = Request(address, body, dict(headers))  # noqa: S310 - the next line looks at the scheme
+    if request.type not in ("http", "https"):
+        raise OSError(f"expected an address of http:// or https://, got one of {request.type}:")
+    with Deadline(seconds) as deadline:
+        handlers = [_Redirects(follows), _Statuses(), _Http(deadline), _Https(deadline)]
+        proxies = [] if uses_proxies else [urllib.request.ProxyHandler({})]
+        try:
+            with _opened(urllib.request.build_opener(*handlers, *proxies), request, seconds) as response:
+                answer = Answer(response.status, response.read(most_bytes))
+        except (OSError, http.client.HTTPException) as error:
+            if deadline.is_late or isinstance(getattr(error, "reason", error), TimeoutError):
+                raise TimeoutError(f"no answer within {seconds:g} s") from None
+            raise
+        if deadline.is_late:  # a body without a length ends like one that was cut
+            raise TimeoutError(f"no answer within {seconds:g} s")
+        return answer
+
+
+def _opened(opener: urllib.request.OpenerDirector, request: Request, seconds: float) -> Any:
+    try:
+        return opener.open(request, timeout=seconds)
+    except urllib.error.HTTPError as redirect:  # one that is not followed
+        return redirect
+
+
+class Deadline:
+    """Cuts the connections that were made through it when its time is over."""
+
+    def __init__(self, seconds: float) -> None:
+        self.is_late = False
+        self._until = time.monotonic() + seconds
+        self._handles: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(seconds, self._cut)
+        self._timer.daemon = True
+
+    def connect(self, address: tuple[str, int], _timeout: Any, source: Any = None) -> socket.socket:
+        """A connection to an address. Raises TimeoutError and OSError."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        connection = socket.create_connection(address, left, source)
+        with self._lock:
+            self._handles.append(connection.dup())  # TLS takes the connection's own descriptor over
+            if self.is_late:
+                self._shut()
+        return connection
+
+    def _cut(self) -> None:
+        with self._lock:
+            self.is_late = True
+            self._shut()
+
+    def _shut(self) -> None:
+        for handle in self._handles:
+            with suppress(OSError):
+                handle.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        with self._lock:
+            for handle in self._handles:
+                handle.close()
+            self._handles.clear()
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, deadline: Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def http_open(self, req: Request) -> Any:
+        return self.do_open(_connecting(http.client.HTTPConnection, self._deadline), req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, deadline: Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def https_open(self, req: Request) -> Any:
+        return self.do_open(_connecting(http.client.HTTPSConnection, self._deadline), req)
+
+
+def _connecting(kind: Callable[..., Any], deadline: Deadline) -> Callable[..., Any]:
+    def connection(host: str, **options: Any) -> Any:
+        made = kind(host, **options)
+        made._create_connection = deadline.connect  # noqa: SLF001 - what both kinds open their socket with
+        return made
+
+    return connection
+
+
+class _Statuses(urllib.request.HTTPErrorProcessor):
+    """Hands every status but a redirect to the caller."""
+
+    def http_response(self, request: Request, response: Any) -> Any:
+        return super().http_response(request, response) if 300 <= response.status < 400 else response
+
+    https_response = http_response
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    def __init__(self, follows: Callable[[str], bool]) -> None:
+        self._follows = follows
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
+    ) -> Request | None:
+        if not self._follows(newurl):
+            return None
+        fp.close()  # or all of its body, however long, is read before the redirect is followed
+        return super().redirect_request(req, fp, code, msg, headers, newurl)

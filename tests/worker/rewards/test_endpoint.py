@@ -1,0 +1,43 @@
+"""Bodies of a server's answers, as judges, reward models and engines get them."""
+
+import asyncio
+import gzip
+
+import httpx2
+import pytest
+
+from tests.hostile_server import endless, hostile_server
+from worker.rewards.endpoint import AnswerTooLong, read_answer
+
+
+def read(url, *, most_bytes=1000):
+    async def answer():
+        async with httpx2.AsyncClient(timeout=None) as client:
+            status, _, content = await read_answer(client, "POST", url, content=b"{}", most_bytes=most_bytes)
+        return status, content
+
+    return asyncio.run(answer())
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 100000000000\r\n", b""], ids=["a length", "no length"])
+def test_an_answer_is_read_no_further_than_it_may_be(length):
+    head = b"HTTP/1.1 200 OK\r\n" + length + b"\r\n"
+    with hostile_server(lambda _: endless(head, b"x" * 65536)) as server:
+        with pytest.raises(AnswerTooLong, match=r"its answer is longer than 1,000 bytes"):
+            read(server.url)
+        assert server.cut.wait(60)
+
+
+def test_a_compressed_answer_is_not_unpacked():
+    bomb = gzip.compress(bytes(10_000_000))
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(bomb)}\r\n\r\n".encode()
+    with hostile_server(lambda _: iter([head, bomb])) as server:
+        assert read(server.url, most_bytes=len(bomb)) == (200, bomb)
+        assert "accept-encoding: identity" in server.heads[0].lower()
+
+
+def test_a_redirect_is_the_answer():
+    head = b"HTTP/1.1 307 Go\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n"
+    with hostile_server(lambda _: iter([head])) as server:
+        assert read(server.url) == (307, b"")
+        assert len(server.heads) == 1
