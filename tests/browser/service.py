@@ -1,7 +1,9 @@
 """The real service in a thread of this process, with runs in its database as a trainer would leave them."""
 
+import asyncio
 import itertools
 import math
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -156,6 +158,14 @@ def opened(browser, service, width=1400, scheme="light", *, token=TOKEN, height=
     )
 
 
+async def _serve(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Serve until it should exit; streams that a busy browser still reads then are cut off."""
+    await server.serve([listener])
+    for connection in list(server.server_state.connections):
+        connection.transport.abort()
+    await asyncio.sleep(0)
+
+
 @contextmanager
 def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]:
     """A service on a free port, with a fresh database unless one is named."""
@@ -174,7 +184,7 @@ def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]
     config = server_config(app, settings, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     pool = app.state.lab.engine.pool
-    thread = threading.Thread(target=server.run, args=([listener],))
+    thread = threading.Thread(target=lambda: asyncio.run(_serve(server, listener)))
     thread.start()
     try:
         while not server.started:
