@@ -1,7 +1,6 @@
 """Requests to the servers that sample: many at a time, tried again at the next server, given up on demand."""
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from backend.db.text import clean_text
+from backend.db.text import clean_text, read_json
 from backend.errors import EngineFailed
 from backend.redaction import redact
 from worker.rewards.endpoint import RETRIED_STATUSES, pause_seconds
@@ -182,6 +181,6 @@ class EngineClient:
 
 def _json(content: bytes) -> Any:
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
+        return read_json(content)
+    except ValueError:
         raise BadAnswer("it is not JSON") from None

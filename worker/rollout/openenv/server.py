@@ -11,7 +11,7 @@ from typing import NamedTuple
 import httpx2
 
 from backend.config.environments import OpenEnv
-from backend.db.text import clean_text
+from backend.db.text import clean_text, read_json
 from backend.errors import EnvironmentFailed
 from backend.redaction import redact
 from backend.settings import Settings
@@ -168,10 +168,10 @@ class EnvironmentServer:
                         raise Lost(f"its answer to {path} is longer than {MOST_BYTES:,} bytes")
                 if response.status_code != 200:
                     raise Lost(f"it answered {path} with status {response.status_code}, expected 200")
-                said = httpx2.Response(200, content=b"".join(blocks)).json()
+                said = read_json(b"".join(blocks))
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise Lost(f"it cannot be reached ({type(error).__name__})") from error
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise Lost(f"its answer to {path} is not JSON") from error
         if not isinstance(said, dict):
             raise Lost(f"its answer to {path} is not an object")
