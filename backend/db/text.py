@@ -1,7 +1,9 @@
 """Text and documents that both databases accept."""
 
+import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 LARGEST = 2**63
@@ -9,6 +11,9 @@ LARGEST = 2**63
 
 DEEPEST = 50
 """A document from outside is nested no deeper."""
+
+DEEPEST_ANSWER = 200
+"""Levels of what a process, a server or a model answers: whoever writes or compares it may recurse."""
 
 
 REFUSED = re.compile("[\0\ud800-\udfff]")
@@ -42,6 +47,21 @@ def is_too_deep(document: Any, deepest: int = DEEPEST) -> bool:
         level = [part for each in level if isinstance(each, dict | list | tuple)
                  for part in (each.values() if isinstance(each, dict) else each)]  # fmt: skip
     return bool(level)
+
+
+def read_json(text: str | bytes, *, constants: Callable[[str], float] | None = None) -> Any:
+    """The JSON that a process, a server or a model wrote; `constants` reads NaN and infinities.
+
+    ValueError for text that is no JSON, or is nested deeper than DEEPEST_ANSWER.
+    """
+    try:
+        answer = json.loads(text, parse_constant=constants)
+    except RecursionError:
+        answer = None
+    else:
+        if not is_too_deep(answer, DEEPEST_ANSWER):
+            return answer
+    raise ValueError(f"it is nested deeper than {DEEPEST_ANSWER} levels")
 
 
 def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str] | None:

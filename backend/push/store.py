@@ -310,7 +310,7 @@ def _completion(given: Completion) -> ForeignCompletion:
         reward=given.reward,
         rewards={clean_text(name): value for name, value in given.rewards.items()},
         advantage=given.advantage,
-        finish_reason=clean_text(given.finish_reason),
+        finish_reason=given.finish_reason,
         correct=given.correct,
         token_ids=range(given.tokens or 0),
     )

@@ -24,6 +24,10 @@ ATTEMPT = 1
 """A step that comes again replaces its values, wherever its trainer continued."""
 
 
+FINISH_REASON = r"^\w{0,16}$"
+"""Why a completion ended, in the word of whoever sampled it: pushes and archives take the same ones."""
+
+
 @dataclass(frozen=True, slots=True)
 class ForeignCompletion:
     """A completion as `pack_groups` takes it; of its tokens the number alone."""

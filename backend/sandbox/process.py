@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from backend.config.plugin_permissions import Permissions
+from backend.db.text import read_json
 from backend.sandbox import bubblewrap
 from backend.sandbox.errors import Died, Refused, SandboxError, TimedOut, Unusable, shown
 from backend.sandbox.forks import GRACE_SECONDS
@@ -134,7 +135,7 @@ class Sandbox:
             case {"timeout": True}:
                 return TimedOut(f"no answer within {seconds:g} seconds")
             case {"died": words}:
-                return Died(str(words))
+                return Died(shown(words))
         self.close()
         raise Died("the sandboxed process sent an invalid message")
 
@@ -262,8 +263,8 @@ class Sandbox:
     def _read(self, seconds: float) -> dict[str, Any]:
         """The next reply; without one the process is killed."""
         try:
-            reply = json.loads(self._read_line(seconds))
-        except (OSError, ValueError, RecursionError) as error:
+            reply = read_json(self._read_line(seconds))
+        except (OSError, ValueError) as error:
             self.close()
             raise Died(f"the sandboxed process failed: {error}") from error
         except BaseException:  # whatever it is, or the next request would get the reply to this one

@@ -14,6 +14,7 @@ from backend.auth.tokens import writer_token
 from backend.db.models import Event, Experiment, Metric, PushSession, RolloutGroup, Run
 from backend.diagnosis.store import judge_runs, unjudged
 from backend.http.limits import PUSH_BYTES
+from backend.imports.run_archive.rollouts import REASON
 from backend.maintenance.reconciler import Reconciler
 from backend.metrics.blocks import Stored
 from backend.metrics.sealing import seal_curves
@@ -115,6 +116,12 @@ def test_a_batch_that_comes_again_changes_nothing_and_an_overlap_adds_its_new_pa
     assert send(changed, run=None).json()["stored"] == 3
     assert values_of(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
     assert (count(client, RolloutGroup), count(client, Event)) == (1, events)
+
+
+@pytest.mark.parametrize("reason", ["tool calls", "<b>", "stop\n", "x" * 17, "a\0"])
+def test_a_finish_reason_that_no_archive_takes_is_refused(send, reason):
+    assert not REASON.fullmatch(reason)
+    assert send([completions(1, "a", finish_reason=reason)]).status_code == 422
 
 
 def test_pushed_completions_are_read_for_repetition_format_and_script(client, send):

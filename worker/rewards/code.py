@@ -22,7 +22,7 @@ from worker.rewards.code_tests import (
     is_same_value,
     read_tests,
 )
-from worker.rewards.programs import decoded, encoded
+from worker.rewards.programs import encoded, read_ended
 
 PROGRAMS = "worker.rewards.programs"
 
@@ -104,14 +104,14 @@ class Examination:
         try:
             match test:
                 case OutputTest():
-                    ended = self._run("run", stdin=test.stdin)
-                    return ended["code"] == 0 and is_same_output(ended["output"], test.output)
+                    output, code = read_ended(self._run("run", stdin=test.stdin))
+                    return code == 0 and is_same_output(output, test.output)
                 case CallTest():
                     outcome = self._call(test.function, [encoded(value) for value in test.arguments], {})
-                    return "value" in outcome and is_same_value(decoded(outcome["value"]), test.value)
+                    return "value" in outcome and is_same_value(outcome["value"], test.value)
                 case AssertTest():
                     return self._passes_assertion(test)
-        except (SandboxError, ValueError, TypeError, LookupError, RecursionError) as error:
+        except (SandboxError, ValueError, TypeError, LookupError) as error:
             logger.debug("a program failed its test", extra={"reason": str(error)[:200]})
         return False
 

@@ -106,17 +106,22 @@ def _is_same_word(word: str, wanted: str) -> bool:
 
 
 def is_same_value(value: Any, expected: Any) -> bool:
-    """Whether a function returned what a row's JSON expects: a tuple is a list there.
+    """Whether a function returned what a row's JSON expects; `value` is as `encoded` wrote it.
 
-    Some datasets wrap each result in a list of one; both forms count.
+    A tuple is a list there. Some datasets wrap each result in a list of one; both forms count. ValueError for
+    a value that no JSON can be: a set, bytes, a complex number. It is never decoded here, for whoever made it
+    may have chosen its numbers and hashes.
     """
     found = _as_json(value)
     return bool(found == expected) or (isinstance(expected, list) and expected == [found])
 
 
 def _as_json(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_as_json(item) for item in value]
-    if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(key): _as_json(item) for key, item in value.items()}
-    return value
+    if not isinstance(value, dict):
+        return value
+    [(kind, items)] = value.items()
+    if kind in ("list", "tuple"):
+        return [_as_json(item) for item in items]
+    if kind == "dict":
+        return {str(_as_json(key)): _as_json(item) for key, item in items}
+    raise ValueError(f"expected a value of JSON, got {kind!r:.20}")

@@ -15,6 +15,8 @@ from typing import Any
 
 import httpx2
 
+from backend.db.text import read_json
+
 MAX_ANSWER_BYTES = 1_000_000
 MOST_CACHED = 50_000
 """Answers that are kept; beyond, the one that was used least recently goes."""
@@ -26,6 +28,9 @@ SPARE_TOKENS = 1000
 """Tokens that a server may add of its own: its chat template, and the ends of texts."""
 
 FIRST_PAUSE_SECONDS = 0.5
+JITTER = random.Random()
+"""Apart from the run's generators: a server that is busy must not change what is drawn from them."""
+
 LONGEST_PAUSE_SECONDS = 30.0
 RETRIED_STATUSES = {408, 409, 425, 429}
 
@@ -148,8 +153,8 @@ class Endpoint:
 
     def _read(self, content: bytes, *, most_read: int) -> Any:
         try:
-            answer = json.loads(content)
-        except (ValueError, RecursionError):
+            answer = read_json(content)
+        except ValueError:
             self.usage.unreported += 1
             return NoScore("its answer is not JSON")
         self._count(answer.get("usage") if isinstance(answer, dict) else None, most_read)
@@ -199,5 +204,5 @@ def _count(value: Any, most: int) -> int | None:
 def pause_seconds(attempt: int, wait: str) -> float:
     """Seconds before the next try: twice as long each time, or as long as the server asks."""
     asked = float(wait) if wait.isascii() and wait.isdecimal() and len(wait) < 6 else 0.0
-    pause = FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.0)
+    pause = FIRST_PAUSE_SECONDS * 2**attempt * JITTER.uniform(0.5, 1.0)
     return min(LONGEST_PAUSE_SECONDS, max(asked, pause))

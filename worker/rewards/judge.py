@@ -6,12 +6,12 @@ talked into a grade: that risk remains.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from backend.config.served_rewards import JudgeReward
+from backend.db.text import read_json
 from backend.rollouts.tags import CLOSE
 from backend.settings import Settings
 from worker.prompt import Prompt
@@ -142,8 +142,8 @@ class Judge:
 
     def _json_grades(self, text: str) -> list[Any]:
         try:
-            said = json.loads(text)
-        except (ValueError, RecursionError):
+            said = read_json(text)
+        except ValueError:
             raise NoScore("its answer does not have the form that was asked for") from None
         grades = said.get("scores" if self._is_by_step else "score") if isinstance(said, dict) else None
         if self._is_by_step and isinstance(grades, list):

@@ -29,7 +29,7 @@ from backend.config.plugin_permissions import Permissions
 from backend.config.plugins import REWARDS_GROUP, find_plugin
 from backend.config.rewards import PluginReward
 from backend.errors import PluginFailed
-from backend.sandbox.errors import SandboxError, Unusable
+from backend.sandbox.errors import SandboxError, Unusable, shown
 from backend.sandbox.process import Sandbox
 from backend.settings import Settings
 from worker.prompt import Prompt
@@ -118,7 +118,7 @@ class PluginTerm:
                 case {"value": value}:
                     yield value
                 case {"error": words}:
-                    yield SandboxError(str(words))
+                    yield SandboxError(shown(words))
                 case _:
                     yield outcome if isinstance(outcome, Exception) else SandboxError("an invalid message")
 

@@ -195,6 +195,14 @@ def decoded(value: Any) -> Any:
     return makes[kind]([decoded(item) for item in items])
 
 
+def read_ended(said: Any) -> tuple[str, int]:
+    """Output and exit code of a program that a sandboxed process ran; ValueError for anything else."""
+    match said:
+        case {"output": str(output), "code": int(code)}:
+            return output, code
+    raise ValueError("expected output and exit code")
+
+
 def _key(call: Mapping[str, Any]) -> str:
     return json.dumps(call, sort_keys=True)
 

@@ -2,18 +2,26 @@
 
 import math
 from collections.abc import Callable, Sequence
-from statistics import fmean
 
 MOST_STEPS = 256
 """A longer completion is split into as many; what follows belongs to the last one."""
 
+
+def _sum(scores: Sequence[float]) -> float:
+    try:
+        return math.fsum(scores)
+    except OverflowError:
+        return math.inf
+
+
 AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
     "min": min,
-    "mean": fmean,
+    "mean": lambda scores: _sum(scores) / len(scores),
     "last": lambda scores: scores[-1],
     "product": math.prod,
-    "sum": math.fsum,
+    "sum": _sum,
 }
+"""Of finite scores; infinite where they leave the range of floats."""
 
 
 def split_steps(text: str, delimiter: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from backend.db.text import clean_text
+from backend.db.text import clean_text, read_json
 from backend.errors import EngineFailed
 from backend.redaction import redact
 from worker.rewards.endpoint import RETRIED_STATUSES, AnswerTooLong, pause_seconds, read_answer
@@ -181,6 +181,6 @@ class EngineClient:
 
 def _json(content: bytes) -> Any:
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
+        return read_json(content)
+    except ValueError:
         raise BadAnswer("it is not JSON") from None

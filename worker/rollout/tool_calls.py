@@ -6,12 +6,12 @@ equation   12*34=408                             the calculator of GSM8K, arXiv:
 template   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, and the template's turn of a tool
 """
 
-import json
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from backend.config.environments import ToolUse
+from backend.db.text import read_json
 from backend.rollouts.tags import CLOSE
 from worker.policy.model import Policy
 from worker.rollout.tools import SCHEMAS, ToolCall
@@ -145,10 +145,10 @@ def call_form(config: ToolUse, policy: Policy) -> CallForm:
 def _json_call(text: str) -> ToolCall:
     """The call that a policy wrote as JSON."""
     try:
-        said: Any = json.loads(text)
+        said = read_json(text)
         name, arguments = said["name"], said["arguments"]
-        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError, KeyError, TypeError):
+        arguments = read_json(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, KeyError, TypeError):
         expected = 'expected JSON such as {"name": "calculator", "arguments": {"expression": "1+1"}}'
         return ToolCall("", "", expected)
     if not isinstance(name, str) or not isinstance(arguments, dict):

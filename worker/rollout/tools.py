@@ -18,6 +18,7 @@ from backend.sandbox.errors import SandboxError, TimedOut, Unusable
 from backend.sandbox.process import Sandbox
 from worker.prompt import Prompt
 from worker.rewards.correctness import process_count
+from worker.rewards.programs import read_ended
 from worker.rollout.calculator import BadExpression, calculated
 
 PROGRAMS = "worker.rewards.programs"
@@ -113,15 +114,16 @@ class Toolbox:
                 cpu_seconds=math.ceil(seconds),
                 memory_bytes=self.config.memory_mb * 2**20,
             )
+            output, code = read_ended(ended)
         except Unusable as error:
             raise EnvironmentFailed(f"the tool python cannot run here: {error}") from error
         except TimedOut:
             return ToolAnswer(f"error: no answer within {seconds:g} seconds", "timeout")
-        except SandboxError:
+        except (SandboxError, ValueError):
             return ToolAnswer("error: the program was ended by the sandbox", "killed")
         finally:
             free.put(sandbox)
-        return _printed(ended)
+        return _printed(output, code)
 
 
 def _calculated(expression: str) -> ToolAnswer:
@@ -145,9 +147,8 @@ def _looked_up(key: str, table: Any) -> ToolAnswer:
     return ToolAnswer(str(found), "ok")
 
 
-def _printed(ended: Any) -> ToolAnswer:
+def _printed(output: str, code: int) -> ToolAnswer:
     """What a program printed; one that a signal ended was killed at a limit, or by the filter of calls."""
-    output, code = str(ended["output"]), ended["code"]
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
         return ToolAnswer("error: the program took too long", "timeout")
     if code < 0:

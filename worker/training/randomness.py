@@ -10,6 +10,13 @@ import torch
 from torch import Tensor
 
 
+def seed_generators(seed: int) -> None:
+    """Begin the global generators of Python, numpy and torch with a seed: plugins may draw from them."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - libraries use it
+    torch.manual_seed(seed)
+
+
 @dataclass(frozen=True, slots=True)
 class Randomness:
     """The global generators of Python, numpy and torch, and the trainer's own ones by name."""

@@ -44,7 +44,7 @@ from worker.rollout.row_limit import RowLimit
 from worker.state import Parts
 from worker.training.evaluation import Evaluator
 from worker.training.online_diagnosis import OnlineDiagnosis
-from worker.training.randomness import Randomness
+from worker.training.randomness import Randomness, seed_generators
 from worker.training.rank_sampler import sampler_of_ranks
 from worker.training.replica import Replica
 from worker.training.run_counters import RunCounters
@@ -79,7 +79,7 @@ class Trainer:
         ranks: Ranks = ALONE,
     ) -> None:
         self.config, self.recorder, self.checkpoints, self.stopping = config, recorder, checkpoints, stopping
-        torch.manual_seed(config.seed)
+        seed_generators(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.replica = Replica(config, settings, device=device, ranks=ranks, lull=recorder.lull)
         self.policy, self.optimizer = self.replica.policy, self.replica.optimizer

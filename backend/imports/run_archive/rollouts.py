@@ -17,6 +17,7 @@ from backend.imports.lines import parse
 from backend.imports.log_file import LogFile
 from backend.imports.table import BadLog
 from backend.redaction import redact_document
+from backend.rollouts.foreign import FINISH_REASON
 from backend.rollouts.marks import REASONS
 from backend.rollouts.packing import Tokens
 from backend.rollouts.store import PackedGroups, pack_groups
@@ -35,7 +36,7 @@ TOKEN_BYTES = 64
 
 LEFT_OUT, TURNS = "left_out", "turns"
 KIND = re.compile(r"train|eval(/[a-z0-9][a-z0-9_-]{0,31})?")
-REASON = re.compile(r"\w{0,16}")
+REASON = re.compile(FINISH_REASON)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from worker.problems.sums import Sums
 from worker.rollout.sampler import Decoding, Sampler
 from worker.state import Stateful
 from worker.training.learner import Baseline
-from worker.training.randomness import Randomness
+from worker.training.randomness import Randomness, seed_generators
 
 
 class Run:
@@ -238,6 +238,16 @@ def test_all_random_number_generators_are_restored():
     first = draw()
     randomness.restore({}, states)
     assert draw() == first
+
+
+def test_a_seed_begins_every_generator_whatever_was_drawn_before():
+    randomness, states = Randomness({}), []
+    for draws in (0, 3):
+        for _ in range(draws):
+            random.random(), np.random.random(), torch.rand(1)  # noqa: NPY002 - as libraries do
+        seed_generators(7)
+        states.append(randomness.tensors())
+    assert all(torch.equal(states[0][name], states[1][name]) for name in ("python", "numpy", "torch"))
 
 
 def test_nothing_in_a_checkpoint_is_pickled(tmp_path):

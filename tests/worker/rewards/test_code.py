@@ -21,6 +21,7 @@ from worker.rewards.code_tests import (
     is_same_value,
     read_tests,
 )
+from worker.rewards.programs import encoded
 from worker.rewards.score import Scorer
 
 ADD = "def add(a, b):\n    return a + b"
@@ -104,7 +105,23 @@ def test_outputs_are_compared_by_their_words(printed, expected, wanted):
     [((1, 2), [1, 2], True), (3, [3], True), ({1: 2}, {"1": 2}, True), ([3], 3, False), ("3", 3, False)],
 )
 def test_values_are_compared_as_json(value, expected, wanted):
-    assert is_same_value(value, expected) is wanted
+    assert is_same_value(encoded(value), expected) is wanted
+
+
+FORGED = {
+    "a complex number of 400 digits": '{"complex": [10**400, 0]}',
+    "bytes that are none": '{"bytes": "x"}',
+    "a deep list": "functools.reduce(lambda deep, _: [deep], range(400), 0)",
+}
+
+
+def test_whatever_a_program_has_the_encoder_return_is_wrong(grade):
+    tests = {"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}
+    for what, answer in FORGED.items():
+        forging = f"import functools, worker.rewards.programs as p\np.encoded = lambda value: {answer}"
+        program = f"{forging}\n{ADD}"
+        assert grade(program, tests) == 0, what
+    assert grade(ADD, tests) == 1
 
 
 def test_asserts_are_passed_by_the_right_program_only(grade):

@@ -6,14 +6,13 @@ template   the arguments of the turn's first call, <tool_call>{"name": "act", "a
 Both are checked against the JSON Schema of the server before they are sent.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jsonschema_rs
 
 from backend.config.environments import OpenEnv
-from backend.db.text import clean_text
+from backend.db.text import clean_text, read_json
 from backend.rollouts.tags import CLOSE
 from worker.policy.model import Policy
 from worker.rollout.tool_calls import CLOSED, OPENED, CallForm, FoundCall, Frame
@@ -67,7 +66,11 @@ class ActionSchema:
 
     def checked(self, action: dict[str, Any]) -> dict[str, Any]:
         """The action, where the schema allows it. Raises BadAction."""
-        for error in self._validator.iter_errors(action):
+        try:
+            error = next(iter(self._validator.iter_errors(action)), None)
+        except ValueError:  # half a surrogate pair in a name
+            raise BadAction("expected names of Unicode text") from None
+        if error:
             raise BadAction(error.message)
         return action
 
@@ -149,12 +152,10 @@ def act_schema(schema: ActionSchema) -> dict[str, Any]:
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
-        said: Any = json.loads(text, parse_constant=_no_constant)
+        said = read_json(text, constants=_no_constant)
         name, arguments = said["name"], said["arguments"]
-        arguments = (
-            json.loads(arguments, parse_constant=_no_constant) if isinstance(arguments, str) else arguments
-        )
-    except (ValueError, RecursionError, KeyError, TypeError):
+        arguments = read_json(arguments, constants=_no_constant) if isinstance(arguments, str) else arguments
+    except (ValueError, KeyError, TypeError):
         raise BadAction(f'expected JSON such as {{"name": "{ACT}", "arguments": {{}}}}') from None
     if name != ACT or not isinstance(arguments, dict):
         raise BadAction(f"expected the name {ACT!r} and an object of arguments")

@@ -4,9 +4,10 @@
 {"type": "error", "data": {"message": "...", "code": "VALIDATION_ERROR"}}
 """
 
-import json
 import math
 from typing import Any, NamedTuple
+
+from backend.db.text import read_json
 
 SHOWN_CHARACTERS = 200
 """Of the words of a server that become part of a reason."""
@@ -59,8 +60,8 @@ def read_answer(message: str | bytes) -> Observed:
 
 def _typed(message: str) -> tuple[Any, dict[str, Any]]:
     try:
-        said = json.loads(message, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        said = read_json(message, constants=_no_constant)
+    except ValueError as error:
         raise Lost("its answer is not JSON") from error
     data = said.get("data") if isinstance(said, dict) else None
     if not isinstance(said, dict) or not isinstance(data, dict):

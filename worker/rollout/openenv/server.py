@@ -1,7 +1,6 @@
 """The OpenEnv server of a run: its schema, the episodes that it begins, and how many it takes at a time."""
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import NamedTuple
 import httpx2
 
 from backend.config.environments import OpenEnv
-from backend.db.text import clean_text
+from backend.db.text import clean_text, read_json
 from backend.errors import EnvironmentFailed
 from backend.redaction import redact
 from backend.settings import Settings
@@ -156,14 +155,14 @@ class EnvironmentServer:
             status, content = asyncio.run(self._answer(path))
             if status != 200:
                 raise Lost(f"it answered {path} with status {status}, expected 200")
-            said = json.loads(content)
+            said = read_json(content)
         except TimeoutError as error:
             raise Lost(f"its answer to {path} takes too long") from error
         except AnswerTooLong as error:
             raise Lost(f"its answer to {path} is longer than {MOST_BYTES:,} bytes") from error
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise Lost(f"it cannot be reached ({type(error).__name__})") from error
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise Lost(f"its answer to {path} is not JSON") from error
         if not isinstance(said, dict):
             raise Lost(f"its answer to {path} is not an object")

@@ -1,0 +1,77 @@
+"""Answers of processes, servers and models that no reader expects: each becomes that reader's own failure."""
+
+from contextlib import closing
+
+import pytest
+
+from backend.config.rewards import PluginReward
+from backend.config.served_rewards import JudgeReward
+from backend.db.text import DEEPEST_ANSWER, read_json
+from backend.sandbox.errors import Died, shown
+from backend.sandbox.process import Sandbox
+from backend.settings import Settings
+from worker.rewards.endpoint import NoScore
+from worker.rewards.judge import Judge
+from worker.rewards.plugins import PluginTerm
+from worker.rewards.programs import read_ended
+from worker.rollout.openenv.actions import ActionSchema, BadAction
+from worker.rollout.openenv.answers import Lost
+from worker.rollout.openenv.answers import read_answer as read_observation
+from worker.rollout.tool_calls import _json_call
+
+DEEP = "[" * 400 + "]" * 400
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize("text", [DEEP, "[" * 100_000, '{"a":' * 100_000, "1" * 5000, b"\xff", "", "nope"])
+def test_json_that_is_none_or_too_deep_is_a_value_error(text):
+    with pytest.raises(ValueError, match=r"nested|Expecting|Exceeds|decode"):
+        read_json(text)
+
+
+def test_json_is_read_up_to_its_depth():
+    text = "[" * DEEPEST_ANSWER + "]" * DEEPEST_ANSWER
+    assert str(read_json(text)) == text
+
+
+def test_a_sandboxed_process_that_answers_with_a_deep_value_has_died(tmp_path, monkeypatch):
+    (tmp_path / "deep_answers.py").write_text(
+        "from backend.sandbox.operation import Operation\n"
+        "import functools\n"
+        "deep = functools.reduce(lambda value, _: [value], range(400), 0)\n"
+        "OPERATIONS = {'deep': Operation(lambda request: deep), 'flat': Operation(lambda request: 1)}\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Sandbox("deep_answers") as sandbox:
+        with pytest.raises(Died):
+            sandbox.ask("deep", seconds=60)
+        assert sandbox.ask("flat", seconds=60) == 1
+
+
+def test_every_reader_has_its_own_failure_for_an_answer_that_is_none():
+    judge = Judge(JudgeReward(), Settings(judge_url="http://127.0.0.1:1/v1", judge_model="m"))
+    for text in (DEEP, '{"score": ' + DEEP + "}", '{"score": 1' + "0" * 400 + "}"):
+        with pytest.raises(NoScore):
+            judge._grades({"choices": [{"message": {"content": text}}]})
+    with pytest.raises(Lost):
+        read_observation('{"type": ' + DEEP + ', "data": {}}')
+    assert _json_call('{"name": "calculator", "arguments": {"expression": ' + DEEP + "}}").problem
+    for said in (None, [], {"output": 1, "code": 0}, {"output": "", "code": None}):
+        with pytest.raises(ValueError, match="output"):
+            read_ended(said)
+    assert shown([1, HALF]) == "[1, '\\ud800']"
+
+
+def test_names_that_are_no_text_are_no_action():
+    schema = ActionSchema({"type": "object", "properties": {"text": {"type": "string"}}})
+    with pytest.raises(BadAction):
+        schema.checked({HALF: 1})
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "sum", "product"])
+def test_scores_of_steps_that_leave_the_range_of_floats_are_no_reward(aggregate):
+    fields = {"entry_point": "none", "per": "step", "aggregate": aggregate}
+    with closing(PluginTerm(PluginReward.model_validate(fields))) as term:
+        with pytest.raises(ValueError, match="finite"):
+            term._number([1e308, 1e308, 1e308])
+        assert term._number([1.0, 3.0]) in (2, 4, 3)
