@@ -32,11 +32,14 @@ class Protocol(H11Protocol):
 
     _waiting: asyncio.TimerHandle | None = None
     _is_refused = False
+    heard_at = 0.0
+    """Moment of the loop's clock at which the client last sent or read something."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody has connected."""
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
+        self.heard_at = self.loop.time()
+        if len(self.connections) > CONNECTIONS and not self._make_room():
             self._refuse(503, "Unavailable", f"{CONNECTIONS:,} connections are open: try again in a moment")
         else:
             self._wait_for_head()
@@ -45,11 +48,17 @@ class Protocol(H11Protocol):
         """Something has arrived: of a head, or of a body."""
         if self._is_refused:
             return
+        self.heard_at = self.loop.time()
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
             self._wait_for_head()
         else:
             self._stop_waiting()
+
+    def resume_writing(self) -> None:
+        """The client has read on."""
+        self.heard_at = self.loop.time()
+        super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
@@ -67,6 +76,26 @@ class Protocol(H11Protocol):
         """Answer bytes that cannot be read as HTTP."""
         detail = f"this is not an HTTP/1.1 request with a head of at most {HEAD_BYTES:,} bytes"
         self._refuse(400, "Bad request", detail)
+
+    def _make_room(self) -> bool:
+        """Close the connection that has been silent longest; False where the service works for all others.
+
+        Silence needs no token: whoever only connects must not keep others out.
+        """
+        others = (other for other in self.connections if isinstance(other, Protocol) and other is not self)
+        silent = [other for other in others if other.waits_for_client()]
+        if not silent:
+            return False
+        min(silent, key=lambda other: other.heard_at).transport.abort()
+        return True
+
+    def waits_for_client(self) -> bool:
+        """Whether the client is to send its request or the rest of it, or to read the answer."""
+        if self.transport.is_closing() or self._is_refused:
+            return False
+        if self.cycle is None or self.cycle.response_complete:
+            return True
+        return self.flow.write_paused or (self.cycle.more_body and not self.flow.read_paused)
 
     def _wait_for_head(self) -> None:
         if self._waiting is None:

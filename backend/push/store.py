@@ -38,6 +38,9 @@ from backend.runs.events import add_event
 from backend.runs.origin import ORIGINS
 from backend.runs.pushed import SILENT_SECONDS, continue_pushed, end_pushed
 
+MOST_RUNS = 10_000
+"""Of one writer, with those in the trash: a token that is lost fills no database."""
+
 
 class Owner(NamedTuple):
     """Identity of a run: the writer whose token pushes it, and the id that its client chose."""
@@ -50,7 +53,8 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
     """Store what is new of a batch, and make the run where there is none.
 
     Raises NotFound without a run and its head, Conflict where records before these are missing,
-    Gone for a run in the trash, InvalidRequest for too many metrics. Nothing of the batch is stored then.
+    Gone for a run in the trash, InvalidRequest for too many metrics or runs. Nothing of the batch is stored
+    then.
     """
     about = _cleaned(batch.run) if batch.run is not None else None
     with sessions.begin() as session:
@@ -131,6 +135,7 @@ def _cleaned(head: RunHead) -> About:
 def _make(session: Session, owner: Owner, about: About | None) -> Run:
     if about is None:
         raise _no_run(owner)
+    _check_quota(session, owner.writer)
     head, names, config, left_out = about
     trial = session.begin_nested()
     experiment_id = experiment_of(session, names)
@@ -165,6 +170,16 @@ def _make(session: Session, owner: Owner, about: About | None) -> Run:
         add_event(session, "data", left_out, run_id=made, attempt=ATTEMPT, level="warning")
     session.flush()
     return session.get_one(Run, made)
+
+
+def _check_quota(session: Session, writer: str) -> None:
+    """Raise InvalidRequest where a writer has as many runs as it may; the operator has no such limit."""
+    count = select(func.count()).select_from(Run).where(Run.writer == writer)
+    if writer and (session.scalar(count) or 0) >= MOST_RUNS:
+        reason = (
+            f"the writer {writer} has {MOST_RUNS:,} runs, as many as it may: ask the operator to delete some"
+        )
+        raise InvalidRequest([FieldError("run", reason)])
 
 
 def _open_session(session: Session, run: Run, batch: Batch) -> int:

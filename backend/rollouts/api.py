@@ -7,6 +7,7 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from backend.auth.permissions import Role
 from backend.config.pass_rates import read_rates
 from backend.db.models import Run
 from backend.db.run_lookup import must_exist
@@ -48,8 +49,8 @@ from backend.rollouts.schemas import (
     WhatIf,
     WhatIfOrder,
 )
+from backend.rollouts.what_if import OPERATORS, VIEWERS, what_if
 from backend.rollouts.what_if import SECONDS as WHAT_IF_SECONDS
-from backend.rollouts.what_if import what_if
 
 router = Router(prefix="/api/v1/rollouts", tags=["rollouts"])
 
@@ -263,11 +264,12 @@ def loss(session: ReadSession, run: RunId, step: Annotated[int, Query(ge=0, le=2
 
 
 @router.post("/what-if", response_model=WhatIf)
-def compute_again(order: WhatIfOrder, session: ReadSession) -> Json:
+def compute_again(order: WhatIfOrder, request: Request, session: ReadSession) -> Json:
     """A stored step's batch under other presets or knobs, beside the run's own; computes, changes nothing."""
     take_time(WHAT_IF_SECONDS + 10)  # to wait for others, and to read
     must_exist(session, order.run)
-    return Json(what_if(session, order))
+    allowance = OPERATORS if request.state.role is Role.OPERATOR else VIEWERS
+    return Json(what_if(session, order, allowance))
 
 
 @router.get("/{completion_id}/tokens", response_model=TokensAnswer)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,16 +35,29 @@ MOST_VALUES = 4_000_000
 """Completions times the longest one's tokens: some gigabyte for the process that computes."""
 
 SECONDS = 60.0
+TURN_SECONDS = 5.0
+"""How long a computation waits for the one before it."""
 
 OUT_OF_MEMORY = ("MemoryError", "memory", "ENOMEM")
 """Parts of the last line of a process that got no more memory."""
 
-_busy = threading.Semaphore(2)
+
+class Allowance(NamedTuple):
+    """Of the processes that those of one role start together."""
+
+    turn: threading.Lock
+    """One at a time."""
+    most_bytes: int
+    """Memory of the process; beyond it an allocation fails and the service says so."""
+
+
+OPERATORS = Allowance(threading.Lock(), 6_000_000_000)
+VIEWERS = Allowance(threading.Lock(), 3_000_000_000)
 
 Arrays = dict[str, NDArray[np.float32]]
 
 
-def what_if(session: Session, order: WhatIfOrder) -> dict[str, Any]:
+def what_if(session: Session, order: WhatIfOrder, allowance: Allowance = OPERATORS) -> dict[str, Any]:
     """The loss of a step's stored groups under the run's own objective and others: schemas.WhatIf.
 
     Raises InvalidConfig for an objective that cannot be, NotFound where the step has no recorded
@@ -104,7 +117,7 @@ def what_if(session: Session, order: WhatIfOrder) -> dict[str, Any]:
             for name, each, found in zip(
                 ["this run", *(change.preset or "changed" for change in order.variants)],
                 [config, *changed],
-                _computed(request, _padded(arrays, longest)),
+                _computed(request, _padded(arrays, longest), allowance),
                 strict=True,
             )
         ],
@@ -224,15 +237,17 @@ def _notes(config: RunConfig, *, stored: int, total: int, is_part: bool) -> list
     ]
 
 
-def _computed(request: dict[str, Any], values: dict[str, NDArray[np.float32]]) -> list[dict[str, Any]]:
+def _computed(
+    request: dict[str, Any], values: dict[str, NDArray[np.float32]], allowance: Allowance
+) -> list[dict[str, Any]]:
     """The answer of the process for each objective."""
     buffer = io.BytesIO()
     np.savez(buffer, request=np.array(json.dumps(request)), **values)  # type: ignore[arg-type]
-    if not _busy.acquire(timeout=5):
-        raise Unavailable("two steps are being computed already: try again in a moment")
+    if not allowance.turn.acquire(timeout=TURN_SECONDS):
+        raise Unavailable("another step is being computed: try again in a moment")
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "worker.training.what_if"],
+            [sys.executable, "-m", "worker.training.what_if", str(allowance.most_bytes)],
             input=buffer.getvalue(),
             capture_output=True,
             timeout=SECONDS,
@@ -241,7 +256,7 @@ def _computed(request: dict[str, Any], values: dict[str, NDArray[np.float32]]) -
     except subprocess.TimeoutExpired:
         raise Unavailable(f"computing the step again took longer than {SECONDS:g} seconds") from None
     finally:
-        _busy.release()
+        allowance.turn.release()
     if done.returncode:
         last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         if "No module named 'torch'" in last:

@@ -340,6 +340,18 @@ def test_a_batch_holds_the_write_lock_for_little_even_if_it_is_as_large_as_may_b
     assert count(client, Metric) == 100_000
 
 
+def test_a_writer_has_so_many_runs_and_keeps_no_other_from_its_own(client, send, monkeypatch):
+    monkeypatch.setattr("backend.push.store.MOST_RUNS", 2)
+    assert [send(key=key).status_code for key in ("a", "b", "b")] == [200, 200, 200]
+    refused = send(key="c")
+    (error,) = refused.json()["errors"]
+    assert (refused.status_code, error["path"]) == (422, "run")
+    assert error["message"].startswith("the writer node has 2 runs, as many as it may")
+    assert send(key="c", writer="other").status_code == 200
+    assert [send(key=key, token=TOKEN).status_code for key in "pqr"] == [200, 200, 200]
+    assert count(client, Run) == 6
+
+
 def test_more_completions_than_a_request_may_bring_are_refused(send):
     answer = send([completions(1, *[""] * 1000, index=index) for index in range(21)])
     assert answer.status_code == 422

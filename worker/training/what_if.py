@@ -1,6 +1,6 @@
 """The loss of a stored step under other objectives, by the same code as in training.
 
-    python -m worker.training.what_if < request.npz
+    python -m worker.training.what_if BYTES < request.npz
 
 The request holds a JSON text `request` and (B, T) values by name; the answer is one line of JSON for each
 objective. All stored groups are one optimizer batch, at the log-probabilities that each token had at its last
@@ -34,9 +34,6 @@ from worker.objective.policy_loss import (
 from worker.objective.token_choice import updates_of, with_covariance_choice, with_token_choice
 
 Values = dict[str, Tensor]
-
-MOST_BYTES = 6_000_000_000
-"""Memory of the process; beyond it an allocation fails and the service says so."""
 
 
 def answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
@@ -237,8 +234,9 @@ def _first(values: Tensor | None) -> Tensor | None:
 
 
 def main() -> None:
-    """Answer the request of standard input, in at most MOST_BYTES of memory."""
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
+    """Answer the request of standard input, in at most so many bytes of memory."""
+    most_bytes = int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
     torch.set_num_threads(1)
     arrays = np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False)
     request = json.loads(str(arrays["request"]))

@@ -209,9 +209,26 @@ def test_an_address_that_is_too_long_is_a_problem(service):
     assert (answer.status_code, answer.json()["title"]) == (414, "Address too long")
 
 
-def test_more_connections_than_the_service_takes_are_told_so(connect):
-    crowd = [connect() for _ in range(21)]
-    answer = said(crowd[-1])
+def test_silent_connections_keep_nobody_out(connect, host):
+    get = b"GET /healthz HTTP/1.1\r\nHost: %s\r\n" % host
+    begun = connect()
+    begun.sendall(get)  # a head without an end
+    unsent = connect()
+    unsent.sendall(b"POST /login HTTP/1.1\r\nHost: %s\r\nContent-Length: 9\r\n\r\n" % host)
+    crowd = [begun, unsent, *(connect() for _ in range(25))]
+    last = connect()
+    last.sendall(get + b"Connection: close\r\n\r\n")
+    assert said(last).startswith(b"HTTP/1.1 200")
+    assert [said(connection) for connection in crowd[:3]] == [b"", b"", b""], "the oldest ones are closed"
+
+
+def test_more_connections_than_the_service_takes_are_told_so(connect, host):
+    stream = b"GET /api/v1/stream HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n"
+    for _ in range(20):
+        connection = connect()
+        connection.sendall(stream % (host, TOKEN.encode()))
+        assert connection.recv(12) == b"HTTP/1.1 200"
+    answer = said(connect())
     assert answer.startswith(b"HTTP/1.1 503")
     assert b"20 connections are open" in answer
 
