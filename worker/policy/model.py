@@ -27,6 +27,7 @@ from worker.policy.prompt_form import PromptForm, invalid, prompt_form, shortene
 from worker.policy.quantized import quantise_base
 from worker.policy.text_part import freeze_beside_text
 from worker.policy.token_texts import TokenTexts
+from worker.policy.tokenizer_process import Refused, TokenizerProcess
 from worker.prompt import Prompt
 
 logger = logging.getLogger(__name__)
@@ -164,6 +165,7 @@ def open_directory(directory: Path, config: PolicyConfig, *, device: torch.devic
     """The policy in a directory that `check_directory` accepts."""
     closed: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     transformers.utils.logging.disable_progress_bar()
+    process = None if directory in BUILT_IN.values() else _probed(directory, config.name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(directory, **closed)
         model, report = AutoModelForCausalLM.from_pretrained(
@@ -181,7 +183,22 @@ def open_directory(directory: Path, config: PolicyConfig, *, device: torch.devic
     quantise_base(model, config.quantization, device)
     model.to(device).eval()
     policy = as_policy(model, tokenizer, name=config.name)
-    return replace(policy, form=prompt_form(tokenizer, config), base_sha256=base)
+    return replace(policy, form=prompt_form(tokenizer, config, process), base_sha256=base)
+
+
+def _probed(directory: Path, name: str) -> TokenizerProcess:
+    """The process of a directory's tokenizer, once that has been loaded and tried there.
+
+    Raises InvalidConfig: what goes wrong there must not be met here, where nothing could end it.
+    """
+    process = TokenizerProcess(directory)
+    try:
+        process.probe()
+    except Refused as error:
+        raise invalid(
+            "policy.name", f"{name!r}: its tokenizer cannot be used: {shortened(str(error), 200)}"
+        ) from error
+    return process
 
 
 def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_template: bool = False) -> Policy:

@@ -7,7 +7,7 @@ from typing import Any
 
 from backend.config.run import PolicyConfig
 from backend.errors import FieldError, InvalidConfig
-from worker.policy.template_limits import limited
+from worker.policy.tokenizer_process import Refused, TokenizerProcess
 from worker.prompt import Prompt
 
 Messages = list[Mapping[str, Any]]
@@ -31,12 +31,22 @@ class PromptForm:
     """Message of the system before a prompt that is plain text."""
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Variables of the chat template, e.g. enable_thinking."""
+    process: TokenizerProcess | None = None
+    """Where the tokenizer and its template run; None: here, which is for those of this project."""
 
     def ids(self, prompt: Prompt) -> list[int]:
         """Token ids of a prompt."""
         if not self.chat_template:
-            return list(self.tokenizer.encode(self.text(prompt)))
+            return self.encode(self.text(prompt))
         return list(self._applied(prompt, tokenize=True))
+
+    def encode(self, text: str, **options: Any) -> list[int]:
+        """Token ids of a text that is not the policy's own, e.g. of a tool."""
+        try:
+            return list((self.process or self.tokenizer).encode(text, **options))
+        except Refused as error:
+            reason = f"the policy's tokenizer refuses {shortened(text)!r}: {error}"
+            raise invalid("policy.name", reason) from error
 
     def text(self, prompt: Prompt) -> str:
         """The prompt as the policy reads it."""
@@ -117,20 +127,21 @@ class PromptForm:
         return [*system, {"role": "user", "content": text}]
 
     def _render(self, messages: Messages, **options: Any) -> Any:
-        options = {"tokenize": False, "add_generation_prompt": True} | options
+        options = {"tokenize": False, "add_generation_prompt": True} | options | dict(self.template_kwargs)
         try:
-            with limited():
-                return self.tokenizer.apply_chat_template(
-                    messages, return_dict=False, **options, **self.template_kwargs
-                )
+            if self.process is not None:
+                return self.process.apply(messages, **options)
+            return self.tokenizer.apply_chat_template(messages, return_dict=False, **options)
         except Exception as error:  # a template raises whatever it likes about messages
             reason = shortened(str(error) or type(error).__name__, 200)
             raise invalid("policy.chat_template", f"the policy's chat template refuses: {reason}") from error
 
 
-def prompt_form(tokenizer: Any, config: PolicyConfig) -> PromptForm:
+def prompt_form(tokenizer: Any, config: PolicyConfig, process: TokenizerProcess | None = None) -> PromptForm:
     """The form that a config asks for; raises InvalidConfig if the tokenizer does not have it."""
-    form = PromptForm(tokenizer, config.chat_template, config.system_prompt, config.chat_template_kwargs)
+    form = PromptForm(
+        tokenizer, config.chat_template, config.system_prompt, config.chat_template_kwargs, process
+    )
     form.check(config.name)
     return form
 

@@ -1,7 +1,7 @@
 """Observations as token ids: answers of tools are hostile text, in which nothing is a control token."""
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from backend.db.text import clean_text
 from worker.policy.model import Policy
@@ -25,7 +25,7 @@ class ObservationEncoder:
     """Encodes the text of tools for one policy."""
 
     def __init__(self, policy: Policy) -> None:
-        self.tokenizer = policy.tokenizer
+        self.tokenizer, self.form = policy.tokenizer, policy.form
         added = dict(policy.tokenizer.get_added_vocab())
         self.controls = {*added.values(), *policy.stop_ids, policy.pad_id}
         """Ids that no answer may have: everything that was added to the vocabulary."""
@@ -57,5 +57,4 @@ class ObservationEncoder:
         return [part for part in (*parts, text[start:]) if part]
 
     def _encode(self, text: str) -> list[int]:
-        ids: Any = self.tokenizer.encode(text, add_special_tokens=False)
-        return list(ids)
+        return self.form.encode(text, add_special_tokens=False)

@@ -147,7 +147,7 @@ class ServerEngine:
 
     def _check_tokenizer(self) -> None:
         body = {"model": self.base, "prompt": PROBE, "add_special_tokens": False}
-        own = self.policy.tokenizer.encode(PROBE, add_special_tokens=False)
+        own = self.policy.form.encode(PROBE, add_special_tokens=False)
         for place, tokens in enumerate(self.client.ask_each(Request("POST", "/tokenize", body, tokens_in))):
             if isinstance(tokens, Rejected) and tokens.status in MISSING:
                 continue  # the first answers will show it

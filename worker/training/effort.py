@@ -78,7 +78,7 @@ def area(rates: Sequence[float]) -> float:
 def _cut(policy: Policy, prompt: Prompt, parts: tuple[str, str], share: float) -> CutThought:
     before, thinking = parts
     text = before + thinking[: round(share * len(thinking))] + CLOSE
-    return CutThought(prompt, list(policy.tokenizer.encode(text, add_special_tokens=False)))
+    return CutThought(prompt, policy.form.encode(text, add_special_tokens=False))
 
 
 def _fits(policy: Policy, cut: CutThought, answer_tokens: int) -> bool:

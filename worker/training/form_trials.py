@@ -11,7 +11,7 @@ from backend.db.text import clean_text
 from backend.errors import InvalidConfig
 from backend.runs.check_report import FormTrial
 from worker.policy.model import Policy
-from worker.policy.prompt_form import prompt_form
+from worker.policy.prompt_form import PromptForm, prompt_form
 from worker.prompt import Prompt
 from worker.types import Completion
 
@@ -72,6 +72,10 @@ def shortened(text: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
 
 
+def _form(policy: Policy, config: PolicyConfig) -> PromptForm:
+    return prompt_form(policy.form.tokenizer, config, policy.form.process)
+
+
 def _trial(
     form: Form, policy: Policy, config: PolicyConfig, prompts: Sequence[Prompt], sample: Sample
 ) -> FormTrial:
@@ -80,7 +84,7 @@ def _trial(
         answered=None, truncated=None, tokens=None, refusal="",
     )  # fmt: skip
     try:
-        asked = replace(policy, form=prompt_form(policy.form.tokenizer, config.with_(**form.changes)))
+        asked = replace(policy, form=_form(policy, config.with_(**form.changes)))
         text = asked.form.text(prompts[0])
         completions = [each for group in sample(asked, prompts, COMPLETIONS) for each in group]
     except InvalidConfig as error:

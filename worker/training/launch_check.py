@@ -284,7 +284,7 @@ def distinct_prompts(mixture: Mixture, count: int) -> list[Prompt]:
 
 def as_completion(policy: Policy, text: str) -> Completion:
     """A text as if the policy had written and ended it."""
-    ids = np.array(policy.tokenizer.encode(text, add_special_tokens=False), dtype=np.int64)
+    ids = np.array(policy.form.encode(text, add_special_tokens=False), dtype=np.int64)
     zeros = np.zeros(len(ids), dtype=np.float32)
     return Completion(ids, text, ("",) * len(ids), "stop", sampler_logprobs=zeros, entropies=zeros)
 

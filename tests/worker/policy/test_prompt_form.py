@@ -1,15 +1,18 @@
 """Prompts as the policy reads them: chat templates, messages, tools, and what is refused by name."""
 
-import resource
+import shutil
 from typing import Any
 
 import pytest
+from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 
 from backend.config.run import PolicyConfig
 from backend.errors import InvalidConfig
-from worker.policy import template_limits
+from worker.policy import tokenizer_process
+from worker.policy.model import BUILT_IN, load_policy
 from worker.policy.prompt_form import PromptForm, prompt_form
+from worker.policy.tokenizer_process import Refused, TokenizerProcess
 from worker.prompt import Prompt
 from worker.warm_start.tokenizer import build_tokenizer
 
@@ -137,21 +140,97 @@ def test_a_config_without_sense_is_refused(fields, words):
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("template", "reason"),
-    [
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "0.2 seconds"),
-        ("{{ 'a' * 10**10 }}", "bytes of memory"),
-        ("{{ 'a' | center(10**10) }}", "bytes of memory"),
+OVER = "it takes more than 1 seconds or 1 GiB of memory"
+
+HANG = "{{ (10 ** (99999999 * messages | length)) | string }}"  # not folded when it is compiled
+LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.fixture
+def apart(monkeypatch, tmp_path):
+    """Saves a tokenizer, and hands out the process that runs it, with smaller limits."""
+    monkeypatch.setattr(tokenizer_process, "CPU_SECONDS", 1)
+    monkeypatch.setattr(tokenizer_process, "CLOCK", 1000)
+    monkeypatch.setattr(tokenizer_process, "MEMORY_GB", 1)
+
+    def apart(template=None, growing=""):
+        made = tokenizer(template)
+        if growing:
+            grow(made, growing)
+        made.save_pretrained(tmp_path)
+        return TokenizerProcess(tmp_path)
+
+    return apart
+
+
+def test_a_template_that_reaches_out_or_fills_the_memory_is_refused(apart):
+    process = apart(CHATML)
+    for template, reason in (
+        ("{{ 'a' * 10**10 }}", "it takes too much memory"),
+        ("{{ 'a' | center(10**10) }}", "it takes too much memory"),
         ("{{ ''.__class__.__mro__ }}", "unsafe"),
         ("{% include '/etc/passwd' %}", "no loader"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
+    ):
+        with pytest.raises(Refused, match=reason):
+            process.apply([{"role": "user", "content": "?"}], tokenize=False, chat_template=template)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        HANG,
+        pytest.param(LOOP, marks=pytest.mark.nightly),
+        pytest.param("{{ ('a\n' * 10**7) | indent(500) }}", marks=pytest.mark.nightly),
     ],
+    ids=["inside C", "loop", "indent"],
 )
-def test_a_hostile_template_is_refused_in_time_and_memory(monkeypatch, template, reason):
-    monkeypatch.setattr(template_limits, "MOST_SECONDS", 0.2)
-    limits = resource.getrlimit(resource.RLIMIT_DATA)
-    path, message = refusal(lambda: form(template))
-    assert (path, reason in message) == ("policy.chat_template", True), message
-    assert resource.getrlimit(resource.RLIMIT_DATA) == limits
-    assert form().text(SUM) == "<user>1+1=?</user><assistant>"
+def test_a_template_that_hangs_at_one_row_is_refused_there_and_the_next_one_is_written(apart, hostile):
+    template = CHATML + "{% if messages[0].content == 'hang' %}" + hostile + "{% endif %}"
+    own = prompt_form(tokenizer(template), PolicyConfig(chat_template=True), apart(template))
+    path, message = refusal(lambda: own.ids(Prompt("a/2", "hang", "", "a")))
+    assert path == "policy.chat_template"
+    assert message.startswith("the policy's chat template refuses: it takes ")
+    assert own.text(SUM) == "<user>1+1=?</user><assistant>"
+    assert own.tokenizer.decode(own.ids(SUM)) == own.text(SUM)
+
+
+OMEGA = "\N{GREEK SMALL LETTER OMEGA}"
+
+
+def grow(made, letter):
+    """Let the tokenizer double a letter 60 times."""
+    doubling = [normalizers.Replace(letter, letter * 2) for _ in range(60)]
+    made.backend_tokenizer.normalizer = normalizers.Sequence(doubling)
+
+
+def test_a_tokenizer_that_grows_a_text_without_end_is_refused_before_the_run(apart):
+    with pytest.raises(Refused, match=OVER):
+        apart(growing="a").probe()
+
+
+def test_a_tokenizer_that_grows_one_row_is_refused_there(apart):
+    process = apart(growing=OMEGA)
+    process.probe()
+    own = prompt_form(tokenizer(None), PolicyConfig(), process)
+    path, message = refusal(lambda: own.ids(Prompt("a/2", OMEGA, "", "a")))
+    assert (path, message) == (
+        "policy.name",
+        f"the policy's tokenizer refuses '{OMEGA}': {OVER}",
+    )
+    assert own.ids(SUM) == tokenizer(None).encode("1+1=?")
+
+
+def test_a_policy_of_others_is_tried_before_it_is_loaded(settings, monkeypatch):
+    directory = settings.models_dir / "mine"
+    shutil.copytree(
+        BUILT_IN["tiny"], directory, ignore=shutil.ignore_patterns("*.py", "__pycache__", "card.json")
+    )
+    policy = load_policy(PolicyConfig(name="mine", chat_template=True), settings)
+    tiny = load_policy(PolicyConfig(chat_template=True), settings)
+    assert policy.form.process is not None
+    assert tiny.form.process is None
+    assert policy.encode(SUM, room=0) == tiny.encode(SUM, room=0)
+    monkeypatch.setattr(TokenizerProcess, "probe", lambda _self: (_ for _ in ()).throw(Refused(OVER)))
+    path, message = refusal(lambda: load_policy(PolicyConfig(name="mine"), settings))
+    assert (path, message) == ("policy.name", f"'mine': its tokenizer cannot be used: {OVER}")

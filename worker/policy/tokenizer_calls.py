@@ -1,0 +1,78 @@
+"""Calls of a policy's tokenizer and chat template. Runs inside the tokenizer's sandbox."""
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, cast
+
+from backend.sandbox.operation import Operation, Request
+
+PROBE = "1+1=? The quick brown fox, über 3.14 \n\t \N{SNOWMAN} <eos> " + "a" * 200
+
+DECODED = 1000
+"""Entries of the vocabulary that are decoded at a time."""
+
+ONE_THREAD = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
+"""Threads reserve memory, and one text needs one."""
+
+
+def _import(_request: Request) -> None:
+    os.environ.update(ONE_THREAD)
+    sys.modules.setdefault("torch", cast("Any", None))  # takes seconds and memory, and no tokenizer needs it
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+
+
+@lru_cache(maxsize=1)
+def _tokenizer(directory: str) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
+
+
+def _probe(request: Request) -> None:
+    """Load the tokenizer, and have it decode: whoever asked does so next, without limits."""
+    tokenizer = _tokenizer(request["directory"])
+    tokenizer.decode(tokenizer.encode(PROBE))
+    for start in range(0, len(tokenizer), DECODED):
+        tokenizer.decode(list(range(start, min(start + DECODED, len(tokenizer)))))
+
+
+def _encode(request: Request) -> list[int]:
+    return list(_tokenizer(request["directory"]).encode(request["text"], **request["options"]))
+
+
+def _apply(request: Request) -> Any:
+    """The messages as the chat template writes them: text or token ids."""
+    tokenizer = _tokenizer(request["directory"])
+    return tokenizer.apply_chat_template(request["messages"], return_dict=False, **request["options"])
+
+
+def _limited(call: Callable[[Request], Any]) -> Callable[[Request], dict[str, Any]]:
+    """{"value": ...}, or {"refused": why}: a template raises whatever it likes about messages.
+
+    The kernel ends this process after `cpu_seconds`: nothing else stops a call inside C or Rust.
+    """
+
+    def limited(request: Request) -> dict[str, Any]:
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        most = int(time.process_time()) + request["cpu_seconds"] + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (most if hard < 0 else min(most, hard), hard))
+        try:
+            return {"value": call(request)}
+        except MemoryError:
+            return {"refused": "it takes too much memory"}
+        except Exception as error:  # noqa: BLE001 - see above
+            return {"refused": str(error) or type(error).__name__}
+
+    return limited
+
+
+OPERATIONS = {
+    name: Operation(_limited(call), prepare=_import, is_forked=False)
+    for name, call in {"probe": _probe, "encode": _encode, "apply": _apply}.items()
+}
