@@ -5,7 +5,7 @@ from typing import Any, Self
 from pydantic import ConfigDict
 from pydantic_core import PydanticCustomError
 
-from backend.config.documented import Documented
+from backend.config.documented import StrictNumbers
 
 MOST_STEPS = 10_000_000
 """Training steps of one run."""
@@ -18,7 +18,7 @@ MOST_OF_A_NAME = 193
 """Characters of a hub name, `owner/name`. A limit in the pattern itself would take long to compile."""
 
 
-class Frozen(Documented):
+class Frozen(StrictNumbers):
     """An immutable, closed configuration value: unknown keys, NaN and infinities are refused."""
 
     model_config = ConfigDict(

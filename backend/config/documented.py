@@ -12,7 +12,7 @@ from inspect import cleandoc, get_annotations, getsource
 from itertools import pairwise
 from typing import Any
 
-from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 
@@ -29,6 +29,25 @@ class Documented(BaseModel):
         for name, shown in properties.items():
             if name in texts:
                 shown.setdefault("description", texts[name])
+        return schema
+
+
+def _be_strict(schema: Any) -> None:
+    parts = schema.values() if isinstance(schema, dict) else schema
+    if isinstance(schema, dict) and schema.get("type") in ("int", "float", "bool"):
+        schema["strict"] = True
+    for part in parts:
+        if isinstance(part, dict | list | tuple):
+            _be_strict(part)
+
+
+class StrictNumbers(Documented):
+    """A model of what people and programs send: neither text nor true is a number, and no number is true."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        _be_strict(schema)
         return schema
 
 

@@ -5,10 +5,10 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, field_validator
 
-from backend.config.documented import Documented
+from backend.config.documented import StrictNumbers
 
 
-class Permissions(Documented):
+class Permissions(StrictNumbers):
     """The permissions of a sandboxed process, beyond reading the code that it runs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
 
-from backend.config.documented import Documented
+from backend.config.documented import Documented, StrictNumbers
 from backend.redaction import redact_document
 from backend.rollouts.foreign import FINISH_REASON, MOST_COMPLETIONS
 from backend.runs.origin import PushOrigin
@@ -50,7 +50,7 @@ Label = Annotated[str, Field(min_length=1, max_length=512)]
 Name = Annotated[str, Field(max_length=200)]
 
 
-class PushModel(Documented):
+class PushModel(StrictNumbers):
     """A part of a request; NUL is written out where it is stored."""
 
     model_config = ConfigDict(extra="forbid")

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from backend.config.causes import Verdict
-from backend.config.documented import Documented
+from backend.config.documented import Documented, StrictNumbers
 from backend.config.evaluation import MOST_SUITES
 from backend.db.text import clean_text, unstorable
 from backend.redaction import secret_errors
@@ -23,7 +23,7 @@ SpelledNumber = float | str
 """A number, or "NaN", "Infinity", "-Infinity"."""
 
 
-class Body(Documented):
+class Body(StrictNumbers):
     """A request body: unknown fields, NaN, infinities, secrets and unstorable text are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
