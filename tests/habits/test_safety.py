@@ -94,7 +94,7 @@ def test_what_runs_programs_is_served_by_the_sandbox_and_forked():
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module == "worker.rewards.programs"
     ]
-    assert taken == [{"encoded", "decoded"}]
+    assert taken == [{"encoded", "read_ended"}]
 
 
 def test_no_shell_and_no_remote_code(trees):

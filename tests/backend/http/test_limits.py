@@ -214,7 +214,10 @@ def test_silent_connections_keep_nobody_out(connect, host):
     begun = connect()
     begun.sendall(get)  # a head without an end
     unsent = connect()
-    unsent.sendall(b"POST /login HTTP/1.1\r\nHost: %s\r\nContent-Length: 9\r\n\r\n" % host)
+    post = b"POST /api/v1/experiments HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"
+    unsent.sendall(
+        post % (host, TOKEN.encode()) + b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+    )
     crowd = [begun, unsent, *(connect() for _ in range(25))]
     last = connect()
     last.sendall(get + b"Connection: close\r\n\r\n")

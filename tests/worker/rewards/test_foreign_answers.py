@@ -1,6 +1,7 @@
 """Answers of processes, servers and models that no reader expects: each becomes that reader's own failure."""
 
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from worker.rollout.openenv.answers import Lost
 from worker.rollout.openenv.answers import read_answer as read_observation
 from worker.rollout.tool_calls import _json_call
 
+HERE = Path(__file__).parent
 DEEP = "[" * 400 + "]" * 400
 HALF = "\ud800"
 
@@ -34,18 +36,12 @@ def test_json_is_read_up_to_its_depth():
     assert str(read_json(text)) == text
 
 
-def test_a_sandboxed_process_that_answers_with_a_deep_value_has_died(tmp_path, monkeypatch):
-    (tmp_path / "deep_answers.py").write_text(
-        "from backend.sandbox.operation import Operation\n"
-        "import functools\n"
-        "deep = functools.reduce(lambda value, _: [value], range(400), 0)\n"
-        "OPERATIONS = {'deep': Operation(lambda request: deep), 'flat': Operation(lambda request: 1)}\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with Sandbox("deep_answers") as sandbox:
+def test_a_sandboxed_process_that_answers_with_a_deep_value_has_died(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    with Sandbox("deep_answers", further=(HERE,)) as sandbox:
         with pytest.raises(Died):
             sandbox.ask("deep", seconds=60)
-        assert sandbox.ask("flat", seconds=60) == 1
+        assert sandbox.ask("flat", seconds=60) == {"a": 1}
 
 
 def test_every_reader_has_its_own_failure_for_an_answer_that_is_none():

@@ -1,0 +1,16 @@
+"""Operations of a sandboxed process of tests: one answers with a value that is nested deeply."""
+
+from functools import reduce
+from typing import Any
+
+from backend.sandbox.operation import Operation, Request
+
+LEVELS = 400
+
+
+def _deep(_request: Request) -> dict[str, Any]:
+    start: dict[str, Any] = {}
+    return reduce(lambda value, _: {"a": value}, range(LEVELS), start)
+
+
+OPERATIONS = {"deep": Operation(_deep), "flat": Operation(lambda _request: {"a": 1})}
