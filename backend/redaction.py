@@ -156,10 +156,14 @@ def _secrets_in(text: str) -> Iterator[tuple[int, int]]:
         while at >= 0:
             yield at, at + len(word)
             at = text.find(word, at + 1)
+    ends = dict.fromkeys(SHAPES, 0)
     for start in range(0, len(text), WINDOW):  # others may run in between
         for pattern, offset in SHAPES:
             for cut in pattern.finditer(text, start, start + WINDOW + LONGEST_SECRET):
+                if cut.start() < ends[pattern, offset]:
+                    continue  # of a longer one that began before
                 if (match := pattern.match(text, cut.start())) is not None:
+                    ends[pattern, offset] = match.end()
                     yield match.start() + offset, match.end()
 
 

@@ -8,13 +8,14 @@ from typing import Any
 
 from aiobotocore.httpsession import AIOHTTPSession
 
-from backend.artifacts.store import BadAnswer
+from backend.artifacts.store import BLOCK_BYTES, BadAnswer
 
 MOST_PAGE_BYTES = 4_000_000
 """Of an answer to a request that asks for no range of a file: a page of a listing has 1,000 keys."""
 
-MOST_CALL_BYTES = 32_000_000
-"""Of all answers of one call of the file system together: 80,000 files of a listing."""
+MOST_CALL_BYTES = 3 * BLOCK_BYTES
+"""Of all answers of one call of the file system together: a block that is read three times, or a listing of
+more than 100,000 files."""
 
 RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 

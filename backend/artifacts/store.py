@@ -348,6 +348,7 @@ class _Copy(io.RawIOBase):
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
         self._read_range, self._size, self._at = read, size, 0
+        self._block, self._block_at = b"", 0
 
     def readable(self) -> bool:
         return True
@@ -364,15 +365,18 @@ class _Copy(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer)[: max(0, self._size - self._at)]
-        for start in range(0, len(view), BLOCK_BYTES):
-            piece = view[start : start + BLOCK_BYTES]
-            piece[:] = self._read_range(self._at, self._at + len(piece))
-            self._at += len(piece)
-        return len(view)
-
-    def readall(self) -> bytes:
-        return self.read(max(0, self._size - self._at)) or b""
+        """The next bytes, out of a block that is kept: each block is one request to the store."""
+        if self._at >= self._size:
+            self._block = b""  # many files are open at a time
+            return 0
+        if not self._block_at <= self._at < self._block_at + len(self._block):
+            self._block_at = self._at
+            self._block = self._read_range(self._at, min(self._at + BLOCK_BYTES, self._size))
+        begin = self._at - self._block_at
+        piece = self._block[begin : begin + len(buffer)]
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
 
 
 def _told_of(error: BaseException) -> BaseException:

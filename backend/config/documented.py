@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_before_validator_function
 
 
 class Documented(BaseModel):
@@ -32,9 +33,19 @@ class Documented(BaseModel):
         return schema
 
 
+def _as_whole_number(value: Any) -> Any:
+    """1000.0 as 1000: in JSON they are the same number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _be_strict(schema: Any) -> None:
     parts = schema.values() if isinstance(schema, dict) else schema
     if isinstance(schema, dict) and schema.get("type") in ("int", "float", "bool"):
+        if schema["type"] == "int" and not schema.get("strict"):
+            whole = no_info_before_validator_function(_as_whole_number, {**schema, "strict": True})
+            schema.clear()
+            schema.update(whole)
+            return
         schema["strict"] = True
     for part in parts:
         if isinstance(part, dict | list | tuple):

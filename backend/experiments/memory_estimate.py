@@ -151,10 +151,9 @@ def _tokens_of_source(source: ProblemSource, policy: PolicyConfig, settings: Set
     if not isinstance(source, FileProblem):
         return PROMPT_TOKENS
     try:
-        lengths = sorted(checked_file(source, settings.datasets_dir, trains=False).lengths)
+        long = checked_file(source, settings.datasets_dir, trains=False).long_length
     except (ValueError, OSError):  # the form says so at the field
         return PROMPT_TOKENS
-    long = lengths[int(0.95 * (len(lengths) - 1))] if lengths else 0
     return max(1, _tokens(long + len(source.instruction), policy))
 
 

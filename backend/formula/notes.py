@@ -30,7 +30,7 @@ def notes(config: RunConfig, symbols: Sequence[str]) -> list[str]:
         *_refill(config),
         *(_divisors(config, divisors) if divisors else []),
         *_truncation(config, counted="B" in symbols),
-        *_rejection(config),
+        *_rejection(config, divisors=[name for name in symbols if name in {"B", "P"}]),
         *_unscored(config),
         *_passes(config),
         *_critic(config),
@@ -124,9 +124,11 @@ def _still(config: RunConfig, *, counted: bool) -> str:
     return f"; {', and '.join(parts)}" if parts else ""
 
 
-def _rejection(config: RunConfig) -> Iterator[str]:
-    if isinstance(config.objective.correction, SequenceK3):
-        yield "Where wᵢ = 0 the completion is left out: the loss divides by the tokens of the others."
+def _rejection(config: RunConfig, *, divisors: Sequence[str]) -> Iterator[str]:
+    if not isinstance(config.objective.correction, SequenceK3):
+        return
+    counted = f" and still counted in {' and '.join(divisors)}" if divisors else ""
+    yield f"Where wᵢ = 0 the completion is left out, its tokens in every divisor too{counted}."
 
 
 def _unscored(config: RunConfig) -> Iterator[str]:

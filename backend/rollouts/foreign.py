@@ -1,5 +1,6 @@
 """Completions of other trainers as rollouts: texts, rewards and advantages, without tokens."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -25,7 +26,12 @@ ATTEMPT = 1
 
 
 FINISH_REASON = r"^\w{0,16}$"
-"""Why a completion ended, in the word of whoever sampled it: pushes and archives take the same ones."""
+"""Why a completion ended, in the word of whoever sampled it: what is stored, archives take."""
+
+
+def as_finish_reason(text: str) -> str:
+    """The word as it is stored."""
+    return re.sub(r"\W", "_", text)
 
 
 @dataclass(frozen=True, slots=True)

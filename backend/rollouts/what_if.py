@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from backend.config.filters import NoRefill
+from backend.config.length import MaskTruncated
 from backend.config.merge import resolve
 from backend.config.run import RunConfig
 from backend.db.completion import Completion
@@ -193,6 +194,8 @@ def _token_share(session: Session, config: RunConfig, run_id: str, step: int) ->
     is_trained = GroupTally.marks.bitwise_and(BIT["left_out"]) == 0
     tally = (func.sum(GroupTally.tokens), func.count(GroupTally.prompt_index.distinct()))
     query = select(*tally).where(*valid_tallies(session, run_id, "train"), GroupTally.step == step)
+    if isinstance(config.length.truncated, MaskTruncated):
+        query = query.where(GroupTally.marks.bitwise_and(BIT["truncated"]) == 0)
     tokens, groups = session.execute(query).one()
     trained_tokens, trained_groups = session.execute(query.where(is_trained)).one()
     if not trained_tokens:

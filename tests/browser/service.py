@@ -158,8 +158,15 @@ def opened(browser, service, width=1400, scheme="light", *, token=TOKEN, height=
     )
 
 
-async def _serve(server: uvicorn.Server, listener: socket.socket) -> None:
+END_SECONDS = 60
+"""How long a service may take to end before its tasks are told instead."""
+
+
+async def _serve(
+    server: uvicorn.Server, listener: socket.socket, loops: list[asyncio.AbstractEventLoop]
+) -> None:
     """Serve until it should exit; streams that a busy browser still reads then are cut off."""
+    loops.append(asyncio.get_running_loop())
     await server.serve([listener])
     for connection in list(server.server_state.connections):
         connection.transport.abort()
@@ -184,7 +191,8 @@ def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]
     config = server_config(app, settings, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     pool = app.state.lab.engine.pool
-    thread = threading.Thread(target=lambda: asyncio.run(_serve(server, listener)))
+    loops: list[asyncio.AbstractEventLoop] = []
+    thread = threading.Thread(target=lambda: asyncio.run(_serve(server, listener, loops)), daemon=True)
     thread.start()
     try:
         while not server.started:
@@ -194,5 +202,6 @@ def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]
         service.client.close()
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(END_SECONDS)
+        assert not thread.is_alive(), [*map(str, asyncio.all_tasks(loops[0]))]
         empty(pool)

@@ -290,6 +290,11 @@ def test_a_contradiction_is_refused_at_the_field_that_must_change(written, path)
     assert list(errors_of(written)) == [path]
 
 
+def test_a_whole_number_may_be_written_as_a_fraction():
+    assert resolve({"steps": 1e3}).steps == 1000
+    assert errors_of({"steps": 1.5}) == {"steps": "must be a whole number, got 1.5"}
+
+
 def test_all_contradictions_are_told_at_once():
     found = errors_of({"sampling": {"group_size": 1}, "updates": {"minibatches": 17}})
     assert {"sampling.group_size", "updates.minibatches"} <= set(found)

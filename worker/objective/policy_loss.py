@@ -99,8 +99,9 @@ def denominators(
 def accepted_completions(batch: PolicyBatch, objective: Objective) -> Bool[Tensor, "B"] | None:
     """Completions that the correction does not reject; None where it rejects none.
 
-    A rejected completion is in no sum and no divisor, as if its tokens were masked. Needs the old and the
-    sampler's log-probabilities. Source: verl's rollout correction, which overwrites the response mask.
+    The tokens of a rejected completion are in no sum and in no divisor, as if they were masked; a mean over
+    completions or prompts still counts it. Needs the old and the sampler's log-probabilities. Source: verl's
+    rollout correction, which overwrites the response mask.
     """
     if not isinstance(objective.correction, knobs.SequenceK3):
         return None

@@ -195,9 +195,8 @@ def _probed(directory: Path, name: str) -> TokenizerProcess:
     try:
         process.probe()
     except Refused as error:
-        raise invalid(
-            "policy.name", f"{name!r}: its tokenizer cannot be used: {shortened(str(error), 200)}"
-        ) from error
+        reason = shortened(str(error), 200)
+        raise invalid("policy.name", f"{name!r}: its tokenizer cannot be opened: {reason}") from error
     return process
 
 

@@ -22,6 +22,9 @@ CPU_SECONDS = 20
 MEMORY_GB = 3
 """Of the process; its libraries take a tenth of that."""
 
+TRIES = 2
+"""Processes that a prompt is tried in: others may have ended the first, for want of memory."""
+
 CLOCK = 3
 """Seconds on the clock for each second of processor time: other processes must not decide."""
 
@@ -56,15 +59,20 @@ class TokenizerProcess:
         return self._ask("apply", messages=messages, options=options)
 
     def _ask(self, op: str, **request: Any) -> Any:
-        with self._turn:
+        common = {"directory": self._directory, "cpu_seconds": CPU_SECONDS}
+        limits = f"it takes more than {CPU_SECONDS} seconds or {MEMORY_GB} GiB of memory"
+        tries = 1 if op == "probe" else TRIES
+        for left in reversed(range(tries)):
             try:
-                common = {"directory": self._directory, "cpu_seconds": CPU_SECONDS}
-                answer = self._sandbox.ask(op, seconds=float(CLOCK * CPU_SECONDS), **common, **request)
+                with self._turn:
+                    answer = self._sandbox.ask(op, seconds=float(CLOCK * CPU_SECONDS), **common, **request)
             except Unusable as error:
                 raise Refused(f"the process for it cannot start: {error}") from error
             except SandboxError as error:
-                words = f"it takes more than {CPU_SECONDS} seconds or {MEMORY_GB} GiB of memory"
-                raise Refused(words) from error
+                if not left:
+                    raise Refused(limits) from error
+            else:
+                break
         if "refused" in answer:
             raise Refused(answer["refused"])
         return answer["value"]

@@ -81,8 +81,9 @@ class SequenceMask(_Correction):
 
 class SequenceK3(_Correction):
     """Leave out the completions on which sampler and trainer disagree: the mean over tokens of
-    k3 = rho - 1 - log rho is above a threshold; the others keep weight 1. A completion that is left out is in
-    no divisor either, as if its tokens were masked (verl's rollout correction).
+    k3 = rho - 1 - log rho is above a threshold; the others keep weight 1. The tokens of a completion that is
+    left out are in no divisor either, as if they were masked (verl's rollout correction); a mean over
+    completions or prompts still counts it.
     """
 
     type: Literal["seq_k3"] = "seq_k3"

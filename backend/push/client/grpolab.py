@@ -687,7 +687,7 @@ def _completion(given: Mapping[str, Any]) -> dict[str, Any]:
         },
         "advantage": _optional(given.get("advantage")),
         "tokens": None if tokens is None else max(0, int(tokens)),
-        "finish_reason": re.sub(r"\W", "_", str(given.get("finish_reason") or "")[:16]),
+        "finish_reason": str(given.get("finish_reason") or "")[:16],
         "correct": None if correct is None else bool(correct),
     }
 

@@ -152,6 +152,7 @@ def apart(monkeypatch, tmp_path):
     monkeypatch.setattr(tokenizer_process, "CPU_SECONDS", 1)
     monkeypatch.setattr(tokenizer_process, "CLOCK", 1000)
     monkeypatch.setattr(tokenizer_process, "MEMORY_GB", 1)
+    monkeypatch.setattr(tokenizer_process, "TRIES", 1)
 
     def apart(template=None, growing=""):
         made = tokenizer(template)
@@ -233,4 +234,4 @@ def test_a_policy_of_others_is_tried_before_it_is_loaded(settings, monkeypatch):
     assert policy.encode(SUM, room=0) == tiny.encode(SUM, room=0)
     monkeypatch.setattr(TokenizerProcess, "probe", lambda _self: (_ for _ in ()).throw(Refused(OVER)))
     path, message = refusal(lambda: load_policy(PolicyConfig(name="mine"), settings))
-    assert (path, message) == ("policy.name", f"'mine': its tokenizer cannot be used: {OVER}")
+    assert (path, message) == ("policy.name", f"'mine': its tokenizer cannot be opened: {OVER}")
