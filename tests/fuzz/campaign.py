@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from backend.db import live_workers
 from backend.db.models import Worker
 from backend.http.access_log import REQUESTS
-from backend.workers import store
 from tests import servers
 from tests.browser.service import TOKEN, VIEWER_TOKEN, Service, running
 
@@ -63,7 +63,7 @@ def play(database: str, client: str, seed: int, examples: int, *, phases: str, o
     with tempfile.TemporaryDirectory(prefix="gl-") as name, _database(database, Path(name)) as url:
         directory = Path(name)
         limits: dict[str, Any] = {"writes_per_second": 0, "streams_per_token": 0}
-        seen_long = patch.object(store, "SILENT_SECONDS", ROUND_SECONDS)
+        seen_long = patch.object(live_workers, "SILENT_SECONDS", ROUND_SECONDS)
         with running(directory / "state", url, **limits) as service, seen_long:
             _furnish(service)
             found = _schemathesis(service, directory, TOKENS[client], seed, examples, phases, only)

@@ -578,7 +578,7 @@ def test_the_rollouts_of_a_suite_are_restored(client, settings):
 @pytest.mark.nightly
 def test_a_config_that_leaves_fields_out_is_stored_whole(client, settings):
     files = files_of(archive_of(client, make_full_run(client, settings)))
-    short = {"evaluation": {"suites": [{}]}, "stop_rules": [], "steps": "10"}
+    short = {"evaluation": {"suites": [{}]}, "stop_rules": [], "steps": 10}
     copy = imported(client, signed(files | {"run.json": document(config=short)(files["run.json"])}))
     config = client.get(f"/api/v1/runs/{copy}").json()["config"]
     assert config == RunConfig.model_validate(short).model_dump(mode="json")
