@@ -41,7 +41,7 @@ def fetch(
     if request.type not in ("http", "https"):
         raise OSError(f"expected an address of http:// or https://, got one of {request.type}:")
     with Deadline(seconds) as deadline:
-        handlers = [_Redirects(follows), _Statuses(), _Http(deadline), _Https(deadline)]
+        handlers = [_Redirects(follows), _Statuses(), _Connections(deadline)]
         proxies = [] if uses_proxies else [urllib.request.ProxyHandler({})]
         try:
             with _opened(urllib.request.build_opener(*handlers, *proxies), request, seconds) as response:
@@ -107,19 +107,15 @@ class Deadline:
             self._handles.clear()
 
 
-class _Http(urllib.request.HTTPHandler):
+class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Opens the connections of both schemes within a deadline."""
+
     def __init__(self, deadline: Deadline) -> None:
         super().__init__()
         self._deadline = deadline
 
     def http_open(self, req: Request) -> Any:
         return self.do_open(_connecting(http.client.HTTPConnection, self._deadline), req)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, deadline: Deadline) -> None:
-        super().__init__()
-        self._deadline = deadline
 
     def https_open(self, req: Request) -> Any:
         return self.do_open(_connecting(http.client.HTTPSConnection, self._deadline), req)

@@ -42,9 +42,9 @@ def _be_strict(schema: Any) -> None:
     parts = schema.values() if isinstance(schema, dict) else schema
     if isinstance(schema, dict) and schema.get("type") in ("int", "float", "bool"):
         if schema["type"] == "int" and not schema.get("strict"):
-            whole = no_info_before_validator_function(_as_whole_number, {**schema, "strict": True})
+            strict_schema = no_info_before_validator_function(_as_whole_number, {**schema, "strict": True})
             schema.clear()
-            schema.update(whole)
+            schema.update(strict_schema)
             return
         schema["strict"] = True
     for part in parts:

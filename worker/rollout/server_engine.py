@@ -147,13 +147,13 @@ class ServerEngine:
 
     def _check_tokenizer(self) -> None:
         body = {"model": self.base, "prompt": PROBE, "add_special_tokens": False}
-        own = self.policy.form.encode(PROBE, add_special_tokens=False)
+        policy_ids = self.policy.form.encode(PROBE, add_special_tokens=False)
         for place, tokens in enumerate(self.client.ask_each(Request("POST", "/tokenize", body, tokens_in))):
             if isinstance(tokens, Rejected) and tokens.status in MISSING:
                 continue  # the first answers will show it
             if isinstance(tokens, Rejected):
                 raise EngineFailed(str(tokens))
-            if tokens != own:
+            if tokens != policy_ids:
                 where = f"the engine at {self.client.named(place)}"
                 raise EngineFailed(f"{where} has another tokenizer: it serves another model than the policy")
 

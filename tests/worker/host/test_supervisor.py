@@ -209,14 +209,19 @@ def test_an_end_without_an_outcome_counts_as_a_failure(toy, sessions):
     assert (run.status, run.own_failures, run.reason) == ("queued", 1, "the trainer ended without a word")
 
 
-def test_a_trainer_killed_from_outside_goes_back_to_the_queue_unblamed(toy, sessions):
+def run_whose_trainer_is_killed(toy, sessions):
+    """The run as its supervisor leaves it after a SIGKILL of the trainer."""
     run_id = queue_run(sessions)
     claimed = claim(sessions)
     thread = supervise_in_thread(toy("long"), claimed)
     wait_for(has_steps(sessions, run_id))
     os.kill(pid_of(sessions, claimed), signal.SIGKILL)
     thread.join()
-    run = read(sessions, run_id)
+    return read(sessions, run_id)
+
+
+def test_a_trainer_killed_from_outside_goes_back_to_the_queue_unblamed(toy, sessions):
+    run = run_whose_trainer_is_killed(toy, sessions)
     assert (run.status, run.own_failures) == ("queued", 0)
     assert run.run_after > 0
     with sessions() as session:
@@ -226,13 +231,7 @@ def test_a_trainer_killed_from_outside_goes_back_to_the_queue_unblamed(toy, sess
 def test_a_trainer_killed_for_memory_counts_as_its_own_fault(toy, sessions, monkeypatch):
     counts = iter((3, 4))
     monkeypatch.setattr(module, "oom_kills", lambda: next(counts))
-    run_id = queue_run(sessions)
-    claimed = claim(sessions)
-    thread = supervise_in_thread(toy("long"), claimed)
-    wait_for(has_steps(sessions, run_id))
-    os.kill(pid_of(sessions, claimed), signal.SIGKILL)
-    thread.join()
-    run = read(sessions, run_id)
+    run = run_whose_trainer_is_killed(toy, sessions)
     assert (run.status, run.own_failures) == ("queued", 1)
     assert run.reason.startswith("the machine ran out of memory and the kernel ended the trainer")
 
