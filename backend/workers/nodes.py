@@ -68,6 +68,11 @@ class Seat(NamedTuple):
         """The name in a reason, e.g. "node 1 (gpu-07)"."""
         return f"node {self.rank} ({self.host})"
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its worker ends: the seat goes a moment after its last answer."""
+        return self.work.get("state") == "leaving"
+
     def answer_to(self, run_id: str, attempt: int) -> Answer | None:
         """The word of this node about that attempt."""
         if (self.work.get("run_id"), self.work.get("attempt")) != (run_id, attempt):
@@ -115,9 +120,9 @@ def complete_groups(session: Session) -> list[list[Seat]]:
 
 
 def is_complete(seats: Sequence[Seat]) -> bool:
-    """Whether all nodes of a group were seen lately."""
-    there = [seat.rank for seat in seats if seat.silent_seconds < SILENT_SECONDS]
-    return bool(seats) and there == list(range(seats[0].nodes))
+    """Whether all nodes of a group were seen lately and none of them is leaving."""
+    ranks = [seat.rank for seat in seats if seat.silent_seconds < SILENT_SECONDS and not seat.is_leaving]
+    return bool(seats) and ranks == list(range(seats[0].nodes))
 
 
 def devices_of(seats: Sequence[Seat]) -> int:

@@ -59,6 +59,12 @@ def test_a_group_is_complete_while_all_of_its_nodes_are_seen(session):
     assert beat(session, "pair", 1, "w1")
     session.expire_all()
     assert is_complete(seats_of(session, "pair"))
+    assert say(session, "pair", 1, "w1", Answer("run", 1, "leaving"))
+    session.expire_all()
+    assert not is_complete(seats_of(session, "pair"))
+    assert say(session, "pair", 1, "w1", None)
+    session.expire_all()
+    assert is_complete(seats_of(session, "pair"))
     leave_seat(session, "pair", 1, "w1")
     assert not is_complete(seats_of(session, "pair"))
 

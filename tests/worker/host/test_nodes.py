@@ -171,14 +171,22 @@ def lab(state_dir, sqlite_url):
     engine.dispose()
 
 
-CLOSE = 1e-5
-"""Largest difference of a metric that the order of float32 sums may cause."""
+CLOSE = 5e-5
+"""Largest difference of a metric that the order of float32 sums may cause, in proportion to values above 1.
+
+Most values of twenty steps agree within 3e-7. A step whose gradient is ten times as large as the others'
+(rare tokens, a ratio far from 1) amplifies what the steps before it left: 1.1e-5 of its norm was measured.
+"""
 
 
 def furthest(one, other):
     """The largest difference of any value, and whose it is; shares may cross a limit by rounding."""
     assert one.keys() == other.keys()
-    return max((abs(one[key] - other[key]), key) for key in one if not key[1].endswith("_frac"))
+    return max(
+        (abs(one[key] - other[key]) / max(1.0, abs(other[key])), key)
+        for key in one
+        if not key[1].endswith("_frac")
+    )
 
 
 def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(lab):
