@@ -181,16 +181,6 @@ def restore(settings: Settings, *, source: str, overwrite: bool) -> int:
     return 0
 
 
-def downgrade(settings: Settings, *, schema: str) -> int:
-    """bring the database of a stopped installation to the schema of an older version"""
-    from backend.backup.downgrade import downgrade_database
-    from backend.process.terminal import Terminal
-
-    with Terminal().step("downgrade", f"to schema {schema}") as step:
-        step.result = f"from schema {downgrade_database(settings, schema)}; start the older version now"
-    return 0
-
-
 def import_file(settings: Settings, *, file: str, dry_run: bool, **names: str | None) -> int:
     """make runs of an archive, or of a log of TRL, verl, TensorBoard, W&B, Trackio, CSV, JSONL, Parquet"""
     from backend.db.migrate import migrate
@@ -310,7 +300,6 @@ DAILY = (
     doctor,
     backup,
     restore,
-    downgrade,
     upload,
     copy_checkpoints,
 )
@@ -341,7 +330,6 @@ def _parser() -> argparse.ArgumentParser:
     parsers["backup"].add_argument("to", help="directory to create")
     parsers["restore"].add_argument("source", help="directory that `backup` created")
     parsers["restore"].add_argument("--overwrite", action="store_true", help="replace what is there")
-    parsers["downgrade"].add_argument("schema", help="such as 0028; `make doctor` names that of a version")
     add_arguments(parsers)
     add_list_arguments(parsers["runs"])
     add_worker_arguments(parsers["worker"])

@@ -268,7 +268,7 @@ def _replace_rows(settings: Settings, directory: Path, manifest: Manifest) -> No
 
 def _finish(connection: Connection, manifest: Manifest) -> None:
     """Up to date, without the workers of then; what trained waits for a worker."""
-    upgrade_within(connection, "head")
+    upgrade_within(connection, newest_schema())
     check_rows(connection)
     reset(connection)
     session = Session(connection)

@@ -39,13 +39,11 @@ class Completion(NamedTuple):
     """Calls of tools and their answers: see backend.rollouts.turns."""
     non_finite: Mapping[str, Any] | None = None
     """`reward` or `advantage` that is NaN, an infinity or -0.0, by name."""
-    own_id: str = ""
-    """The id of one that the first versions stored, which followed from nothing."""
 
     @property
     def id(self) -> str:
         """The public id."""
-        return self.own_id or id_at(self.group_id, self.position)
+        return id_at(self.group_id, self.position)
 
     @property
     def clean_text(self) -> str:

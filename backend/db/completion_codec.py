@@ -4,7 +4,7 @@
     zstd frame of the content, with its size and its checksum (XXH64):
         one line of JSON, the columns in this order, each a list with a value for every completion:
             bytes of the text, reward, advantage, tokens, finish reason, correct, reward terms, flags, turns,
-            what is not finite, own id
+            what is not finite
         the texts, UTF-8 one after another; lone surrogates are kept
 
 A column whose values are all the usual ones is null, one whose values are all the same is [value]; the reward
@@ -28,9 +28,9 @@ LEVEL = 9
 LIMIT_BYTES = 1 << 30
 """No group is longer; a damaged length is not believed."""
 LIMIT_TEXT_BYTES = 1 << 26
-"""The same of a single text: a prompt, an answer, or a completion in a row."""
+"""The same of a single text: a prompt or an answer."""
 
-COLUMNS = 12
+COLUMNS = 11
 
 _local = threading.local()  # compressors must not be shared between threads
 
@@ -81,7 +81,6 @@ def encode(completions: Sequence[Completion]) -> bytes:
         _filled([list(each.flags) for each in completions]),
         _filled([list(each.turns) for each in completions]),
         _filled([dict(each.non_finite or {}) for each in completions]),
-        _filled([each.own_id for each in completions]),
         documents,
     ]
     content = b"\n".join([_line(columns), b"".join(texts)])
@@ -154,7 +153,7 @@ def _content(data: bytes) -> bytes:
 
 
 def _completions(group_id: str, texts: bytes, columns: list[Any], want: Want) -> Iterator[Completion]:
-    sizes, *values, terms, flags, turns, non_finite, own_ids, documents = columns
+    sizes, *values, terms, flags, turns, non_finite, documents = columns
     count = len(sizes)
     ends = list(accumulate(sizes, initial=0))
     if ends[-1] != len(texts):
@@ -167,7 +166,7 @@ def _completions(group_id: str, texts: bytes, columns: list[Any], want: Want) ->
         own = [texts[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)]
     place = [repeat(group_id, count), range(count)]
     columns = [*place, own, reward, advantage, tokens, reason, correct, rewards]
-    for given, usual in ((flags, list), (turns, list), (non_finite, dict), (own_ids, str)):
+    for given, usual in ((flags, list), (turns, list), (non_finite, dict)):
         columns.append(given or repeat(usual(), count))
     return map(Completion._make, zip(*columns, strict=True))
 

@@ -5,8 +5,7 @@
                    ├──< metric            one row per (run, metric, step, attempt); sealed: metric_block
                    ├──< rollout_group ─< rollout_label
                    │            ├─ rollout_tokens
-                   │            ├─ rollout_words      full-text index, see db/rollout_words.py
-                   │            └─< rollout, rollout_alias      of earlier versions
+                   │            └─ rollout_words      full-text index, see db/rollout_words.py
                    ├──< checkpoint, event, log_chunk
                    ├──< push_session
                    └──< trial >── experiment
@@ -133,9 +132,9 @@ class Run(Base):
     """SHA-256 of the config without its seed: runs of one variant share it."""
     steps: Mapped[int]
     """Steps the run is to train."""
-    devices: Mapped[int] = mapped_column(default=1, server_default="1")
+    devices: Mapped[int] = mapped_column(default=1)
     """Devices of each node that it trains on together: `resources.devices` of its config."""
-    nodes: Mapped[int] = mapped_column(default=1, server_default="1")
+    nodes: Mapped[int] = mapped_column(default=1)
     """Nodes that it trains on together: `resources.nodes` of its config."""
 
     status: Mapped[str] = mapped_column(String(16))
@@ -169,15 +168,13 @@ class Run(Base):
 
     tags: Mapped[list[Any]] = mapped_column(default=list)
     notes: Mapped[str] = mapped_column(Text, default="")
-    colour: Mapped[int] = mapped_column(
-        SmallInteger, default=lambda: next(_next_colour) % COLOURS, server_default="0"
-    )
+    colour: Mapped[int] = mapped_column(SmallInteger, default=lambda: next(_next_colour) % COLOURS)
     """Place of its colour in the palette. Runs made one after the other get one after the other."""
     parent_run: Mapped[str | None] = mapped_column(ForeignKey("run.id"))
     fork_step: Mapped[int | None]
-    origin: Mapped[str] = mapped_column(String(32), default="", server_default="")
+    origin: Mapped[str] = mapped_column(String(32), default="")
     """Whose log an imported run was read from, or who pushes it, e.g. "trl"; "" for a run of this service."""
-    origin_file: Mapped[str] = mapped_column(Text, default="", server_default="")
+    origin_file: Mapped[str] = mapped_column(Text, default="")
     """Name of that log's file."""
     writer: Mapped[str | None] = mapped_column(String(64))
     """Whose token pushes this run while another trainer makes it, "" for the operator's; else NULL."""
@@ -188,11 +185,11 @@ class Run(Base):
     onset_healthy: Mapped[int | None]
     onset_sick: Mapped[int | None]
     """Steps between which what made the goal fall began."""
-    cause: Mapped[str] = mapped_column(String(32), default="", server_default="")
+    cause: Mapped[str] = mapped_column(String(32), default="")
     """First cause by its word, e.g. "update_size"; "" where there is none."""
     judged_step: Mapped[int | None]
     """The last step that the diagnosis knew; NULL, or another than `last_step`: it is due."""
-    judged_by: Mapped[int] = mapped_column(default=0, server_default="0")
+    judged_by: Mapped[int] = mapped_column(default=0)
     """Version of the detectors that gave the verdict; another than the present one: it is due."""
     check_hash: Mapped[str | None] = mapped_column(String(64), index=True)
     """Of a check before launch: `grading_hash` of what it checks. None: the run trains or evaluates."""
@@ -223,15 +220,15 @@ class Attempt(Base):
     number: Mapped[int] = mapped_column(primary_key=True)
     from_step: Mapped[int] = mapped_column(default=NOT_BEGUN)
     """Step of the checkpoint it continued from, -1 for a start from nothing, NOT_BEGUN before it knows."""
-    packed_step: Mapped[int] = mapped_column(default=-1, server_default="-1", index=True)
+    packed_step: Mapped[int] = mapped_column(default=-1, index=True)
     """No point of it up to here is a row; ALL_PACKED when no more is expected."""
     worker_id: Mapped[str] = mapped_column(String(64))
     host: Mapped[str] = mapped_column(Text)
     pid: Mapped[int | None]
     device: Mapped[str] = mapped_column(String(64), default="")
-    devices: Mapped[int] = mapped_column(default=1, server_default="1")
+    devices: Mapped[int] = mapped_column(default=1)
     """Devices that it held on each node: so many GPUs, or processes in one slot of a CPU."""
-    nodes: Mapped[int] = mapped_column(default=1, server_default="1")
+    nodes: Mapped[int] = mapped_column(default=1)
     """Nodes that it held."""
     slot_price: Mapped[float | None]
     """Price of its worker slot per hour, in `currency`, when it began; None: the worker had none."""
@@ -301,7 +298,7 @@ class RolloutGroup(Base):
     run_id: Mapped[str] = mapped_column(ForeignKey("run.id"))
     step: Mapped[int]
     attempt: Mapped[int]
-    kind: Mapped[str] = mapped_column(String(8).with_variant(String(40), "postgresql"))
+    kind: Mapped[str] = mapped_column(String(40))
     """`train`, `eval`, or `eval/<suite>`."""
     prompt_index: Mapped[int]
     """Position of the prompt within its step."""
@@ -314,12 +311,12 @@ class RolloutGroup(Base):
     """zstd of the exact UTF-8 bytes."""
     reward_mean: Mapped[float | None]
     reward_std: Mapped[float | None]
-    left_out: Mapped[str] = mapped_column(String(16), default="", server_default="")
+    left_out: Mapped[str] = mapped_column(String(16), default="")
     """Why it did not train at its step: see rollouts/marks.py; "" where it did, or nobody knows."""
     search_number: Mapped[int | None] = mapped_column(BigInteger)
     """Its number in the full-text index; NULL: the reconciler has not indexed it yet."""
-    completions: Mapped[bytes | None] = mapped_column(deferred=True)
-    """Its completions, see db/completion_codec.py; NULL: they are rows of `rollout` still."""
+    completions: Mapped[bytes] = mapped_column(deferred=True)
+    """Its completions, see db/completion_codec.py."""
 
 
 class GroupTally(Base):
@@ -360,45 +357,6 @@ class RunPrompt(Base):
     """zstd of the exact UTF-8 bytes."""
     answer: Mapped[bytes]
     """zstd of the exact UTF-8 bytes."""
-
-
-class Rollout(Base):
-    """One completion of an earlier version, until the reconciler has packed it into its group."""
-
-    __tablename__ = "rollout"
-    __table_args__ = (Index("ix_rollout_group", "group_id", "position"),)
-
-    id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
-    group_id: Mapped[str] = mapped_column(ForeignKey("rollout_group.id", ondelete="CASCADE"))
-    position: Mapped[int] = mapped_column(SmallInteger)
-    """Place within the group, 0..G-1."""
-    text: Mapped[bytes]
-    """zstd of the exact bytes (UTF-8; lone surrogates kept by surrogatepass)."""
-    clean_text: Mapped[str] = mapped_column(Text)
-    """A copy without NUL and lone surrogates, for search."""
-    reward: Mapped[float | None]
-    """Total reward; NULL when the completion could not be scored."""
-    rewards: Mapped[dict[str, Any]]
-    """Each reward term, before its weight."""
-    advantage: Mapped[float | None]
-    tokens: Mapped[int]
-    finish_reason: Mapped[str] = mapped_column(String(16))
-    correct: Mapped[bool | None]
-    non_finite: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """`reward` or `advantage` that its own column cannot hold, by name: NaN, infinities, -0.0."""
-    flags: Mapped[list[Any]] = mapped_column(default=list)
-    turns: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
-    """Calls of tools and their answers: see backend.rollouts.turns."""
-
-
-class RolloutAlias(Base):
-    """The group of a completion whose id does not follow from it: the first versions made such ids."""
-
-    __tablename__ = "rollout_alias"
-    __table_args__ = (Index("ix_rollout_alias_group", "group_id"),)
-
-    id: Mapped[str] = mapped_column(String(26), primary_key=True)
-    group_id: Mapped[str] = mapped_column(ForeignKey("rollout_group.id", ondelete="CASCADE"))
 
 
 class RolloutTokens(Base):
@@ -511,7 +469,7 @@ class Search(Base):
     revision: Mapped[int] = mapped_column(default=0)
     """Raised by each decision: one that was made from older rows is dropped."""
     ended_at: Mapped[float | None]
-    deleted_cost: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
+    deleted_cost: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Slot hours and money, by currency, of its runs that were deleted permanently."""
 
 
@@ -599,7 +557,7 @@ class Worker(Base):
     slot: Mapped[int]
     device: Mapped[str] = mapped_column(String(64))
     device_name: Mapped[str] = mapped_column(Text, default="")
-    nodes: Mapped[int] = mapped_column(default=1, server_default="1")
+    nodes: Mapped[int] = mapped_column(default=1)
     """Nodes of the group that its worker belongs to; 1: it works alone."""
     status: Mapped[str] = mapped_column(String(16), default="idle")
     run_id: Mapped[str | None] = mapped_column(String(26))
@@ -661,9 +619,9 @@ class PushSession(Base):
     """Random, chosen by the client."""
     stored: Mapped[int] = mapped_column(BigInteger, default=0)
     """Number of its last record that is stored."""
-    number: Mapped[int] = mapped_column(default=0, server_default="0")
+    number: Mapped[int] = mapped_column(default=0)
     """Counts the sessions of a run in the order in which the service heard of them."""
-    heard_at: Mapped[float] = mapped_column(default=0.0, server_default="0")
+    heard_at: Mapped[float] = mapped_column(default=0.0)
     """Time of its newest batch."""
 
 

@@ -19,6 +19,16 @@ def newest_schema() -> str:
     return max(known_schemas())
 
 
+def why_unknown(schema: str) -> str:
+    """Why a schema that is not known cannot be read, and what to do: the end of a sentence."""
+    if schema < min(known_schemas()):
+        return (
+            "of a version before the first release, which is not read any more: export its runs as archives "
+            "with that version and import them here"
+        )
+    return f"which is newer than this version knows ({newest_schema()}): start the newer version again"
+
+
 def schema_of(connection: Connection) -> str:
     """The schema a database has; empty when it has none. Raises MultipleResultsFound where it has two."""
     if not inspect(connection).has_table("alembic_version"):

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.engine import db_now, open_engine, open_sessions, reading
 from backend.db.models import Webhook
-from backend.db.schema import known_schemas, newest_schema, schema_of
+from backend.db.schema import known_schemas, newest_schema, schema_of, why_unknown
 from backend.doctor.finding import Finding, bad, checked, ok, warn
 from backend.doctor.points import completions, free_pages, points
 from backend.monitoring.status import broker_fault
@@ -175,10 +175,7 @@ def schema(found: str) -> Finding:
     """Known, or to be upgraded."""
     newest = newest_schema()
     if found and found not in known_schemas():
-        return bad(
-            "schema",
-            f"{found} is newer than this program (its newest is {newest}): start the newer version again",
-        )
+        return bad("schema", f"{found}, {why_unknown(found)}")
     if found != newest:
         return ok("schema", f"{found or 'none yet'}: the next start brings it to {newest}")
     return ok("schema", found)

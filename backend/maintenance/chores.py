@@ -1,6 +1,6 @@
 """Chores: the reconciler's longer jobs, which it looks for every few seconds and does piece by piece.
 
-They seal points, pack completions of earlier versions, index completions, judge runs and trials, go on with
+They seal points, index completions, judge runs and trials, go on with
 searches, and remove files that belong to nobody and token values beyond their budget.
 """
 
@@ -18,7 +18,6 @@ from backend.errors import GrpoLabError
 from backend.maintenance.damaged_blocks import tell_block
 from backend.metrics.sealing import seal, sealable
 from backend.queue.doorbell import ring
-from backend.rollouts.conversion import convert, is_unconverted
 from backend.rollouts.token_budget import TokenBudget
 from backend.runs.strays import Strays
 from backend.searches.advance import advance
@@ -29,7 +28,6 @@ from backend.trials.store import due_trials, settle
 logger = logging.getLogger(__name__)
 
 SEAL_SECONDS, SEAL_PAUSE_SECONDS = 0.1, 5.0
-CONVERT_SECONDS, CONVERT_PAUSE_SECONDS = 0.25, 60.0
 INDEX_SECONDS, INDEX_PAUSE_SECONDS = 0.25, 2.0
 JUDGE_SECONDS, JUDGE_PAUSE_SECONDS = 0.1, 5.0
 SWEEP_SECONDS, SWEEP_PAUSE_SECONDS = 0.2, 3600.0
@@ -95,11 +93,6 @@ def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
 
     return [
         Chore(points, SEAL_PAUSE_SECONDS, SEAL_SECONDS),
-        Chore(
-            lambda session: _pieces(convert(sessions)) if is_unconverted(session) else None,
-            CONVERT_PAUSE_SECONDS,
-            CONVERT_SECONDS,
-        ),
         Chore(
             lambda session: _pieces(index_groups(sessions)) if unindexed(session) else None,
             INDEX_PAUSE_SECONDS,

@@ -20,8 +20,7 @@ def damaged_groups(session: Session, *, until: float = math.inf) -> Iterator[str
     """
     columns = (RolloutGroup.id, RolloutGroup.run_id, RolloutGroup.step, RolloutGroup.kind)
     query = select(*columns, RolloutGroup.prompt_index, RolloutGroup.completions)
-    blocks = query.where(RolloutGroup.completions.is_not(None))
-    for row in session.execute(blocks, execution_options={"yield_per": GROUPS_AT_ONCE}):
+    for row in session.execute(query, execution_options={"yield_per": GROUPS_AT_ONCE}):
         if time.monotonic() > until:
             return
         try:

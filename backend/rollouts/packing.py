@@ -1,7 +1,7 @@
 """Texts and per-token values as compact bytes, and back.
 
 A text is zstd of its UTF-8 bytes; lone surrogates and NUL, which models do write, are kept. The tokens
-of one group are a single zstd frame. Both carry zstd's checksum; those of earlier versions have none.
+of one group are a single zstd frame. Both carry zstd's checksum.
 
     4 bytes                    length of the header, little endian
     header, JSON               {"version": 2 or 3, "lengths": [T per completion],

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from sqlalchemy import String, cast, event, func, insert, literal, select, text, update
 
-from backend.db.migrate import downgrade, upgrade
 from backend.db.models import ALL_PACKED, Attempt, Event, Metric, MetricBlock, MetricKey, Run
 from backend.errors import Unavailable
 from backend.maintenance.damaged_blocks import tell_block, tell_damage
@@ -366,25 +365,6 @@ def test_late_points_of_many_steps_change_only_their_blocks(database, run):
         values = dict(zip(curve.steps.tolist(), curve.values.tolist(), strict=True))
         assert (values[3], values[12], values[25], values[26]) == (3.0, 12.0, 25.0, 26 / 9)
         assert session.scalar(select(Attempt.packed_step).where(Attempt.number == 2)) == ALL_PACKED
-
-
-def test_an_older_version_finds_every_point_as_a_row_again(database, run):
-    def rows():
-        with database.engine.connect() as connection:
-            order = "ORDER BY run_id, key_id, step, attempt"
-            return connection.execute(text(f"SELECT * FROM metric {order}")).all()  # noqa: S608 - our words
-
-    before, seen = rows(), everything(database, run)
-    seal(database)
-    assert rows() == []
-    database.engine.dispose()
-    downgrade(database.url, "0022")
-    assert rows() == before
-    upgrade(database.url)
-    assert everything(database, run) == seen
-    seal(database)
-    assert counts(database) == [0, 9]
-    assert everything(database, run) == seen
 
 
 def test_a_long_dense_run_takes_at_most_ten_bytes_a_point(database, monkeypatch):

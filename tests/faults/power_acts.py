@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from backend.auth.permissions import Role
@@ -21,26 +21,20 @@ from backend.backup.restore import restore_backup
 from backend.backup.save import save_backup
 from backend.datasets.files import Uploads
 from backend.db.engine import db_now, open_engine, open_sessions, reading
-from backend.db.migrate import downgrade, migrate
-from backend.db.models import Attempt, Rollout, Run
+from backend.db.migrate import migrate
+from backend.db.models import Attempt, Run
 from backend.db.schema import newest_schema
 from backend.metrics.sealing import seal, sealable
 from backend.process.preflight import check_state_dir
-from backend.rollouts.conversion import convert
-from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import lifecycle
 from backend.runs.deletion import carry_on
 from backend.settings import Settings
 from tests.api_client import serving
-from tests.browser.service import group_of
 from tests.factories import make_attempt, make_checkpoint, make_run, write_metric
 from tests.faults.deaths import CONFIG
 from tests.system.lab import QUICK
 from worker.train import Assignment, train_run
 
-OLD_SCHEMA = "0003"
-ROWS_OF_COMPLETIONS = "0028"
-"""The last schema in which each completion was a row."""
 STEPS, LONG = 40, 2_500
 ROWS = b"".join(json.dumps({"prompt": f"{n} + 1", "answer": n + 1}).encode() + b"\n" for n in range(50))
 EXPERIMENT = {"name": "e", "base": QUICK, "variants": [{"name": "GRPO", "preset": "grpo"}], "seeds": [0, 1]}
@@ -124,7 +118,7 @@ def training(place: Place, acknowledge: Acknowledge) -> None:
 
 
 def sealing(place: Place, acknowledge: Acknowledge) -> None:
-    """Points become blocks, and so do completions of an earlier version."""
+    """Points become blocks."""
     sessions = open_sessions(open_engine(place.settings.effective_database_url))
     while True:
         with reading(sessions) as session:
@@ -135,9 +129,6 @@ def sealing(place: Place, acknowledge: Acknowledge) -> None:
             with reading(sessions) as session:
                 for attempt in session.scalars(select(Attempt)):
                     acknowledge("sealed", attempt.run_id, attempt.packed_step)
-    for _ in convert(sessions):
-        with reading(sessions) as session:
-            acknowledge("rows", "rollout", session.scalar(select(func.count()).select_from(Rollout)))
 
 
 def deleting(place: Place, acknowledge: Acknowledge) -> None:
@@ -170,7 +161,8 @@ def restoring(place: Place, acknowledge: Acknowledge) -> None:
 
 
 def upgrading(place: Place, acknowledge: Acknowledge) -> None:
-    """A database of an earlier version."""
+    """The schema of a new database."""
+    check_state_dir(place.settings)
     migrate(place.settings)
     acknowledge("schema", newest_schema())
 
@@ -188,7 +180,7 @@ ACTS: dict[str, Callable[[Place, Acknowledge], None]] = {
 
 def furnish(place: Place, act: str) -> None:
     """What is there before the act, forced to the disk with the end of this."""
-    if act == "launching":
+    if act in ("launching", "upgrading"):
         return
     settings = place.settings
     check_state_dir(settings)
@@ -215,19 +207,13 @@ def furnish(place: Place, act: str) -> None:
     if act == "sealing":
         with open_sessions(engine).begin() as session:
             _unsealed(session)
-        downgrade(settings.effective_database_url, ROWS_OF_COMPLETIONS)
-        migrate(settings)
     engine.dispose()
-    if act == "upgrading":
-        downgrade(settings.effective_database_url, OLD_SCHEMA)
 
 
 def _unsealed(session: Session) -> None:
-    """A run with points of three blocks, and with groups for several transactions of their conversion."""
+    """A run with points of three blocks."""
     run = make_run(session, seed=2, status="finished", attempt=1, last_step=LONG)
     make_attempt(session, run, 1, from_step=-1).ended_at = db_now()
     odd = {7: math.nan, 8: math.inf, 9: -0.0}
     for name in ("reward/mean", "policy/entropy"):
         write_metric(session, run, name, {step: step / 7 for step in range(1, LONG + 1)} | odd)
-    for step in range(1, 51):
-        write_groups(session, pack_groups(run.id, step, 1, [group_of("train", step, n) for n in range(3)]))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from backend.auth.permissions import Role
@@ -23,7 +23,6 @@ from backend.db.models import (
     Checkpoint,
     Event,
     Experiment,
-    Rollout,
     RolloutGroup,
     Run,
 )
@@ -31,7 +30,6 @@ from backend.db.schema import schema_of
 from backend.errors import GrpoLabError
 from backend.metrics.sealing import seal, sealable
 from backend.process.preflight import CannotStart, check_database, check_state_dir, restore_mark
-from backend.rollouts.conversion import convert
 from backend.runs import lifecycle
 from backend.runs.deletion import carry_on
 from backend.settings import Settings
@@ -71,7 +69,7 @@ def visible(sessions: Sessions) -> set[Row]:
         found |= {
             ("Completion", owners[group], one.id, hashlib.sha256(repr(one).encode()).hexdigest())
             for group, completions in in_pieces(session, list(owners))
-            for one in (each._replace(own_id="") for each in completions)
+            for one in completions
         }
         by_step = select(Checkpoint).order_by(Checkpoint.step)
         newest = {row.run_id: row.path for row in session.scalars(by_step)}
@@ -133,7 +131,6 @@ def _seal(sessions: Sessions) -> None:
         if not tasks:
             break
         deque(seal(sessions, tasks), maxlen=0)
-    deque(convert(sessions), maxlen=0)
 
 
 def _lost_rows(sessions: Sessions, seen: Collection[Row]) -> list[str]:
@@ -154,9 +151,7 @@ def _lost(place: Place, sessions: Sessions, acknowledged: Acknowledged) -> list[
     ]
 
 
-def _holds(  # noqa: C901 - a case for each kind
-    place: Place, sessions: Sessions, kind: str, about: list[Any]
-) -> bool:
+def _holds(place: Place, sessions: Sessions, kind: str, about: list[Any]) -> bool:
     settings = place.settings
     uploads = Uploads(settings.datasets_dir)
     with reading(sessions) as session:
@@ -185,8 +180,6 @@ def _holds(  # noqa: C901 - a case for each kind
             case "sealed":
                 steps = select(Attempt.packed_step).where(Attempt.run_id == about[0])
                 return bool(session.scalars(steps).one() >= about[1])
-            case "rows":
-                return int(session.scalar(select(func.count()).select_from(Rollout)) or 0) <= int(about[1])
             case "restored":
                 return len(runs) == 2
         verify(place.backups / about[0], read_manifest(place.backups / about[0]))

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from backend.db.engine import open_engine, open_sessions
-from backend.db.migrate import downgrade, upgrade
+from backend.db.migrate import upgrade
 from backend.process.launcher import ChildProcess, Launcher
 from backend.process.terminal import Terminal
 from tests.factories import make_run
@@ -74,28 +74,20 @@ def test_after_the_death_of_every_process_the_next_start_works(start):
     ends_at(start(port=lab.port).wait_until_up(), signal.SIGINT)
 
 
-def old_database(state_dir):
-    """One of the oldest schema, with a run."""
+@pytest.mark.nightly
+def test_of_two_starts_at_once_one_runs_and_the_other_says_where(start, state_dir):
     url = f"sqlite:///{state_dir / 'grpolab.db'}"
     upgrade(url)
     engine = open_engine(url, pool_size=1)
     with open_sessions(engine).begin() as session:
         make_run(session, name="of old", status="finished")
     engine.dispose()
-    downgrade(url, "0001")
-
-
-@pytest.mark.nightly
-def test_of_two_starts_at_once_one_runs_and_the_other_says_where(start, state_dir):
-    old_database(state_dir)
     labs = [start(name=name, port=free_port()) for name in ("one", "other")]
     (loser,) = wait_for(lambda: [lab for lab in labs if lab.process.poll() is not None])
     (lab,) = [lab for lab in labs if lab is not loser]
     where = f"already running here: http://127.0.0.1:{lab.port} (process {lab.process.pid})"
     assert (loser.process.returncode, where in loser.said()) == (0, True), loser.said()
     lab.wait_until_up()
-    assert "upgraded from schema 0001" in lab.said()
-    assert (state_dir / "grpolab.db.0001.backup").is_file()
 
     for name in ("third", "fourth"):
         later = start(command="demo", name=name, port=free_port())

@@ -17,14 +17,12 @@ from sqlalchemy import func, select, update
 from backend.archives.contents import LABELS, MANIFEST, PROMPTS, SINCE_2, TABLES, TALLIES
 from backend.cli import main
 from backend.config.run import RunConfig
-from backend.db.completion import Completion
 from backend.db.engine import reading
 from backend.db.models import (
     Checkpoint,
     Event,
     Metric,
     MetricBlock,
-    Rollout,
     RolloutGroup,
     RolloutTokens,
     Run,
@@ -33,7 +31,6 @@ from backend.db.models import (
 from backend.imports.run_archive import rollouts as archived_rollouts
 from backend.metrics.sealing import seal, sealable
 from backend.rollouts.labels import LabelRequest, put_label
-from backend.rollouts.packing import pack_text
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs.events import add_event
 from tests.factories import (
@@ -688,26 +685,6 @@ def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(cl
         for place in (2, 3, 4)
     ]
     assert codes == [200, 200, 404]
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("position", "left"), [(0, []), (1, [0])])
-def test_a_group_with_a_damaged_row_of_before_is_archived_up_to_it(client, settings, position, left):
-    run = make_full_run(client, settings)
-    with client.app.state.lab.sessions.begin() as session:
-        group = make_group(session, session.get_one(Run, run), step=7, attempt=2)
-        for one in stored_completions(session, RolloutGroup.id == group):
-            names = [name for name in Completion._fields if name not in ("text", "own_id")]
-            content = BROKEN if one.position == position else pack_text(one.text)
-            same = {name: getattr(one, name) for name in names}
-            session.add(Rollout(id=one.id, text=content, clean_text=one.clean_text, **same))
-        session.execute(update(RolloutGroup).where(RolloutGroup.id == group).values(completions=None))
-    answer = client.get(f"/api/v1/runs/{run}/archive")
-    [missing] = json.loads(files_of(answer.content)["grpolab.json"])["missing"]
-    assert missing.startswith("step 7, train, prompt 0, completions: damaged, and left out (completion ")
-    copy = imported(client, answer.content)
-    groups = client.get("/api/v1/rollouts", params={"run": copy, "step": 7}).json()["items"]
-    assert [place for group in groups for place, _ in enumerate(group["completions"])] == left
 
 
 @pytest.mark.nightly

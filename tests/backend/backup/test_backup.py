@@ -108,7 +108,7 @@ def test_everything_comes_back_and_what_trained_waits(lab, database, tmp_path):
 
     restore_backup(lab, tmp_path / "backup", overwrite=True)
     again = rows_of(database)
-    for name in ("experiment", "metric", "metric_key", "checkpoint", "rollout", "log_chunk"):
+    for name in ("experiment", "metric", "metric_key", "checkpoint", "rollout_group", "log_chunk"):
         assert again[name] == rows[name], name
     assert again["worker"] == []
     assert files_of(lab) == files
