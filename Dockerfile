@@ -34,7 +34,7 @@ COPY tests/browser/compare.png tests/browser/
 RUN python -m compileall -q backend migrations
 USER grpolab
 EXPOSE 8400
-CMD ["python", "-m", "backend.cli", "serve"]
+CMD ["python", "-m", "backend.service", "serve"]
 
 FROM base AS worker
 ARG TORCH_INDEX_URL=""
@@ -47,4 +47,4 @@ COPY worker worker
 COPY migrations migrations
 RUN python -m compileall -q backend worker migrations
 USER grpolab
-CMD ["python", "-m", "backend.cli", "worker"]
+CMD ["python", "-m", "backend.service", "worker"]

@@ -29,28 +29,28 @@ help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: .venv/runtime.stamp ## start everything: API, worker, broker, database; Ctrl-C stops it
-	@.venv/bin/python -m backend.cli up
+	@.venv/bin/python -m backend.service up
 
 demo: .venv/runtime.stamp ## start everything and launch a demo experiment
-	@.venv/bin/python -m backend.cli demo
+	@.venv/bin/python -m backend.service demo
 
 link: .venv/runtime.stamp ## print a fresh login link of the running service; ROLE=viewer for read-only access
-	@.venv/bin/python -m backend.cli link $(if $(filter viewer,$(ROLE)),--viewer)
+	@.venv/bin/python -m backend.service link $(if $(filter viewer,$(ROLE)),--viewer)
 
 token: .venv/runtime.stamp ## print the operator's token for scripts; WRITER=name for a machine that may only push its runs
-	@.venv/bin/python -m backend.cli token $(if $(WRITER),--writer "$(WRITER)")
+	@.venv/bin/python -m backend.service token $(if $(WRITER),--writer "$(WRITER)")
 
 doctor: .venv/runtime.stamp ## check this machine: what it has, what is missing, what to do
-	@.venv/bin/python -m backend.cli doctor
+	@.venv/bin/python -m backend.service doctor
 
 backup: .venv/runtime.stamp ## save everything to a new directory while runs train: TO=/path
-	@.venv/bin/python -m backend.cli backup "$(or $(TO),$(error TO is missing: make backup TO=/path))"
+	@.venv/bin/python -m backend.service backup "$(or $(TO),$(error TO is missing: make backup TO=/path))"
 
 restore: .venv/runtime.stamp ## restore a backup: FROM=/path, and OVERWRITE=1 to replace what is there
-	@.venv/bin/python -m backend.cli restore "$(or $(FROM),$(error FROM is missing: make restore FROM=/path))" $(if $(OVERWRITE),--overwrite)
+	@.venv/bin/python -m backend.service restore "$(or $(FROM),$(error FROM is missing: make restore FROM=/path))" $(if $(OVERWRITE),--overwrite)
 
 import: .venv/runtime.stamp ## make a run of another trainer's log: FILE=/path, and DRY_RUN=1 to look at it only
-	@.venv/bin/python -m backend.cli import "$(or $(FILE),$(error say which: make import FILE=/path))" $(if $(DRY_RUN),--dry-run) $(ARGS)
+	@.venv/bin/python -m backend.service import "$(or $(FILE),$(error say which: make import FILE=/path))" $(if $(DRY_RUN),--dry-run) $(ARGS)
 
 test: venv-tools test-tools .venv/dev.stamp ## run the tests that every change must pass, in ten minutes (ARGS="-k name" picks)
 	@.venv/bin/python -m pytest -n $(PROCESSES) --dist worksteal $(ARGS)
@@ -97,7 +97,7 @@ test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 import-fixtures: .venv/runtime.stamp ## make the logs that tests import, with TRL, TensorBoard, W&B and Trackio, in .venv-trl
 	@.venv/bin/python -c "from benchmarks.common.peers import python_of_trl as python; print(python())" | tail -1 | { \
 	  read -r python && $$python -m pip install --quiet wandb==0.31.0 tensorboard==2.21.0 && \
-	  $$python tests/backend/imports/make_logs.py; }
+	  $$python tests/backend/exchange/imports/make_logs.py; }
 
 screenshot: test-tools .venv/dev.stamp ## retake the screenshot in README from real runs, with the browser test
 	@GRPOLAB_SCREENSHOT=tests/browser/compare.png .venv/bin/python -m pytest -q tests/browser/test_journey.py --timeout 1200
@@ -115,7 +115,7 @@ format: .venv/dev.stamp frontend/node_modules/.stamp ## format the code, and fix
 	@cd frontend && $(NODE_PATH_FIRST) npm run --silent format
 
 docs: .venv/runtime.stamp ## write the generated tables of docs/ and the API types of the frontend
-	@.venv/bin/python -m backend.docs
+	@.venv/bin/python -m backend.service.docs
 
 lock: .venv/dev.stamp ## pin the newest versions that pyproject.toml allows, with the hashes of their files
 	@# What only another version of Python than this one needs is asked for, and gets its condition back below.

@@ -13,7 +13,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.datasets.similarity import near_duplicates
+from backend.catalog.datasets.similarity import near_duplicates
 
 LIMIT = 0.7
 SYLLABLES = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]

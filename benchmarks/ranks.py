@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from backend.base.settings import Settings
 from backend.config.merge import merge, resolve
-from backend.settings import Settings
 from benchmarks import wide
 from benchmarks.common.nothing import Nothing
 from worker.recording.records import StepRecord

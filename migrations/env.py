@@ -1,8 +1,8 @@
-"""Runs the migrations on the connection that `backend.db.migrate` hands over, inside its transaction."""
+"""Runs the migrations on the connection that `backend.storage.migrate` hands over, inside its transaction."""
 
 from alembic import context
 
-from backend.db.models import Base
+from backend.storage.models import Base
 
 connection = context.config.attributes["connection"]
 context.configure(

@@ -10,12 +10,12 @@ from fastapi.routing import APIRoute
 from sqlalchemy import Pool, QueuePool
 from starlette.testclient import TestClient
 
-from backend.auth.permissions import Role
-from backend.auth.tokens import new_cookie
-from backend.db.models import BrowserSession
+from backend.base.settings import Settings
+from backend.http.auth.permissions import Role
+from backend.http.auth.tokens import new_cookie
 from backend.http.dependencies import Lab
-from backend.main import create_app
-from backend.settings import Settings
+from backend.service.main import create_app
+from backend.storage.models import BrowserSession
 
 TOKEN = "secret"
 VIEWER_TOKEN = "only-looking"

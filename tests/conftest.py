@@ -32,12 +32,12 @@ from hypothesis import settings as hypothesis_settings
 from sqlalchemy import Engine, make_url
 from sqlalchemy.orm import Session
 
-from backend.db import rollout_words
-from backend.db.engine import Sessions, open_engine, open_sessions
-from backend.db.migrate import upgrade
-from backend.db.models import Base
-from backend.process.gc_freeze import gc_frozen
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.service.process.gc_freeze import gc_frozen
+from backend.storage import rollout_words
+from backend.storage.engine import Sessions, open_engine, open_sessions
+from backend.storage.migrate import upgrade
+from backend.storage.models import Base
 from tests import servers
 from tests.faults.processes import warm_parent
 

@@ -14,12 +14,12 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from backend.config.merge import config_hash, resolve
-from backend.db.completion import Completion
-from backend.db.completions import in_pieces
-from backend.db.engine import new_id
-from backend.db.models import NOT_BEGUN, Attempt, Checkpoint, Experiment, RolloutGroup, Run
 from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
+from backend.storage.completion import Completion
+from backend.storage.completions import in_pieces
+from backend.storage.engine import new_id
+from backend.storage.models import NOT_BEGUN, Attempt, Checkpoint, Experiment, RolloutGroup, Run
 
 
 def make_experiment(session: Session, **fields: Any) -> Experiment:

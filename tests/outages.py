@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import psycopg
 
-from backend.db.migrate import upgrade
+from backend.storage.migrate import upgrade
 from tests import servers
 from tests.conftest import require
 

@@ -21,7 +21,7 @@ FILLED = {
 
 
 def operations(app: FastAPI) -> set[str]:
-    """`METHOD /path` of each, as backend/auth/permissions.py writes it; HEAD goes with GET."""
+    """`METHOD /path` of each, as backend/http/auth/permissions.py writes it; HEAD goes with GET."""
     return {f"{method} {path}" for route in app.router.routes for method, path in _of(route)}
 
 

@@ -9,8 +9,8 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.db.engine import Sessions, reading, url_of
-from backend.db.faults import Fault, database_fault
+from backend.storage.engine import Sessions, reading, url_of
+from backend.storage.faults import Fault, database_fault
 
 logger = logging.getLogger(__name__)
 

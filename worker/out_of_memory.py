@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from backend.db.text import size_text
+from backend.base.text import size_text
 
 SAYINGS = (
     "out of memory",  # CUDA, and what is built on it

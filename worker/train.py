@@ -23,18 +23,18 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from backend.artifacts.store import ArtifactFault, artifact_store
+from backend.base.errors import Fenced, GrpoLabError
+from backend.base.logs import set_up_logging
+from backend.base.redaction import learn_secrets
+from backend.base.sandbox.layers import layer_names
+from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.db.engine import Sessions, open_engine, open_sessions
-from backend.db.models import Run
-from backend.errors import Fenced, GrpoLabError
-from backend.logs import set_up_logging
-from backend.monitoring.backlog import note_path
-from backend.process.gc_freeze import gc_frozen
-from backend.redaction import learn_secrets
 from backend.runs import lifecycle
-from backend.sandbox.layers import layer_names
-from backend.settings import Settings
+from backend.service.monitoring.backlog import note_path
+from backend.service.process.gc_freeze import gc_frozen
+from backend.storage.artifacts.store import ArtifactFault, artifact_store
+from backend.storage.engine import Sessions, open_engine, open_sessions
+from backend.storage.models import Run
 from worker.checkpoints.disk import DiskFault
 from worker.db_retry import persist
 from worker.forks import serve_forks

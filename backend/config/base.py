@@ -5,7 +5,7 @@ from typing import Any, Self
 from pydantic import ConfigDict
 from pydantic_core import PydanticCustomError
 
-from backend.config.documented import StrictNumbers
+from backend.base.documented import StrictNumbers
 
 MOST_STEPS = 10_000_000
 """Training steps of one run."""
@@ -41,3 +41,7 @@ def refusal(errors: list[tuple[str, str]]) -> PydanticCustomError:
         "{summary}",
         {"summary": "; ".join(f"{path}: {reason}" for path, reason in errors), "errors": errors},
     )
+
+
+Problem = tuple[str, str]
+"""Dotted path of a field and the reason it is refused."""

@@ -1,19 +1,10 @@
 """Environments: what answers a policy while it writes a completion; nothing, tools, or an OpenEnv server."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from backend.config.base import Frozen
-from backend.config.problems import EpisodesProblem
-from backend.config.rewards import EnvironmentReward
-
-if TYPE_CHECKING:
-    from backend.config.run import RunConfig
-
-Problem = tuple[str, str]
-"""Dotted path of a field and the reason it is refused."""
 
 ToolName = Literal["calculator", "lookup", "python"]
 
@@ -95,64 +86,3 @@ class OpenEnv(Frozen):
 
 
 Environment = Annotated[NoEnvironment | ToolUse | OpenEnv, Field(discriminator="type")]
-
-
-def environment_errors(config: "RunConfig") -> Iterator[Problem]:
-    """Everything that tools contradict, or that turns cannot give."""
-    environment = config.environment
-    yield from _episode_errors(config)
-    if isinstance(environment, NoEnvironment):
-        return
-    if environment.form == "template" and not config.policy.chat_template:
-        reason = "is template, but policy.chat_template is false: choose another form, or a chat template"
-        yield "environment.form", reason
-    if isinstance(environment, ToolUse):
-        yield from _form_errors(environment)
-    yield from _turn_errors(config)
-    most = config.sampling.max_new_tokens
-    if environment.max_observation_tokens >= most:
-        reason = f"is {environment.max_observation_tokens}, but sampling.max_new_tokens = {most} holds"
-        yield (
-            "environment.max_observation_tokens",
-            f"{reason} the answers of tools and all that the policy writes: expected at most {most - 1}",
-        )
-
-
-def _form_errors(environment: ToolUse) -> Iterator[Problem]:
-    tools = environment.tools
-    if repeated := sorted({name for name in tools if tools.count(name) > 1}):
-        yield "environment.tools", f"{repeated[0]!r} is listed twice"
-    elif environment.form == "equation" and (len(tools) > 1 or "python" in tools):
-        reason = "is equation, which names no tool: expected calculator alone or lookup alone"
-        yield "environment.form", f"{reason}, got {', '.join(tools)}"
-
-
-def _episode_errors(config: "RunConfig") -> Iterator[Problem]:
-    """Prompts and rewards that only an environment can give, and an environment whose reward nobody asks."""
-    is_openenv = isinstance(config.environment, OpenEnv)
-    expected = f"but environment.type is {config.environment.type}: expected openenv"
-    for path, source in config.sources:
-        if isinstance(source, EpisodesProblem) and not is_openenv:
-            yield f"{path}.name", f"is episodes, {expected}"
-    rewards = [number for number, term in enumerate(config.rewards) if isinstance(term, EnvironmentReward)]
-    for number in () if is_openenv else rewards:
-        yield f"rewards.{number}.name", f"is environment, {expected}"
-    if is_openenv and not rewards:
-        yield "rewards", "lack the term environment, which is the reward of environment.type = openenv"
-
-
-def _turn_errors(config: "RunConfig") -> Iterator[Problem]:
-    """Features of the sampler that turns do not give."""
-    turns = f"but with environment.type = {config.environment.type} a completion is sampled in turns"
-    if config.sampling.engine.type != "local":
-        reason = f"is {config.sampling.engine.type}, {turns}, by the trainer itself"
-        yield "sampling.engine.type", f"{reason}: expected local"
-    for name in ("keep_mask", "routing_replay"):
-        if getattr(config.sampling, name):
-            yield f"sampling.{name}", f"is on, {turns}, which keep no such record: expected false"
-    if config.recording.alternatives:
-        reason = f"is {config.recording.alternatives}, {turns}, which keep no alternatives"
-        yield "recording.alternatives", f"{reason}: expected 0"
-    if config.evaluation.effort:
-        reason = f"is on, {turns}, which cannot be cut off at a length"
-        yield "evaluation.effort", f"{reason}: expected false"

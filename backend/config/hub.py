@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from cachetools import TTLCache, cached
 
-from backend.outgoing import Answer, fetch
+from backend.base.outgoing import Answer, fetch
 
 PARQUET_BRANCH = "refs/convert/parquet"
 """The branch in which the hub keeps every public dataset as `<subset>/<split>/*.parquet`."""

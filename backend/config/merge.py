@@ -12,12 +12,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from backend.base.errors import FieldError, InvalidConfig
+from backend.base.wording import plain_message
 from backend.config.policies import profile_of
 from backend.config.presets import PRESETS
 from backend.config.rewards import CorrectnessReward
 from backend.config.run import RunConfig
-from backend.config.wording import plain_message
-from backend.errors import FieldError, InvalidConfig
 
 Fields = Mapping[str, Any]
 

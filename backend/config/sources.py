@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from backend.base.errors import FieldError, InvalidConfig
 from backend.config.columns import Columns
 from backend.config.data import DataConfig
 from backend.config.hub import HubError, newest_commit
@@ -18,7 +19,6 @@ from backend.config.plugins import PROBLEMS_GROUP, REWARDS_GROUP, find_plugin
 from backend.config.problems import FileProblem, HubProblem, PluginProblem, ProblemSource
 from backend.config.rewards import PluginReward, RewardTerm
 from backend.config.rows import LineError
-from backend.errors import FieldError, InvalidConfig
 
 if TYPE_CHECKING:
     from backend.config.run import RunConfig

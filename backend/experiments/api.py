@@ -2,7 +2,6 @@
 
 from fastapi import BackgroundTasks
 
-from backend.db.engine import reading
 from backend.experiments.launch import launch
 from backend.experiments.plan import planned_experiment
 from backend.experiments.schemas import (
@@ -18,10 +17,11 @@ from backend.http.idempotency import Key
 from backend.http.paging import page_of
 from backend.http.responses import Cursor, Json, Limit
 from backend.http.routing import Router
-from backend.queue.doorbell import ring
 from backend.runs.launch_checks import queue_check
+from backend.runs.queue.doorbell import ring
 from backend.runs.schemas import CheckRequest, RunItem
 from backend.runs.store import find_run
+from backend.storage.engine import reading
 
 router = Router(prefix="/api/v1/experiments", tags=["experiments"])
 

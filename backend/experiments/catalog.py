@@ -7,8 +7,10 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field, ValidationError
 
-from backend.auth.permissions import Role
+from backend.base.errors import RunNotFound
+from backend.catalog.policies.offered import policy_offers
 from backend.config.data_recipes import DATA_RECIPES
+from backend.config.formula.loss import formula
 from backend.config.merge import resolve
 from backend.config.metrics import FAMILIES, METRICS
 from backend.config.policies import LANGUAGE_MODEL
@@ -17,24 +19,22 @@ from backend.config.previews import previews, unseen
 from backend.config.problems import problem_catalog
 from backend.config.recipes import RECIPES
 from backend.config.rewards import reward_catalog
-from backend.config.rules import warnings
+from backend.config.rules.combinations import warnings
 from backend.config.run import RunConfig
-from backend.db.models import Run
-from backend.errors import RunNotFound
 from backend.experiments.engine_reach import engine_warnings
 from backend.experiments.estimates import estimates
 from backend.experiments.memory_estimate import memory_estimate, memory_warnings
 from backend.experiments.schemas import Seed, Validated, ValidateRequest
-from backend.formula.loss import formula
+from backend.http.auth.permissions import Role
 from backend.http.dependencies import ReadSession, SettingsOf
 from backend.http.responses import Json, Page
 from backend.http.routing import Router
-from backend.policies.offered import policy_offers
 from backend.runs.checks import runnable
 from backend.runs.children import refuse_as_fork
 from backend.runs.launch_checks import refuse_programs
 from backend.runs.origin import refuse_imported
 from backend.runs.schemas import Body, Fields
+from backend.storage.models import Run
 
 router = Router(prefix="/api/v1", tags=["catalog"])
 

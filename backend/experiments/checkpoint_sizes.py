@@ -6,11 +6,11 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from backend.base.settings import Settings
+from backend.catalog.policies.directories import read_config
 from backend.config.run import RunConfig
-from backend.db.models import Checkpoint, Run
-from backend.policies.directories import read_config
 from backend.runs.retention import most_kept
-from backend.settings import Settings
+from backend.storage.models import Checkpoint, Run
 
 LOOKED_AT = 100
 """Newest checkpoints whose size is looked at."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from backend.config.metrics import find_metric
-from backend.db.models import Run
+from backend.storage.models import Run
 
 NO_SCALE = ("timeout_seconds",)
 """Fields of a reward term that change no reward by design."""

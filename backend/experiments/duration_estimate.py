@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from backend.config.policies import TINY, TINY_MOE
 from backend.config.run import RunConfig
-from backend.db.models import Run, Worker
+from backend.storage.models import Run, Worker
 
 LOOKED_AT = 300
 """Newest runs whose step time is looked at."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
+from backend.base.outgoing import fetch
+from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.outgoing import fetch
-from backend.settings import Settings
 
 SECONDS = 1.5
 """Time that a server has to answer."""

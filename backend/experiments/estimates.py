@@ -2,11 +2,11 @@
 
 from sqlalchemy.orm import Session
 
+from backend.base.settings import Settings
 from backend.config.run import RunConfig
 from backend.config.sizes import most_bytes, most_tokens
 from backend.experiments.checkpoint_sizes import checkpoint_bytes, most_checkpoints
 from backend.experiments.duration_estimate import duration
-from backend.settings import Settings
 
 Estimates = dict[str, float | None]
 

@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
+from backend.base.errors import FieldError, InvalidConfig
+from backend.base.settings import Settings
 from backend.config.problems import FileProblem, HubProblem
 from backend.config.run import RunConfig
-from backend.db.engine import insert_into, new_id, reading
-from backend.db.models import Experiment, Run, Search, SearchTrial
-from backend.errors import FieldError, InvalidConfig
 from backend.experiments.comparable import scale_differences
 from backend.experiments.schemas import ExperimentRequest
 from backend.experiments.sweep import MOST_RUNS, Cell, drawn, expand
@@ -22,7 +21,8 @@ from backend.runs.events import add_event
 from backend.runs.launch_checks import refuse_failed, refuse_programs
 from backend.runs.naming import new_run_names
 from backend.runs.rows import run_row
-from backend.settings import Settings
+from backend.storage.engine import insert_into, new_id, reading
+from backend.storage.models import Experiment, Run, Search, SearchTrial
 
 MOST_STEPS_TOGETHER = 100_000_000
 MOST_NAMED = 3

@@ -3,31 +3,32 @@
 import math
 from collections import Counter
 from functools import partial
-from pathlib import Path
 
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
+from backend.base.locations import CODE_ROOT
+from backend.base.settings import Settings
+from backend.catalog.policies.adapters import ADAPTER_CONFIG, adapter_of
+from backend.catalog.policies.architectures import architecture_error
+from backend.catalog.policies.directories import read_config
+from backend.catalog.policies.fitting import USABLE, changes_that_fit
+from backend.catalog.policies.hub_models import HubModelError, hub_model
+from backend.catalog.policies.memory import PROMPT_TOKENS, Memory, memory_of
+from backend.catalog.policies.model_shape import ModelShape, UnknownShape
+from backend.catalog.policies.offered import COMMIT, is_built_in
+from backend.catalog.policies.weight_files import UnreadableWeights, read_weights
 from backend.config.adapters import ContinuedAdapter, LoraAdapter, NoAdapter
 from backend.config.engines import ColocatedEngine
 from backend.config.problems import FileProblem, ProblemSource, SumsProblem
-from backend.config.run import PolicyConfig, RunConfig
+from backend.config.run import RunConfig
+from backend.config.sections import PolicyConfig
 from backend.config.sources import checked_file
-from backend.db.models import Worker
 from backend.experiments.schemas import MemoryChange, MemoryEstimate, MemorySlot
-from backend.policies.adapters import ADAPTER_CONFIG, adapter_of
-from backend.policies.architectures import architecture_error
-from backend.policies.directories import read_config
-from backend.policies.fitting import USABLE, changes_that_fit
-from backend.policies.hub_models import HubModelError, hub_model
-from backend.policies.memory import PROMPT_TOKENS, Memory, memory_of
-from backend.policies.model_shape import ModelShape, UnknownShape
-from backend.policies.offered import COMMIT, is_built_in
-from backend.policies.weight_files import UnreadableWeights, read_weights
-from backend.settings import Settings
-from backend.workers.store import live_slots
+from backend.runs.workers.store import live_slots
+from backend.storage.models import Worker
 
-BUILT_IN = Path(__file__).parents[2] / "worker" / "policy"
+BUILT_IN = CODE_ROOT / "worker" / "policy"
 """The folder of the built-in policies' files."""
 
 CHARACTERS_PER_TOKEN = 3

@@ -6,15 +6,15 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from backend.base.errors import InvalidConfig
+from backend.base.settings import Settings
 from backend.config.run import RunConfig
 from backend.config.sizes import most_tokens
-from backend.errors import InvalidConfig
 from backend.experiments.duration_estimate import durations, slots_of
 from backend.experiments.launch import budget_errors, cells_of, configs_of, is_search, objective_errors
 from backend.experiments.schemas import ExperimentRequest
 from backend.experiments.sweep import DRAWN, Cell, Sweep
 from backend.runs.cost import HOUR, newest_price
-from backend.settings import Settings
 
 Costs = dict[str, float | None]
 NO_COSTS: Costs = {"seconds_low": None, "seconds_high": None, "tokens_at_most": None}

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_validator
 
-from backend.config.documented import Documented
+from backend.base.documented import Documented
 from backend.experiments.sweep import MOST_RUNS, Sweep
 from backend.runs.schemas import Body, Fields, Name, Tag
 

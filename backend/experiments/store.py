@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Experiment, Run
-from backend.errors import ExperimentNotFound
+from backend.base.errors import ExperimentNotFound
 from backend.http.paging import iso, read_cursor
+from backend.storage.models import Experiment, Run
 
 
 def list_experiments(session: Session, *, limit: int, cursor: str) -> Sequence[Experiment]:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import orjson
 from pydantic import Field, JsonValue, field_validator
 
+from backend.base.errors import FieldError, InvalidConfig
 from backend.config.merge import merged_fields, resolve
-from backend.errors import FieldError, InvalidConfig
 from backend.experiments.search_settings import SearchSettings
 from backend.experiments.sweep_values import MOST_LISTED, Axis, axis_of, counted, value_key
 from backend.runs.schemas import CONFIG_BYTES, MOST_IN_NAME, Body

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from backend.logs import about
+from backend.base.logs import about
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from fastapi import Depends, Request
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from backend.db.engine import Sessions, interrupt_of, reading
-from backend.db.interruption import interruptible
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.storage.engine import Sessions, interrupt_of, reading
+from backend.storage.interruption import interruptible
 
 
 @dataclass(frozen=True, slots=True)

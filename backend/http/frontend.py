@@ -28,7 +28,7 @@ from starlette.staticfiles import NotModifiedResponse, StaticFiles
 from starlette.types import Scope
 
 from backend.http.dependencies import lab_of
-from backend.pages import FRONTEND, HOME, PAGES, REDIRECTS
+from backend.http.pages import FRONTEND, HOME, PAGES, REDIRECTS
 
 SERVED = (("src",), ("styles",), ("vendor",), ("favicon.svg",))
 """What of the frontend browsers get."""

@@ -18,10 +18,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from backend.auth.permissions import FILES, MAY, Access, Role, access_of
-from backend.auth.sessions import BrowserSessions
-from backend.auth.tokens import logins_in, role_of_token, writer_of_token
-from backend.errors import GrpoLabError
+from backend.base.errors import GrpoLabError
+from backend.base.settings import Settings
+from backend.http.auth.permissions import FILES, MAY, Access, Role, access_of
+from backend.http.auth.sessions import BrowserSessions
+from backend.http.auth.tokens import logins_in, role_of_token, writer_of_token
 from backend.http.bodies import NO_DOCUMENT, LargeBodies, may_be_large, parsed, unpacks_to_much
 from backend.http.frontend import asks_for_page
 from backend.http.limits import (
@@ -35,7 +36,6 @@ from backend.http.limits import (
 )
 from backend.http.login import LoginPages, login_page
 from backend.http.problem_details import answer_to, problem
-from backend.settings import Settings
 
 SAFE_METHODS = ("GET", "HEAD")
 
@@ -163,7 +163,7 @@ class Guard:
         """What this role may not do, or not now."""
         if access is None and any(route.matches(dict(scope))[0] is Match.FULL for route in self._routes):
             return problem(
-                403, "Forbidden", "no role may call this: backend/auth/permissions.py has no line for it"
+                403, "Forbidden", "no role may call this: backend/http/auth/permissions.py has no line for it"
             )
         if access is not None and role not in MAY[access]:
             is_writer = role is Role.WRITER

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
-from backend.errors import NotFound
+from backend.base.errors import NotFound
+from backend.base.locations import FILES_ROOT
 from backend.http.frontend import with_edition
-from backend.pages import PAGES
+from backend.http.pages import PAGES
 
 if TYPE_CHECKING:
     from backend.http.markdown import Rendered
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+DOCS = FILES_ROOT / "docs"
 INDEX = "README"
 HERE = ' aria-current="page"'
 REVALIDATE = {"Cache-Control": "no-cache"}

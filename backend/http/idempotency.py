@@ -11,9 +11,9 @@ from fastapi import Depends, Header
 from sqlalchemy import select, union_all
 from sqlalchemy.orm import Session
 
-from backend.db.models import Experiment, Run
-from backend.errors import Conflict
-from backend.redaction import refuse_secrets
+from backend.base.errors import Conflict
+from backend.base.redaction import refuse_secrets
+from backend.storage.models import Experiment, Run
 
 
 class KeyTaken(Conflict):

@@ -13,9 +13,11 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope
 
-from backend.auth.permissions import Role
-from backend.auth.sessions import BrowserSessions
-from backend.auth.tokens import (
+from backend.base.errors import GrpoLabError
+from backend.base.settings import Settings
+from backend.http.auth.permissions import Role
+from backend.http.auth.sessions import BrowserSessions
+from backend.http.auth.tokens import (
     COOKIE_SECONDS,
     Login,
     cookie_name,
@@ -25,10 +27,8 @@ from backend.auth.tokens import (
     role_of_link,
     role_of_token,
 )
-from backend.errors import GrpoLabError
 from backend.http.limits import Buckets, read_body, too_many
 from backend.http.problem_details import problem
-from backend.settings import Settings
 
 LOGINS_PER_MINUTE = 5
 FORM_BYTES = 4096

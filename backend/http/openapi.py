@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backend.auth.permissions import Access, access_of
+from backend.http.auth.permissions import Access, access_of
 
 ID_SOURCES: dict[str, tuple[str, dict[str, str]]] = {
     "GET /api/v1/runs": ("200", {"run_id": "items/0/id", "run": "items/0/id", "runs": "items/0/id"}),

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from backend.db.text import unstorable
-from backend.errors import FieldError, InvalidRequest
+from backend.base.errors import FieldError, InvalidRequest
+from backend.base.text import unstorable
 
 Row = TypeVar("Row")
 

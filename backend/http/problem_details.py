@@ -13,13 +13,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
-from backend.auth.permissions import access_of, methods_of
-from backend.config.wording import plain_message
-from backend.db.faults import Fault, database_fault, disk_fault
-from backend.errors import FieldError, GrpoLabError, InvalidRequest
+from backend.base.errors import FieldError, GrpoLabError, InvalidRequest
+from backend.base.logs import request_id
+from backend.base.redaction import redact_document, secret_errors
+from backend.base.wording import plain_message
+from backend.http.auth.permissions import access_of, methods_of
 from backend.http.frontend import asks_for_page, page
-from backend.logs import request_id
-from backend.redaction import redact_document, secret_errors
+from backend.storage.faults import Fault, database_fault, disk_fault
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import orjson
 from fastapi import Query
 from starlette.responses import Response
 
-from backend.config.documented import Documented
+from backend.base.documented import Documented
 
 MOST_ITEMS = 200
 

@@ -4,16 +4,16 @@ from typing import Any
 
 from fastapi import Request
 
-from backend.auth.permissions import Role
-from backend.auth.sessions import BrowserSessions
-from backend.auth.tokens import cookie_name
-from backend.config.documented import Documented
-from backend.db.models import BrowserSession
-from backend.errors import Conflict, NotFound
+from backend.base.documented import Documented
+from backend.base.errors import Conflict, NotFound
+from backend.http.auth.permissions import Role
+from backend.http.auth.sessions import BrowserSessions
+from backend.http.auth.tokens import cookie_name
 from backend.http.dependencies import SettingsOf
 from backend.http.paging import iso
 from backend.http.responses import Json
 from backend.http.routing import Router
+from backend.storage.models import BrowserSession
 
 router = Router(prefix="/api/v1", tags=["session"])
 

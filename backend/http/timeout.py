@@ -10,8 +10,8 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from backend.db.interruption import Wait, current
 from backend.http.problem_details import problem
+from backend.storage.interruption import Wait, current
 
 logger = logging.getLogger(__name__)
 

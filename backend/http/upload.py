@@ -8,7 +8,7 @@ from typing import IO
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 
-from backend.errors import GrpoLabError
+from backend.base.errors import GrpoLabError
 
 GATHERED_BYTES = 1 << 20
 SILENCE_SECONDS = 30.0

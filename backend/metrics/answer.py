@@ -10,8 +10,6 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from backend.config.metrics import has_interval, interval_of
-from backend.db.numbers import spell
-from backend.db.run_lookup import configs_of
 from backend.http.paging import split_list
 from backend.metrics.axes import is_metric
 from backend.metrics.grouping import CONFIG, groups_of
@@ -22,6 +20,8 @@ from backend.metrics.series import Curve, Floats, Ints
 from backend.metrics.statistics import t_975
 from backend.metrics.thinning import is_fine, thin, thin_all, thin_non_finite
 from backend.metrics.view import View
+from backend.storage.numbers import spell
+from backend.storage.run_lookup import configs_of
 
 
 def answer_of(

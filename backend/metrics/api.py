@@ -9,8 +9,7 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from backend.db.run_lookup import must_exist, names_of
-from backend.errors import FieldError, InvalidRequest
+from backend.base.errors import FieldError, InvalidRequest
 from backend.http.dependencies import LabOf, ReadSession
 from backend.http.paging import split_list
 from backend.http.routing import Router
@@ -23,6 +22,7 @@ from backend.metrics.known import must_be_known
 from backend.metrics.lineage import stamps_of
 from backend.metrics.schemas import SeriesAnswer, SpreadKind
 from backend.metrics.view import View
+from backend.storage.run_lookup import must_exist, names_of
 
 router = Router(prefix="/api/v1", tags=["metrics"])
 

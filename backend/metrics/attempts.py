@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, and_, or_, select, true
 from sqlalchemy.orm import Session
 
-from backend.db.models import NOT_BEGUN, Attempt
+from backend.storage.models import NOT_BEGUN, Attempt
 
 
 class Limit(NamedTuple):

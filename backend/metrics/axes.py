@@ -8,9 +8,9 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Run
 from backend.metrics.lineage import lineages
 from backend.metrics.series import Points
+from backend.storage.models import Run
 
 
 class BatchSize(NamedTuple):

@@ -9,10 +9,10 @@ import zstandard
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.db.models import MetricBlock, MetricKey
 from backend.metrics import blocks
 from backend.metrics.block_codec import BlockDamaged, content, decode_all
 from backend.metrics.block_damage import BlockPlace
+from backend.storage.models import MetricBlock, MetricKey
 
 BLOCKS_AT_ONCE = 1_000
 

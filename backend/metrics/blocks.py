@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, and_, bindparam, case, or_, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import ALL_PACKED, BEFORE_ALL_STEPS, Attempt, Metric, MetricBlock
-from backend.db.numbers import from_stored
 from backend.metrics.block_codec import MOST_POINTS, BlockDamaged, content, decode_all
 from backend.metrics.block_damage import BlockPlace, notice
+from backend.storage.models import ALL_PACKED, BEFORE_ALL_STEPS, Attempt, Metric, MetricBlock
+from backend.storage.numbers import from_stored
 
 BLOCK = 1_024
 """Steps of a block, a multiple of an outline's bucket."""

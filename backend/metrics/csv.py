@@ -10,10 +10,10 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from backend.db.engine import Sessions, reading
-from backend.db.numbers import SPELLINGS, kind_of
 from backend.metrics.lineage import Stretch, lineages
 from backend.metrics.windows import RunPoints, StoredPoint, next_window, read_window, run_points_of
+from backend.storage.engine import Sessions, reading
+from backend.storage.numbers import SPELLINGS, kind_of
 
 FORMULA_MARKS = tuple("=+-@\t\r\n＝＋－＠")
 """A spreadsheet may run a cell that begins with one of these."""

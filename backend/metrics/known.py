@@ -5,8 +5,8 @@ from difflib import get_close_matches
 
 from sqlalchemy.orm import Session
 
+from backend.base.errors import FieldError, InvalidRequest
 from backend.config.metrics import ALIASES, FAMILIES, METRICS, find_metric
-from backend.errors import FieldError, InvalidRequest
 from backend.metrics.store import find_keys
 
 LONGEST_NAME = 128

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Run
+from backend.storage.models import Run
 
 ALL_STEPS = 2**31 - 1
 """The last step that a column holds."""

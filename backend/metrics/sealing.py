@@ -24,8 +24,13 @@ from sqlalchemy import (
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.db.engine import Sessions, insert_into
-from backend.db.models import (
+from backend.metrics import blocks
+from backend.metrics.block_codec import BlockDamaged, BlockNewer, decode, encode, encode_outline
+from backend.metrics.block_damage import BlockPlace, notice
+from backend.metrics.blocks import NOTHING, Stored, points_of
+from backend.metrics.thinning import OUTLINE_SHIFT, peaks
+from backend.storage.engine import Sessions, insert_into
+from backend.storage.models import (
     ALL_PACKED,
     BEFORE_ALL_STEPS,
     NOT_BEGUN,
@@ -35,11 +40,6 @@ from backend.db.models import (
     MetricKey,
     Run,
 )
-from backend.metrics import blocks
-from backend.metrics.block_codec import BlockDamaged, BlockNewer, decode, encode, encode_outline
-from backend.metrics.block_damage import BlockPlace, notice
-from backend.metrics.blocks import NOTHING, Stored, points_of
-from backend.metrics.thinning import OUTLINE_SHIFT, peaks
 
 TASKS = 1_000
 """Attempts that are sealed in one go."""

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, select, text
 from sqlalchemy.orm import Session
 
-from backend.db.engine import insert_into, is_postgres
-from backend.db.models import MetricKey
-from backend.db.numbers import kinds_of, to_stored
-from backend.errors import Unavailable
+from backend.base.errors import Unavailable
 from backend.metrics.block_codec import BlockDamaged
 from backend.metrics.blocks import Stored
 from backend.metrics.copying import FEWEST, copy_points
 from backend.metrics.sealing import put_into_blocks, reopen, seal_curves
+from backend.storage.engine import insert_into, is_postgres
+from backend.storage.models import MetricKey
+from backend.storage.numbers import kinds_of, to_stored
 
 Row = tuple[str, int, int, int, int, float | None]
 """run_id, key_id, step, attempt, kind, value."""

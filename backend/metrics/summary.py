@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from backend.config.metrics import find_metric, is_interval_end
-from backend.db.numbers import spell
+from backend.storage.numbers import spell
 
 
 class Summary:

@@ -12,11 +12,11 @@ import numpy as np
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Attempt, Metric, MetricBlock, MetricKey
 from backend.metrics import blocks
 from backend.metrics.attempts import Limit, counting, counts, limits_of
 from backend.metrics.blocks import NOTHING, Stored, points_of, read_blocks
 from backend.metrics.lineage import ALL_STEPS, Stretch
+from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey
 
 WINDOW_POINTS = 20_000
 """About so many points are in memory at a time."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from backend.db.numbers import spell
 from backend.rollouts.packing import Tokens
 from backend.rollouts.token_values import alternative_names
+from backend.storage.numbers import spell
 
 MOST = 8
 """Alternatives of a token; `recording.alternatives` allows no more."""

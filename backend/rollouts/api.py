@@ -7,11 +7,9 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from backend.auth.permissions import Role
+from backend.base.errors import NotFound
 from backend.config.pass_rates import read_rates
-from backend.db.models import Run
-from backend.db.run_lookup import must_exist
-from backend.errors import NotFound
+from backend.http.auth.permissions import Role
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.paging import page_of
 from backend.http.responses import Cursor, Json, items_as_json
@@ -51,6 +49,8 @@ from backend.rollouts.schemas import (
 )
 from backend.rollouts.what_if import OPERATORS, VIEWERS, what_if
 from backend.rollouts.what_if import SECONDS as WHAT_IF_SECONDS
+from backend.storage.models import Run
+from backend.storage.run_lookup import must_exist
 
 router = Router(prefix="/api/v1/rollouts", tags=["rollouts"])
 

@@ -11,11 +11,11 @@ import orjson
 from sqlalchemy import BigInteger, Text, case, cast, func, literal, select
 from sqlalchemy.orm import Session
 
-from backend.db.engine import is_postgres
-from backend.db.models import GroupTally, RunPrompt
 from backend.rollouts.counting import marked, total, valid_tallies
 from backend.rollouts.marks import BIT
 from backend.rollouts.packing import text_or_damage
+from backend.storage.engine import is_postgres
+from backend.storage.models import GroupTally, RunPrompt
 
 WINDOWS = 8
 """Parts of equal length into which the steps of a run are divided."""

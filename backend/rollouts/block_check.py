@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.db.completion_codec import CompletionsDamaged, decode
-from backend.db.models import RolloutGroup
+from backend.storage.completion_codec import CompletionsDamaged, decode
+from backend.storage.models import RolloutGroup
 
 GROUPS_AT_ONCE = 500
 

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.db.models import RolloutGroup, RolloutTokens
-from backend.db.numbers import spell
 from backend.metrics.reading import read_points
 from backend.rollouts.packing import arrays_or_damage
 from backend.rollouts.reading import valid_groups
+from backend.storage.models import RolloutGroup, RolloutTokens
+from backend.storage.numbers import spell
 
 TERMS = ("policy", "kl", "entropy", "nll")
 UNSTORED = "loss/unstored"

@@ -7,9 +7,9 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from backend.db.models import GroupTally
 from backend.metrics.attempts import counts, limits_of
 from backend.rollouts.marks import BIT, mask_of
+from backend.storage.models import GroupTally
 
 
 def valid_tallies(session: Session, run_id: str, kind: str) -> list[ColumnElement[bool]]:

@@ -6,11 +6,11 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import GroupTally
-from backend.diagnosis.diagnose import diagnose
-from backend.diagnosis.store import log_of
+from backend.analysis.diagnosis.diagnose import diagnose
+from backend.analysis.diagnosis.store import log_of
 from backend.rollouts.counting import marked, valid_tallies
 from backend.rollouts.marks import BIT, mask_of
+from backend.storage.models import GroupTally
 
 SHOWN_BY: dict[str, tuple[tuple[str, ...], ...]] = {
     "length_blowup": (("truncated",),),

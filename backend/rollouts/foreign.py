@@ -9,12 +9,12 @@ from typing import Any, Literal
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
-from backend.db.completion_codec import decode
-from backend.db.completions import completions_of
-from backend.db.models import GroupTally, RolloutGroup, RolloutLabel
-from backend.db.rollout_words import forget
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.rollouts.tallies import of_groups
+from backend.storage.completion_codec import decode
+from backend.storage.completions import completions_of
+from backend.storage.models import GroupTally, RolloutGroup, RolloutLabel
+from backend.storage.rollout_words import forget
 
 Split = Literal["train", "eval"]
 

@@ -11,11 +11,11 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.db.completions import in_pieces
-from backend.db.models import RolloutGroup
 from backend.metrics.reading import read_curves
 from backend.rollouts.packing import text_or_damage
 from backend.rollouts.text_metrics import METRICS, Measured, Written, measured, over_all
+from backend.storage.completions import in_pieces
+from backend.storage.models import RolloutGroup
 
 SCRIPT_CHARS = 1024
 """Of the end of a prompt and of a completion, whose letters are looked up one by one: somebody else's prompt

@@ -10,11 +10,11 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import Field, ValidationError
 from sqlalchemy import select
 
-from backend.db.completions import completions_named
-from backend.db.engine import Sessions, insert_into
-from backend.db.models import RolloutGroup, RolloutLabel
 from backend.http.upload import receive
 from backend.rollouts.labels import MOST_LABELS, LabelRequest
+from backend.storage.completions import completions_named
+from backend.storage.engine import Sessions, insert_into
+from backend.storage.models import RolloutGroup, RolloutLabel
 
 MOST_BYTES = 8_000_000
 MOST_ROWS = 50_000

@@ -10,13 +10,13 @@ from pydantic import AfterValidator, Field
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from backend.config.documented import Documented
-from backend.db.completions import completion_named
-from backend.db.engine import insert_into
-from backend.db.models import RolloutGroup, RolloutLabel
-from backend.errors import Conflict, NotFound
+from backend.base.documented import Documented
+from backend.base.errors import Conflict, NotFound
 from backend.http.paging import iso
 from backend.runs.schemas import Body
+from backend.storage.completions import completion_named
+from backend.storage.engine import insert_into
+from backend.storage.models import RolloutGroup, RolloutLabel
 
 LONGEST_LABEL = 40
 LONGEST_NOTE = 2_000

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from backend.errors import FieldError, InvalidRequest
+from backend.base.errors import FieldError, InvalidRequest
 
 FLAGS = ("truncated", "repetitive", "unparsed", "no_think", "language", "unscored")
 """Flags of the trainer that have a mark of their own."""

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from backend.base.errors import Conflict, NotFound
 from backend.config.knobs import SequenceMask, SequenceTis, TokenMask, TokenTis
 from backend.config.run import RunConfig
-from backend.db.models import RolloutGroup, RolloutTokens, Run
-from backend.errors import Conflict, NotFound
 from backend.metrics.reading import read_points
 from backend.rollouts.breakdown.cells import carried_groups
 from backend.rollouts.packing import arrays_or_damage
 from backend.rollouts.reading import valid_groups
 from backend.runs.origin import is_ours
+from backend.storage.models import RolloutGroup, RolloutTokens, Run
 
 LOG_RATIO_LIMIT = 20.0
 """Nats; as in worker/objective/ratios.py."""

@@ -30,8 +30,8 @@ import orjson
 import zstandard
 from numpy.typing import NDArray
 
-from backend.db.completion_codec import LIMIT_TEXT_BYTES
 from backend.rollouts.token_values import decode, encode, kind_of, width_of
+from backend.storage.completion_codec import LIMIT_TEXT_BYTES
 
 VERSION = 3
 LEVEL = 3

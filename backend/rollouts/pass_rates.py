@@ -10,14 +10,14 @@ from pydantic import Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.config.documented import Documented
+from backend.base.documented import Documented
+from backend.base.durable_files import make_directory, publish
+from backend.base.errors import Conflict
+from backend.base.text import clean_text
 from backend.config.pass_rates import PassRates, rates_path, text_key
-from backend.db.models import Run
-from backend.db.text import clean_text
-from backend.durable_files import make_directory, publish
-from backend.errors import Conflict
 from backend.rollouts.atlas import atlas_of, prompt_texts
 from backend.rollouts.packing import text_or_damage
+from backend.storage.models import Run
 
 
 class RatesOrder(Documented):

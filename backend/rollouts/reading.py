@@ -8,13 +8,7 @@ from sqlalchemy import exists, func, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from backend.db.completion import Completion
-from backend.db.completion_codec import Want
-from backend.db.completions import completion_named, damage_of, in_pieces
-from backend.db.engine import Sessions, reading
-from backend.db.models import GroupTally, RolloutGroup, RolloutTokens
-from backend.db.numbers import spell
-from backend.errors import FieldError, InvalidRequest, NotFound
+from backend.base.errors import FieldError, InvalidRequest, NotFound
 from backend.http.paging import read_cursor
 from backend.metrics.attempts import counts, limits_of
 from backend.rollouts.alternatives import alternatives_of
@@ -23,6 +17,12 @@ from backend.rollouts.packing import PackedDamaged, text_bytes, text_or_damage, 
 from backend.rollouts.token_budget import why_removed
 from backend.rollouts.token_values import ALTERNATIVE
 from backend.rollouts.turns import blocks, observed
+from backend.storage.completion import Completion
+from backend.storage.completion_codec import Want
+from backend.storage.completions import completion_named, damage_of, in_pieces
+from backend.storage.engine import Sessions, reading
+from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens
+from backend.storage.numbers import spell
 
 PAGE_TOKENS = 2_000_000
 """Of all prompts and completions of a page together: some ten megabytes of text."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from backend.config.documented import Documented
+from backend.base.documented import Documented
 from backend.rollouts.labels import LabelItem
 
 Spelled = float | str | None

@@ -5,11 +5,8 @@ from typing import Any, Literal
 
 import orjson
 
-from backend.db.completion import Completion
-from backend.db.engine import Sessions, reading
-from backend.db.models import RolloutGroup
-from backend.db.text import clean_text
-from backend.errors import FieldError, InvalidRequest
+from backend.base.errors import FieldError, InvalidRequest
+from backend.base.text import clean_text
 from backend.http.paging import write_cursor
 from backend.rollouts.labels import labels_of
 from backend.rollouts.packing import text_or_damage
@@ -17,6 +14,9 @@ from backend.rollouts.search.hits import found_at
 from backend.rollouts.search.pages import find, is_more_than
 from backend.rollouts.search.query import Term
 from backend.rollouts.search.scope import Scope
+from backend.storage.completion import Completion
+from backend.storage.engine import Sessions, reading
+from backend.storage.models import RolloutGroup
 
 MOST_EXPORTED = 100_000
 ROWS_AT_ONCE = 500

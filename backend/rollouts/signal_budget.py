@@ -10,10 +10,10 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from backend.config.signal_budget import PARTS, UNITS, Unit, budget_metric
-from backend.db.models import GroupTally
 from backend.metrics.reading import read_points
 from backend.rollouts.counting import valid_tallies
 from backend.rollouts.marks import BIT
+from backend.storage.models import GroupTally
 
 MOST_BINS = 200
 

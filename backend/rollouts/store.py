@@ -2,75 +2,26 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from sqlalchemy.orm import Session
 
-from backend.db.completion import DIGITS, Completion, base32
-from backend.db.completion_codec import encode
-from backend.db.engine import insert_into
-from backend.db.models import GroupTally, RolloutGroup, RolloutTokens, RunPrompt
-from backend.db.numbers import FINITE, spell, spell_all, to_stored
-from backend.db.text import clean_text
+from backend.base.text import clean_text
 from backend.rollouts.packing import Tokens, pack_text, pack_tokens
+from backend.rollouts.records import RecordedCompletion, RecordedGroup
 from backend.rollouts.tallies import prompt_row, tally_rows
+from backend.storage.completion import DIGITS, Completion, base32
+from backend.storage.completion_codec import encode
+from backend.storage.engine import insert_into
+from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens, RunPrompt
+from backend.storage.numbers import FINITE, spell, spell_all, to_stored
 
 HUGE = 1e150
 """The squares of larger rewards overflow: their spread is computed in fractions, which takes longer."""
-
-
-class RecordedCompletion(Protocol):
-    """A completion as the trainer hands it over."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def token_strings(self) -> Sequence[str]: ...
-    @property
-    def token_ids(self) -> Any: ...
-    @property
-    def reward(self) -> float | None: ...
-    @property
-    def rewards(self) -> Mapping[str, float | None]: ...
-    @property
-    def advantage(self) -> float | None: ...
-    @property
-    def finish_reason(self) -> str: ...
-    @property
-    def correct(self) -> bool | None: ...
-    @property
-    def flags(self) -> Sequence[str]: ...
-    @property
-    def turns(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def arrays(self) -> Mapping[str, Any]: ...
-
-
-class RecordedGroup(Protocol):
-    """The completions of one prompt as the trainer hands them over."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def prompt_index(self) -> int: ...
-    @property
-    def prompt_id(self) -> str: ...
-    @property
-    def problem(self) -> str: ...
-    @property
-    def domain(self) -> str: ...
-    @property
-    def prompt(self) -> str: ...
-    @property
-    def answer(self) -> str: ...
-    @property
-    def left_out(self) -> str: ...
-    @property
-    def completions(self) -> Sequence[RecordedCompletion]: ...
 
 
 @dataclass(frozen=True, slots=True)

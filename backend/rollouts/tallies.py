@@ -4,22 +4,20 @@ Counts over all steps of a run, and pass rates of prompts over time, read these 
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import tuple_
 from sqlalchemy.sql.elements import ColumnElement
 
-from backend.db.models import GroupTally
-from backend.db.numbers import to_stored
-from backend.db.text import clean_text
+from backend.base.text import clean_text
 from backend.rollouts.marks import group_marks, marks_of
 from backend.rollouts.packing import pack_text
+from backend.rollouts.records import RecordedGroup
+from backend.storage.models import GroupTally
+from backend.storage.numbers import to_stored
 
-if TYPE_CHECKING:
-    from backend.rollouts.store import RecordedGroup
 
-
-def tally_rows(group: "RecordedGroup", *, is_stored: bool, **place: Any) -> list[dict[str, Any]]:
+def tally_rows(group: RecordedGroup, *, is_stored: bool, **place: Any) -> list[dict[str, Any]]:
     """One row for each combination of marks and reward in a group."""
     shared = group_marks([each.reward for each in group.completions], group.left_out, is_stored=is_stored)
     found: dict[tuple[int, float | None], list[int]] = {}
@@ -44,7 +42,7 @@ def tally_rows(group: "RecordedGroup", *, is_stored: bool, **place: Any) -> list
     ]
 
 
-def prompt_row(group: "RecordedGroup", run_id: str) -> dict[str, Any]:
+def prompt_row(group: RecordedGroup, run_id: str) -> dict[str, Any]:
     """The prompt of a group, which is stored once per run."""
     return {
         "run_id": run_id,

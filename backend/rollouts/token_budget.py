@@ -15,12 +15,12 @@ from typing import Any
 from sqlalchemy import bindparam, delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
-from backend.db.engine import Sessions, reading
-from backend.db.models import BEFORE_ALL_STEPS, Event, RolloutGroup, RolloutTokens, Run
+from backend.base.settings import Settings
 from backend.rollouts.packing import PackedDamaged, Tokens, pack_tokens, unpack_tokens
 from backend.rollouts.token_values import ALTERNATIVE, COMPUTED_FROM
 from backend.runs.events import add_event
-from backend.settings import Settings
+from backend.storage.engine import Sessions, reading
+from backend.storage.models import BEFORE_ALL_STEPS, Event, RolloutGroup, RolloutTokens, Run
 
 KIND = "tokens"
 """Of the event that says what was removed."""

@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from backend.base.errors import Conflict, NotFound, Unavailable
 from backend.config.filters import NoRefill
+from backend.config.formula.loss import formula
 from backend.config.length import MaskTruncated
 from backend.config.merge import resolve
 from backend.config.run import RunConfig
-from backend.db.completion import Completion
-from backend.db.completions import completions_of
-from backend.db.models import GroupTally, RolloutGroup, RolloutTokens, Run
-from backend.errors import Conflict, NotFound, Unavailable
-from backend.formula.loss import formula
 from backend.rollouts.contributions import UNSTORED, logged_loss
 from backend.rollouts.counting import marked, valid_tallies
 from backend.rollouts.marks import BIT
@@ -31,6 +28,9 @@ from backend.rollouts.schemas import WhatIfChange, WhatIfOrder
 from backend.rollouts.token_budget import why_removed
 from backend.rollouts.token_values import ALTERNATIVE
 from backend.runs.origin import is_ours
+from backend.storage.completion import Completion
+from backend.storage.completions import completions_of
+from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens, Run
 
 MOST_VALUES = 4_000_000
 """Completions times the longest one's tokens: some gigabyte for the process that computes."""

@@ -6,24 +6,19 @@ from typing import Annotated, Any, Literal
 from fastapi import BackgroundTasks, Query
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from backend.artifacts.copies import Copies
-from backend.artifacts.reading import blocks_of
-from backend.artifacts.store import MANIFEST, artifact_store
-from backend.db.engine import reading
-from backend.db.models import Checkpoint, LogChunk
-from backend.db.run_lookup import must_exist
-from backend.errors import FieldError, InvalidRequest, NotFound
+from backend.base.errors import FieldError, InvalidRequest, NotFound
+from backend.base.settings import Settings
 from backend.http.dependencies import Lab, LabOf, ReadSession, SettingsOf, WriteSession
 from backend.http.idempotency import Key
 from backend.http.paging import iso, page_of, read_cursor
 from backend.http.responses import Cursor, Json, Limit, Page
 from backend.http.routing import Router
-from backend.queue.doorbell import ring
 from backend.runs import lifecycle
 from backend.runs.checkpoints import checkpoints_of
 from backend.runs.children import ChildRequest, queue_child
 from backend.runs.deletion import begin_deletion, empty_trash
 from backend.runs.events import events_of, shown_event
+from backend.runs.queue.doorbell import ring
 from backend.runs.schemas import (
     CloneRequest,
     CopyPage,
@@ -41,7 +36,12 @@ from backend.runs.store import (
     restore_run,
     trash_run,
 )
-from backend.settings import Settings
+from backend.storage.artifacts.copies import Copies
+from backend.storage.artifacts.reading import blocks_of
+from backend.storage.artifacts.store import MANIFEST, artifact_store
+from backend.storage.engine import reading
+from backend.storage.models import Checkpoint, LogChunk
+from backend.storage.run_lookup import must_exist
 
 BINARY = "application/octet-stream"
 

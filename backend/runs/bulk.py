@@ -13,13 +13,13 @@ from sqlalchemy import Row, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.db.engine import Sessions, db_now
-from backend.db.models import Run
-from backend.errors import GrpoLabError, Unavailable
+from backend.base.errors import GrpoLabError, Unavailable
 from backend.runs.deletion import begin_deletion
 from backend.runs.lifecycle import request_wish
 from backend.runs.schemas import MOST_TAGS
 from backend.runs.store import restore_run, trash_run
+from backend.storage.engine import Sessions, db_now
+from backend.storage.models import Run
 
 Action = Literal["tag", "untag", "archive", "unarchive", "stop", "trash", "restore", "delete"]
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from backend.config.documented import Documented
+from backend.base.documented import Documented
 
 
 class _Part(Documented):

@@ -6,9 +6,9 @@ from typing import Any, Literal
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from backend.db.models import Checkpoint, Run
-from backend.errors import NotFound
+from backend.base.errors import NotFound
 from backend.runs.retention import SavedCheckpoint, kept
+from backend.storage.models import Checkpoint, Run
 
 KeptFor = Literal["verdict", "warning"]
 

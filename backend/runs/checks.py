@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from backend.base.errors import FieldError, InvalidConfig
+from backend.base.settings import Settings
+from backend.catalog.policies.offered import context_errors, policy_errors, profile_here
+from backend.catalog.policies.prompt_lengths import conversation_errors, prompt_errors
 from backend.config.environments import OpenEnv
 from backend.config.merge import resolve
 from backend.config.run import RunConfig
 from backend.config.sources import pinned, source_errors
-from backend.errors import FieldError, InvalidConfig
-from backend.policies.offered import context_errors, policy_errors, profile_here
-from backend.policies.prompt_lengths import conversation_errors, prompt_errors
-from backend.settings import Settings
 
 
 def runnable(

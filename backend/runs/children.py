@@ -5,13 +5,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from backend.base.errors import Conflict, FieldError, InvalidConfig, InvalidRequest, RunNotFound
+from backend.base.settings import Settings
 from backend.config.evaluation import UNSCHEDULED
 from backend.config.merge import grading_hash, merge
 from backend.config.resources import ONE_PROCESS
 from backend.config.run import RunConfig
-from backend.db.engine import insert_into, reading
-from backend.db.models import Run
-from backend.errors import Conflict, FieldError, InvalidConfig, InvalidRequest, RunNotFound
 from backend.http.dependencies import Lab
 from backend.http.idempotency import digest_of, made_before
 from backend.runs.checkpoints import checkpoints_of
@@ -29,7 +28,8 @@ from backend.runs.schemas import (
     ForkCheckRequest,
     ForkRequest,
 )
-from backend.settings import Settings
+from backend.storage.engine import insert_into, reading
+from backend.storage.models import Run
 
 ChildRequest = CloneRequest | ForkRequest | EvaluationRequest | ForkCheckRequest
 

@@ -7,15 +7,15 @@ from typing import Any
 import orjson
 from sqlalchemy import Row
 
-from backend.db.engine import open_engine, open_sessions, reading
-from backend.db.text import clean_text
-from backend.errors import GrpoLabError
+from backend.base.errors import GrpoLabError
+from backend.base.settings import Settings
+from backend.base.text import clean_text
 from backend.http.responses import Json
 from backend.runs.list import RunFilter, count_runs, list_runs
 from backend.runs.order import read_order
 from backend.runs.query.syntax import QueryError
 from backend.runs.store import shown_run
-from backend.settings import Settings
+from backend.storage.engine import open_engine, open_sessions, reading
 
 METRICS = ("reward/mean", "eval/accuracy")
 HEAD = ("name", "variant", "seed", "status", "step", "verdict", *METRICS, "id")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Attempt
+from backend.storage.models import Attempt
 
 HOUR = 3600.0
 

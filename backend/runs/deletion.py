@@ -14,9 +14,15 @@ from typing import Any, cast
 from sqlalchemy import CursorResult, delete, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from backend.artifacts.store import artifact_store
-from backend.db.engine import Sessions, db_now, reading
-from backend.db.models import (
+from backend.base.durable_files import sync
+from backend.base.errors import Conflict
+from backend.base.settings import Settings
+from backend.runs.cost import cost_of, sum_of
+from backend.runs.events import add_event
+from backend.runs.lifecycle import locked_run
+from backend.storage.artifacts.store import artifact_store
+from backend.storage.engine import Sessions, db_now, reading
+from backend.storage.models import (
     Attempt,
     Checkpoint,
     Event,
@@ -33,13 +39,7 @@ from backend.db.models import (
     SearchTrial,
     Trial,
 )
-from backend.db.rollout_words import forget
-from backend.durable_files import sync
-from backend.errors import Conflict
-from backend.runs.cost import cost_of, sum_of
-from backend.runs.events import add_event
-from backend.runs.lifecycle import locked_run
-from backend.settings import Settings
+from backend.storage.rollout_words import forget
 
 logger = logging.getLogger(__name__)
 

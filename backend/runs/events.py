@@ -6,12 +6,12 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Event
-from backend.db.numbers import spell_all
-from backend.db.text import clean_text
+from backend.base.logs import request_id
+from backend.base.redaction import redact, redact_document
+from backend.base.text import clean_text
 from backend.http.paging import iso
-from backend.logs import request_id
-from backend.redaction import redact, redact_document
+from backend.storage.models import Event
+from backend.storage.numbers import spell_all
 
 
 def add_event(

@@ -18,12 +18,12 @@ from typing import NamedTuple
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from backend.db.engine import is_postgres
-from backend.db.models import Checkpoint, Event, Run
-from backend.durable_files import publish
+from backend.base.durable_files import publish
+from backend.base.settings import Settings
 from backend.http.paging import iso
 from backend.runs.events import add_event
-from backend.settings import Settings
+from backend.storage.engine import is_postgres
+from backend.storage.models import Checkpoint, Event, Run
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from backend.base.errors import FieldError, InvalidConfig
+from backend.base.settings import Settings
 from backend.config.environments import ToolUse
 from backend.config.evaluation import UNSCHEDULED
 from backend.config.merge import grading_hash, merge
@@ -13,10 +15,6 @@ from backend.config.resources import ONE_PROCESS
 from backend.config.rewards import PluginReward
 from backend.config.run import RunConfig
 from backend.config.served_rewards import CodeReward
-from backend.db.engine import insert_into, reading
-from backend.db.live_workers import seen_lately
-from backend.db.models import Run, Worker
-from backend.errors import FieldError, InvalidConfig
 from backend.http.dependencies import Lab
 from backend.http.idempotency import digest_of, made_before
 from backend.runs.check_report import CheckReport
@@ -24,7 +22,9 @@ from backend.runs.checks import runnable
 from backend.runs.events import add_event
 from backend.runs.rows import run_row
 from backend.runs.schemas import MOST_IN_NAME, CheckRequest, ForkCheckRequest
-from backend.settings import Settings
+from backend.storage.engine import insert_into, reading
+from backend.storage.live_workers import seen_lately
+from backend.storage.models import Run, Worker
 
 DEFAULT_K, MOST_K = 32, 256
 """Completions per prompt that a check samples where the request does not say how many."""

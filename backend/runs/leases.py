@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, false, or_, select, true, update
 from sqlalchemy.orm import Session
 
-from backend.db.engine import db_now
-from backend.db.models import Run
-from backend.errors import Fenced
+from backend.base.errors import Fenced
+from backend.storage.engine import db_now
+from backend.storage.models import Run
 
 
 class Lease(NamedTuple):

@@ -16,15 +16,15 @@ from typing import Any, Literal, NamedTuple, cast
 from sqlalchemy import CursorResult, and_, case, exists, or_, select, update
 from sqlalchemy.orm import Session
 
-from backend.db.engine import db_now, now_or_later
-from backend.db.models import Attempt, Run
-from backend.db.text import clean_text
-from backend.errors import Conflict, Fenced, MoveForbidden, RunNotFound
-from backend.redaction import redact
+from backend.base.errors import Conflict, Fenced, MoveForbidden, RunNotFound
+from backend.base.redaction import redact
+from backend.base.text import clean_text
 from backend.runs.events import add_event
 from backend.runs.leases import Lease, fence, is_one_of
 from backend.runs.origin import refuse_imported
 from backend.runs.pushed import end_pushed, is_deaf
+from backend.storage.engine import db_now, now_or_later
+from backend.storage.models import Attempt, Run
 
 Wish = Literal["stop", "pause", "prune", ""]
 End = Literal["finished", "stopped", "paused", "failed"]

@@ -9,12 +9,12 @@ from sqlalchemy import Row, Select, Text, cast, func, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from backend.db.models import Experiment, Run
 from backend.http.paging import read_cursor
 from backend.metrics.known import must_be_known
 from backend.runs.order import RunOrder, in_order, read_order
 from backend.runs.query.conditions import condition_of, tagged
 from backend.runs.query.fields import must_be_a_path
+from backend.storage.models import Experiment, Run
 
 MOST_IDS = 100_000
 """Of one answer."""

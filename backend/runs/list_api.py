@@ -5,23 +5,23 @@ from typing import Annotated, Any, get_args
 
 from fastapi import BackgroundTasks, Depends, Query
 
+from backend.base.errors import FieldError, InvalidRequest
 from backend.config.causes import Verdict
-from backend.db.engine import reading
-from backend.errors import FieldError, InvalidRequest
 from backend.http.dependencies import LabOf, ReadSession, WriteSession
 from backend.http.paging import page_of, split_list
 from backend.http.responses import Cursor, Json, Limit
 from backend.http.routing import Router
-from backend.queue.doorbell import ring
 from backend.runs.bulk import MOST_RUNS, act_on
 from backend.runs.lifecycle import STATUSES
 from backend.runs.list import RunFilter, count_runs, list_runs, run_ids
 from backend.runs.list_schemas import ActionOutcome, ActionRequest, QueryFieldPage, RunIds
 from backend.runs.order import place_of, read_order
 from backend.runs.query.catalog import shown_fields
+from backend.runs.queue.doorbell import ring
 from backend.runs.schemas import RunPage
 from backend.runs.store import attempts_of, shown_run
 from backend.runs.views import ViewItem, ViewPage, ViewRequest, delete_view, save_view, saved_views
+from backend.storage.engine import reading
 
 router = Router(prefix="/api/v1", tags=["runs"])
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from backend.config.documented import Documented
+from backend.base.documented import Documented
 from backend.runs.bulk import MOST_RUNS, Action
 from backend.runs.schemas import Body, KeptRun
 

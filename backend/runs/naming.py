@@ -3,7 +3,7 @@
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Run
+from backend.storage.models import Run
 
 
 def new_run_names(session: Session, count: int) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import Float, Row, Select, and_, case, cast, null, or_, select, union_all
 from sqlalchemy.sql.elements import ColumnElement
 
-from backend.db.models import Run
-from backend.db.numbers import NOT_FINITE
-from backend.db.sort_values import CONFIG, CONFIG_WORDS, LAST
-from backend.errors import FieldError, InvalidRequest
+from backend.base.errors import FieldError, InvalidRequest
 from backend.runs.query.json_paths import JsonValue, SpelledValue
+from backend.storage.models import Run
+from backend.storage.numbers import NOT_FINITE
+from backend.storage.sort_values import CONFIG, CONFIG_WORDS, LAST
 
 SORTABLE: dict[str, Any] = {
     "created_at": Run.created_at,

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from backend.db.models import Run
-from backend.errors import Conflict
+from backend.base.errors import Conflict
+from backend.storage.models import Run
 
 ORIGINS = {
     "trl": "TRL",

@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from backend.db.engine import db_now, now_or_later
-from backend.db.models import Attempt, Run
-from backend.db.text import clean_text
-from backend.redaction import redact
+from backend.base.redaction import redact
+from backend.base.text import clean_text
 from backend.runs.events import add_event
+from backend.storage.engine import db_now, now_or_later
+from backend.storage.models import Attempt, Run
 
 SILENT_SECONDS = 120.0
 """A client that lives gives a sign every ten seconds."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from backend.config.merge import config_hash
 from backend.config.run import RunConfig
-from backend.db.engine import new_id
+from backend.storage.engine import new_id
 
 
 def run_row(name: str, variant: str, config: RunConfig) -> dict[str, Any]:

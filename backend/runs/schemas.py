@@ -6,11 +6,11 @@ import orjson
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from backend.base.documented import Documented, StrictNumbers
+from backend.base.redaction import secret_errors
+from backend.base.text import clean_text, unstorable
 from backend.config.causes import Verdict
-from backend.config.documented import Documented, StrictNumbers
 from backend.config.evaluation import MOST_SUITES
-from backend.db.text import clean_text, unstorable
-from backend.redaction import secret_errors
 from backend.runs.check_report import CheckReport
 
 Tag = Annotated[str, Field(min_length=1, max_length=64)]

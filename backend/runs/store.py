@@ -8,16 +8,16 @@ import orjson
 from sqlalchemy import Row, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from backend.db.engine import db_now, insert_into
-from backend.db.models import NOT_BEGUN, Attempt, LogChunk, Run
-from backend.db.run_lookup import must_exist
-from backend.db.text import clean_text
-from backend.errors import RunNotFound
+from backend.base.errors import RunNotFound
+from backend.base.text import clean_text
 from backend.http.paging import iso
 from backend.runs.cost import cost_of
 from backend.runs.lifecycle import locked_run, request_wish
 from backend.runs.list import run_columns
 from backend.runs.pushed import end_pushed
+from backend.storage.engine import db_now, insert_into
+from backend.storage.models import NOT_BEGUN, Attempt, LogChunk, Run
+from backend.storage.run_lookup import must_exist
 
 
 def append_log(session: Session, run_id: str, attempt: int, number: int, text: str) -> None:

@@ -19,13 +19,13 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.artifacts.copies import Copies
-from backend.artifacts.store import MANIFEST, ArtifactFault
-from backend.db.engine import CROCKFORD, Sessions, reading
-from backend.db.models import Checkpoint, Event, Run
+from backend.base.settings import Settings
 from backend.runs.events import add_event
 from backend.runs.high_water_mark import read_mark
-from backend.settings import Settings
+from backend.storage.artifacts.copies import Copies
+from backend.storage.artifacts.store import MANIFEST, ArtifactFault
+from backend.storage.engine import CROCKFORD, Sessions, reading
+from backend.storage.models import Checkpoint, Event, Run
 
 logger = logging.getLogger(__name__)
 

@@ -7,14 +7,14 @@ from pydantic import AfterValidator, Field
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from backend.config.documented import Documented
-from backend.db.engine import insert_into, new_id
-from backend.db.models import SavedView
-from backend.errors import Conflict, NotFound
+from backend.base.documented import Documented
+from backend.base.errors import Conflict, NotFound
 from backend.http.paging import iso
 from backend.runs.order import read_order
 from backend.runs.query.syntax import MOST_CHARACTERS, parse
 from backend.runs.schemas import Body
+from backend.storage.engine import insert_into, new_id
+from backend.storage.models import SavedView
 
 MOST_VIEWS = 200
 

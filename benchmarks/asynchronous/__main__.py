@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import torch
 
+from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.settings import Settings
 from benchmarks.common.nothing import Nothing
 from benchmarks.common.service import machine
 from worker.recording.records import StepRecord

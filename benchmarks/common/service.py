@@ -39,7 +39,7 @@ class Service:
         own = {"STATE_DIR": state, "PORT": str(self.port), "GRPOLAB_TOKEN": self.token, **variables}
         own["PYTHONDONTWRITEBYTECODE"] = ""  # a person's second start finds the sources compiled
         quiet = subprocess.DEVNULL if command == "serve" else None  # its log
-        argv = [sys.executable, "-m", "backend.cli", command]
+        argv = [sys.executable, "-m", "backend.service", command]
         self.process = subprocess.Popen(
             argv, cwd=checkout, env={**os.environ, **own}, stdout=subprocess.DEVNULL, stderr=quiet
         )

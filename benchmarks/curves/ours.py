@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import psutil
 from sqlalchemy import insert
 
-from backend.db.engine import Sessions, open_engine, open_sessions
-from backend.db.migrate import upgrade
-from backend.db.models import Attempt, Experiment, Run
 from backend.metrics.store import write_points
+from backend.storage.engine import Sessions, open_engine, open_sessions
+from backend.storage.migrate import upgrade
+from backend.storage.models import Attempt, Experiment, Run
 from benchmarks.common.installation import Installation, vacuum
 from benchmarks.common.service import Service
 from benchmarks.curves.data import METRIC, values_of

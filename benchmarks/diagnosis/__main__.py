@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx2
 
-from backend.diagnosis.detectors import VERSION
+from backend.analysis.diagnosis.detectors import VERSION
 from benchmarks.common.service import ENDED, Service
 from benchmarks.diagnosis.labels import labelled_runs, scored
 from benchmarks.diagnosis.problems import service_with_problems

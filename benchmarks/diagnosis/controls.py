@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from backend.diagnosis.log import Log, Series
-from backend.diagnosis.outcome import judge
+from backend.analysis.diagnosis.log import Log, Series
+from backend.analysis.diagnosis.outcome import judge
 from benchmarks.diagnosis.lead import surely_lower
 from benchmarks.diagnosis.recipes import Planted
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from statistics import median
 from typing import NamedTuple
 
-from backend.diagnosis.diagnose import diagnose
-from backend.diagnosis.log import Log
-from backend.diagnosis.online import is_due
+from backend.analysis.diagnosis.diagnose import diagnose
+from backend.analysis.diagnosis.log import Log
+from backend.analysis.diagnosis.online import is_due
 from benchmarks.diagnosis.recipes import HELD_OUT
 
 ALARMS = frozenset({"collapsed", "declining"})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.diagnosis.log import Floats, Log
+from backend.analysis.diagnosis.log import Floats, Log
 from benchmarks.common.peers import python_of_rlwatch, run
 
 WINDOW = 100

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend.diagnosis.diagnose import diagnose
-from backend.diagnosis.findings import Diagnosis
-from backend.diagnosis.log import Log, Series
+from backend.analysis.diagnosis.diagnose import diagnose
+from backend.analysis.diagnosis.findings import Diagnosis
+from backend.analysis.diagnosis.log import Log, Series
 from benchmarks.diagnosis.controls import (
     CONTROLS,
     LEVEL_CONTROLS,

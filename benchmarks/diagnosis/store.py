@@ -8,8 +8,8 @@ from typing import Any
 
 import zstandard
 
+from backend.base.durable_files import publish
 from backend.config.metrics import OF_THE_MACHINE
-from backend.durable_files import publish
 from benchmarks.common.service import Service
 from benchmarks.diagnosis.recipes import Planted
 

@@ -17,16 +17,16 @@ from typing import Any
 
 from sqlalchemy import event, select
 
+from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.db.engine import open_engine, open_sessions
-from backend.db.migrate import upgrade
-from backend.db.models import Run
-from backend.doctor.storage import sync_seconds
 from backend.experiments.launch import launch
 from backend.experiments.schemas import ExperimentRequest
 from backend.http.dependencies import Lab
 from backend.runs import lifecycle
-from backend.settings import Settings
+from backend.service.doctor.storage import sync_seconds
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.migrate import upgrade
+from backend.storage.models import Run
 from benchmarks.common.recorded_step import COMPLETIONS, PROMPTS, recorded_step
 from benchmarks.common.service import machine
 from worker.recording.recorder import Recorder

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from backend.matrix.inference import ALPHA, Contrast, contrast, holm
+from backend.experiments.matrix.inference import ALPHA, Contrast, contrast, holm
 from backend.metrics.student import critical
 from benchmarks.evidence.claim import Expectation
 

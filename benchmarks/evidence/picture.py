@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from backend.base.settings import Settings
 from backend.config.merge import config_hash, resolve
-from backend.db.engine import Sessions, open_engine, open_sessions
-from backend.db.models import Experiment, Run
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
-from backend.settings import Settings
+from backend.storage.engine import Sessions, open_engine, open_sessions
+from backend.storage.models import Experiment, Run
 from benchmarks.common.browser import chromium, fresh_page
 from benchmarks.common.pictures import shrink
 from benchmarks.common.service import Service

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import zstandard
 
+from backend.base.durable_files import publish
 from backend.config.merge import resolve
 from backend.config.presets import PRESETS
-from backend.durable_files import publish
 from benchmarks.common.service import Service, machine
 from benchmarks.evidence.claim import Claim
 from benchmarks.evidence.claims import CLAIMS

@@ -15,13 +15,13 @@ import torch
 from sqlalchemy import insert
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config
 
+from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.db.engine import Sessions, open_engine, open_sessions
-from backend.db.migrate import upgrade
-from backend.db.models import Attempt, Run
 from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
-from backend.settings import Settings
+from backend.storage.engine import Sessions, open_engine, open_sessions
+from backend.storage.migrate import upgrade
+from backend.storage.models import Attempt, Run
 from benchmarks.common.nothing import Nothing
 from benchmarks.step.workload import TINY
 from benchmarks.storage.rows import attempt_row, run_row

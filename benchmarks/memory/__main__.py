@@ -19,7 +19,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from backend.config.adapters import LoraAdapter
-from backend.config.run import OptimizerConfig
+from backend.config.sections import OptimizerConfig
 from benchmarks.memory.live import LiveBytes, plain_parts
 from benchmarks.memory.matrix import further_rows
 from benchmarks.memory.matrix import rows as matrix_rows

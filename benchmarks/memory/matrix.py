@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from backend.catalog.policies.memory import phases_of
+from backend.catalog.policies.model_shape import ModelShape
+from backend.catalog.policies.weight_files import Weight
 from backend.config.adapters import LoraAdapter
 from backend.config.merge import resolve
 from backend.config.run import RunConfig
-from backend.policies.memory import phases_of
-from backend.policies.model_shape import ModelShape
-from backend.policies.weight_files import Weight
 from benchmarks.memory.live import LiveBytes, plain_parts
 from benchmarks.memory.sampling import sampling_peak
 from tests.models.architectures import ARCHITECTURES, build, published

@@ -22,10 +22,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from backend.auth.tokens import writer_token
-from backend.imports.guess import is_step_name
-from backend.imports.plan import metric_name
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.exchange.imports.guess import is_step_name
+from backend.exchange.imports.plan import metric_name
+from backend.http.auth.tokens import writer_token
 from benchmarks.common.peers import ROOT, python_of_trl
 from benchmarks.common.service import Service
 from benchmarks.step.workload import TINY

@@ -14,13 +14,13 @@ from unittest.mock import patch
 
 import torch
 
+from backend.base.settings import Settings
 from backend.config.merge import resolve
 from backend.config.run import RunConfig
-from backend.db.engine import open_engine, open_sessions
-from backend.db.migrate import upgrade
-from backend.db.models import Run
 from backend.runs import lifecycle
-from backend.settings import Settings
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.migrate import upgrade
+from backend.storage.models import Run
 from benchmarks.common.nothing import Nothing
 from worker.checkpoints.store import Checkpoints
 from worker.recording.recorder import Recorder

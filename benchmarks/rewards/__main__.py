@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from backend.base.settings import Settings
 from backend.config.served_rewards import JudgeReward
-from backend.settings import Settings
 from benchmarks.common.service import machine
 from tests.worker.rewards.test_judge import PROMPT, Handler, Server, grade
 from worker.rewards.served import ServedTerm

@@ -21,8 +21,8 @@ from unittest.mock import patch
 import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
+from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.settings import Settings
 from benchmarks.common.service import machine
 from benchmarks.step.__main__ import gpu_policy
 from worker.policy.model import Policy, load_policy

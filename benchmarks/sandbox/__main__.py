@@ -12,8 +12,8 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
-from backend.sandbox.layers import layers, missing_layers
-from backend.sandbox.process import Sandbox
+from backend.base.sandbox.layers import layers, missing_layers
+from backend.base.sandbox.process import Sandbox
 from benchmarks.common.service import machine
 from worker.rewards import judging
 from worker.rewards.correctness import JUDGING

@@ -15,8 +15,8 @@ import platform
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from backend.db.engine import open_engine, open_sessions
-from backend.db.migrate import upgrade
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.migrate import upgrade
 from benchmarks.common.installation import Installation, installation, vacuum
 from benchmarks.common.recorded_step import COMPLETIONS, PROMPTS
 from benchmarks.common.service import Service

@@ -11,9 +11,9 @@ from multiprocessing import get_context
 from multiprocessing.synchronize import Event
 
 from backend.config.merge import resolve
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Run
 from backend.runs import lifecycle
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Run
 from benchmarks.common.recorded_step import recorded_step
 from benchmarks.common.service import Service
 from benchmarks.scale.measure import Request, timed

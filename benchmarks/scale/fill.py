@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from sqlalchemy import insert, literal, select, update
 
+from backend.analysis.diagnosis.detectors import VERSION
 from backend.config.merge import config_hash, resolve
-from backend.db.engine import Sessions, new_id, reading
-from backend.db.models import ALL_PACKED, Attempt, Experiment, Metric, MetricBlock, Run
-from backend.db.rollout_words import index_groups
-from backend.diagnosis.detectors import VERSION
 from backend.metrics.sealing import seal, sealable
 from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
+from backend.storage.engine import Sessions, new_id, reading
+from backend.storage.models import ALL_PACKED, Attempt, Experiment, Metric, MetricBlock, Run
+from backend.storage.rollout_words import index_groups
 from worker.recording.records import CompletionRecord, GroupRecord
 
 METRICS = [f"reward/term_{number}/mean" for number in range(7)] + [

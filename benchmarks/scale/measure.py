@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import insert, select
 
-from backend.db.engine import Sessions
-from backend.db.models import Experiment, Run
+from backend.storage.engine import Sessions
+from backend.storage.models import Experiment, Run
 from benchmarks.common.browser import chromium, fresh_page
 from benchmarks.common.service import Service
 from benchmarks.scale.fill import METRICS, RARE, WIDE, Filled, Size, run_row

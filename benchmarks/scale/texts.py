@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import insert
 
-from backend.db.engine import Sessions
-from backend.db.models import Attempt, Experiment, Run
-from backend.db.rollout_words import index_groups
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
+from backend.storage.engine import Sessions
+from backend.storage.models import Attempt, Experiment, Run
+from backend.storage.rollout_words import index_groups
 from benchmarks.scale.fill import attempt_row, run_row
 from worker.recording.records import CompletionRecord, GroupRecord
 

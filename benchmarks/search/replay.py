@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from backend.analysis.diagnosis.log import METRICS, Series
+from backend.analysis.diagnosis.online import GrowingLog, is_due
 from backend.config.merge import resolve
-from backend.diagnosis.log import METRICS, Series
-from backend.diagnosis.online import GrowingLog, is_due
 from backend.experiments.search_settings import SearchSettings
+from backend.experiments.searches.decide import best_of, sickness
+from backend.experiments.searches.objective import Reports, reports_of, value_of
+from backend.experiments.searches.study import fallen_behind, next_point
+from backend.experiments.searches.trial import LIVE, RunRow, TrialRow
 from backend.experiments.sweep_values import Axis
 from backend.metrics.series import Points
-from backend.searches.decide import best_of, sickness
-from backend.searches.objective import Reports, reports_of, value_of
-from backend.searches.study import fallen_behind, next_point
-from backend.searches.trial import LIVE, RunRow, TrialRow
 from benchmarks.evidence.store import recorded
 
 CLAIM = "i"

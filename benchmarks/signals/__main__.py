@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
+from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.settings import Settings
 from benchmarks.common.nothing import Nothing
 from worker.objective import diagnostics
 from worker.policy.weight_sample import WeightSample

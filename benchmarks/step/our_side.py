@@ -10,8 +10,8 @@ import torch
 import transformers
 from workload import PARTS, Workload, report
 
+from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.settings import Settings
 from worker.recording.records import StepRecord
 from worker.training.trainer import Trainer
 

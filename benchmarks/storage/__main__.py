@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import insert
 
-from backend.db.engine import open_engine, open_sessions
-from backend.db.migrate import upgrade
-from backend.db.models import Attempt, Run
 from backend.metrics.store import write_points
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.migrate import upgrade
+from backend.storage.models import Attempt, Run
 from benchmarks.common.installation import installation
 from benchmarks.common.peers import python_of, run
 from benchmarks.curves.data import METRIC, names_of, values_of

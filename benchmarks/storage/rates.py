@@ -12,10 +12,10 @@ import numpy as np
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from backend.db.engine import open_engine, open_sessions
-from backend.db.migrate import upgrade
-from backend.db.models import Attempt, Run
 from backend.metrics.store import write_points, write_series
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.migrate import upgrade
+from backend.storage.models import Attempt, Run
 from benchmarks.common.installation import installation
 from benchmarks.common.service import Service
 from benchmarks.storage.rows import attempt_row, run_row

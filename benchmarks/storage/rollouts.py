@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import insert
 
-from backend.db.engine import Sessions, new_id, open_engine, open_sessions
-from backend.db.migrate import upgrade
-from backend.db.models import Attempt, Experiment, Run
-from backend.db.rollout_words import index_groups
 from backend.rollouts.store import pack_groups, write_groups
+from backend.storage.engine import Sessions, new_id, open_engine, open_sessions
+from backend.storage.migrate import upgrade
+from backend.storage.models import Attempt, Experiment, Run
+from backend.storage.rollout_words import index_groups
 from benchmarks.common.installation import installation
 from benchmarks.scale.fill import attempt_row, run_row
 from benchmarks.storage.used import used

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backend.db.engine import new_id
+from backend.storage.engine import new_id
 
 
 def run_row(number: int, name: str, steps: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import text
 
-from backend.db.engine import Sessions
+from backend.storage.engine import Sessions
 
 APART = text("SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE oid = to_regclass(:table)")
 

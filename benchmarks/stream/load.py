@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from backend.process.instance_lock import is_alive
+from backend.service.process.instance_lock import is_alive
 from benchmarks.stream.clients import Page, Sleeper
 from tests.ports import free_port
 
@@ -72,7 +72,7 @@ def measure(load: Load, state: Path) -> Figures:
     own = {"STATE_DIR": str(state), "PORT": str(port), "GRPOLAB_TOKEN": token, "BROKER_URL": "filesystem://"}
     own |= {"STREAMS_PER_TOKEN": "0"}
     with (state / "service.log").open("wb") as log:
-        argv = [sys.executable, "-m", "backend.cli", "serve"]
+        argv = [sys.executable, "-m", "backend.service", "serve"]
         service = subprocess.Popen(argv, env={**os.environ, **own}, stdout=log, stderr=log)
     try:
         _wait_for(service, port)

@@ -8,11 +8,11 @@ import sys
 import time
 
 from backend.config.run import RunConfig
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Run
 from backend.runs import leases, lifecycle
 from backend.runs.events import add_event
 from backend.runs.rows import run_row
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Run
 
 
 def main(url: str, per_second: float, seconds: float) -> None:

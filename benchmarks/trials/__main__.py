@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from backend.durable_files import publish
+from backend.base.durable_files import publish
 from benchmarks.common.service import ENDED, Service
 from benchmarks.diagnosis.problems import service_with_problems
 from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES

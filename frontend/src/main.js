@@ -3,7 +3,7 @@
  *
  * How to write a view on this frame
  * ---------------------------------
- * - A page is an entry in the list of backend/pages.py, a view `src/views/<name>.js` that exports `View(props)`, and a
+ * - A page is an entry in the list of backend/http/pages.py, a view `src/views/<name>.js` that exports `View(props)`, and a
  *   style `styles/<name>.css`. Parameters of its path are the view's props. Views are loaded when first visited.
  * - Elements: `import { html, useState } from '../dom.js'`. Strings in templates become text nodes; there is no
  *   `innerHTML` anywhere, because what a policy wrote is hostile input. Handlers are functions (`onClick=${go}`).

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend.trials.fisher import fisher
+from backend.experiments.trials.fisher import fisher
 from benchmarks.trials.__main__ import CASES, RESULTS, recorded, report
 
 pytestmark = pytest.mark.nightly

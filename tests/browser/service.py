@@ -18,18 +18,18 @@ import numpy as np
 import pytest
 import uvicorn
 
-from backend import main
-from backend.db.migrate import upgrade
+from backend.base.settings import Settings
 from backend.http.timeout import RequestTimeout
-from backend.main import create_app
 from backend.metrics.store import write_points
-from backend.process.server import server_config
-from backend.process.sockets import listen
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint
 from backend.runs.store import append_log
-from backend.settings import Settings
+from backend.service import main
+from backend.service.main import create_app
+from backend.service.process.server import server_config
+from backend.service.process.sockets import listen
+from backend.storage.migrate import upgrade
 from tests.api_client import empty
 from worker.recording.records import CompletionRecord, GroupRecord
 

@@ -11,11 +11,11 @@ import pytest
 from playwright.sync_api import expect
 
 from backend.config.signal_budget import PARTS, UNITS, budget_metric
-from backend.db.models import Run
-from backend.db.rollout_words import index_groups
 from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
+from backend.storage.models import Run
+from backend.storage.rollout_words import index_groups
 from tests.browser.payloads import PAYLOADS
 from tests.browser.service import completion_of, group_of, opened, running, viewports
 from tests.factories import MadeCompletion, MadeGroup

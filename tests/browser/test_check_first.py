@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 from sqlalchemy import select
 
 from backend.config.merge import merge
-from backend.db.models import Run
 from backend.runs import lifecycle
+from backend.storage.models import Run
 from tests.browser.service import HOSTILE, NARROW, WIDE, opened, running
 from tests.browser.test_pages import AXE
 from worker.train import Assignment, train_run

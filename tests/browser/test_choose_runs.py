@@ -9,8 +9,8 @@ from playwright.sync_api import expect
 from sqlalchemy import insert
 
 from backend.config.merge import resolve
-from backend.db.models import MetricKey, Run
 from backend.runs.rows import run_row
+from backend.storage.models import MetricKey, Run
 from tests.browser.service import opened, running, viewports
 from tests.waiting import wait_for
 

@@ -6,12 +6,12 @@ import pytest
 from playwright.sync_api import expect
 from sqlalchemy import update
 
-from backend.db.models import Run
 from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint, keep_before
-from tests.backend.diagnosis.logs import broken, healthy
+from backend.storage.models import Run
+from tests.backend.analysis.diagnosis.logs import broken, healthy
 from tests.browser.service import NARROW, WIDE, checkpoint_of, group_of, opened, running
 from tests.browser.test_pages import AXE
 from tests.waiting import wait_for

@@ -4,12 +4,12 @@ import pytest
 from playwright.sync_api import expect
 from sqlalchemy import update
 
-from backend.db.models import Run
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint
+from backend.storage.models import Run
 from tests.browser.service import NARROW, WIDE, checkpoint_of, group_of, opened, running
 from worker.training.suite_metrics import Graded, suite_metrics
 

@@ -16,16 +16,16 @@ import pytest
 from playwright.sync_api import Page, expect
 from sqlalchemy import insert, update
 
+from backend.base.text import clean_text
+from backend.catalog.datasets.files import Upload, Uploads
 from backend.config.merge import config_hash, resolve
 from backend.config.run import RunConfig
-from backend.datasets.files import Upload, Uploads
-from backend.db.engine import new_id
-from backend.db.models import Experiment, Run, Worker
-from backend.db.text import clean_text
 from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs.events import add_event
 from backend.runs.store import append_log
+from backend.storage.engine import new_id
+from backend.storage.models import Experiment, Run, Worker
 from tests.browser.payloads import PAYLOADS, seen
 from tests.browser.service import running
 from tests.browser.watched import watched

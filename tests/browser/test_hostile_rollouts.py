@@ -7,10 +7,10 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from backend.db.rollout_words import index_groups
-from backend.db.text import clean_text
+from backend.base.text import clean_text
 from backend.rollouts.labels import LabelRequest, put_label
 from backend.rollouts.store import pack_groups, write_groups
+from backend.storage.rollout_words import index_groups
 from tests.browser.payloads import PAYLOADS, seen
 from tests.browser.service import running, viewports
 from tests.browser.watched import watched

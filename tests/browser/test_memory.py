@@ -6,8 +6,8 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
-from backend.workers.devices import Slot
-from backend.workers.store import register_slot, report_slot
+from backend.runs.workers.devices import Slot
+from backend.runs.workers.store import register_slot, report_slot
 from tests.browser.service import HOSTILE, NARROW, WIDE, opened, running
 
 

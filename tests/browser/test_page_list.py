@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from backend.pages import PAGES
+from backend.http.pages import PAGES
 from tests.browser.service import TOKEN, running
 from tests.gate import first_in_gate
 
@@ -23,7 +23,7 @@ STYLE = ".hello { color: rgb(1, 2, 3); }"
 SERVICE = """
 import sys
 from pathlib import Path
-from backend import pages
+from backend.http import pages
 pages.PAGES += (pages.Page("/hello", label="Hello"), pages.Page("/hello/{name}", menu="/hello"))
 from backend.http import frontend
 frontend.FRONTEND = Path(sys.argv[1])

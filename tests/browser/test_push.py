@@ -7,10 +7,10 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 from sqlalchemy import update
 
-from backend.auth.tokens import writer_token
-from backend.db.models import Run
-from backend.settings import Settings
-from tests.backend.push.conftest import load
+from backend.base.settings import Settings
+from backend.http.auth.tokens import writer_token
+from backend.storage.models import Run
+from tests.backend.exchange.push.conftest import load
 from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import running
 from tests.browser.test_pages import AXE

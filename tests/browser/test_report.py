@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from backend.db.models import Attempt, Run
 from backend.metrics.store import write_series
+from backend.storage.models import Attempt, Run
 from tests.browser.payloads import PAYLOADS
 from tests.browser.service import HOSTILE, metrics_of, running
 from tests.browser.watched import WATCH

@@ -5,8 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from backend.db.rollout_words import index_groups
 from backend.rollouts.store import pack_groups, write_groups
+from backend.storage.rollout_words import index_groups
 from tests.browser.payloads import PAYLOADS
 from tests.browser.service import running, viewports
 from tests.factories import MadeCompletion, MadeGroup

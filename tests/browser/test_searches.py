@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import expect
 from sqlalchemy import select
 
-from backend.db.models import Attempt, Run
 from backend.metrics.store import write_points
+from backend.storage.models import Attempt, Run
 from tests.browser.service import opened, running, viewports
 from tests.browser.test_sweeps import launch_page, swept, violations_of
 from tests.waiting import wait_for

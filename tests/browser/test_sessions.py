@@ -3,9 +3,9 @@
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from backend.auth.permissions import Role
-from backend.auth.tokens import login_link
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.http.auth.permissions import Role
+from backend.http.auth.tokens import login_link
 from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import TOKEN, VIEWER_TOKEN, running, viewports
 

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from backend.db.models import Run
 from backend.runs import leases, lifecycle
+from backend.storage.models import Run
 from tests.browser.service import HOSTILE, opened, running, viewports
 from tests.browser.test_pages import AXE
 

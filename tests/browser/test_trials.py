@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from backend.db.models import Run
 from backend.runs import lifecycle
-from tests.backend.diagnosis.logs import broken, healthy
+from backend.storage.models import Run
+from tests.backend.analysis.diagnosis.logs import broken, healthy
 from tests.browser.service import HOSTILE, NARROW, VIEWER_TOKEN, WIDE, opened, running
 from tests.browser.test_diagnosis import stored
 from tests.browser.test_pages import AXE

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from backend.monitoring.backlog import Note, note_path, remove_note, write_note
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.service.monitoring.backlog import Note, note_path, remove_note, write_note
 from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import TOKEN, running
 from tests.outages import postgres_to_stop

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import Field, create_model
 
-from backend.config.documented import Documented, descriptions_of
+from backend.base.documented import Documented, descriptions_of
+from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.settings import Settings
 
 
 class Base(Documented):

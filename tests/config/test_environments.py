@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from backend.base.errors import InvalidConfig
 from backend.config.merge import config_hash, resolve
 from backend.config.run import RunConfig
-from backend.errors import InvalidConfig
 
 TOOLS = {"type": "tool_use"}
 PLAYED: dict[str, Any] = {

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import pytest
 
+from backend.base.errors import InvalidConfig
 from backend.config import hub
 from backend.config.problems import HubProblem
 from backend.config.run import RunConfig
 from backend.config.sources import pinned
-from backend.errors import InvalidConfig
 
 COMMIT = "a" * 40
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from backend.base.errors import InvalidConfig
 from backend.config.merge import config_hash, merge, resolve
 from backend.config.presets import PRESETS
-from backend.config.rules import warnings
-from backend.errors import InvalidConfig
+from backend.config.rules.combinations import warnings
 
 
 def errors_of(base, variant=None):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from backend.base.settings import Settings
 from backend.config.evaluation import EvaluationConfig
 from backend.config.problems import FileProblem, ProblemSource, problem_catalog
 from backend.config.reasoning_gym_checks import parameter_errors
@@ -14,7 +15,6 @@ from backend.config.reasoning_gym_tasks import _TABLE, TASKS
 from backend.config.rewards import RewardTerm, reward_catalog
 from backend.config.run import RunConfig
 from backend.config.sources import checked_file, source_errors
-from backend.settings import Settings
 from tests import reasoning_gym_table
 
 SOURCES: TypeAdapter[list[ProblemSource]] = TypeAdapter(list[ProblemSource])

@@ -6,14 +6,14 @@ from collections import Counter
 
 import pytest
 
+from backend.base.documented import descriptions_of
 from backend.config import knobs, rewards
 from backend.config.base import Frozen
-from backend.config.documented import descriptions_of
+from backend.config.formula import meanings
+from backend.config.formula.legend import legend
+from backend.config.formula.mathml import symbol
 from backend.config.objective import Objective
 from backend.config.run import RunConfig
-from backend.formula import meanings
-from backend.formula.legend import legend
-from backend.formula.mathml import symbol
 from tests.property.objectives import members
 
 SURROGATES = members(knobs.Surrogate)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend.config.wording import plain_message
+from backend.base.wording import plain_message
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from backend.settings import Settings
+from backend.base.settings import Settings
 from tests.api_client import serving
 from tests.conftest import Database
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from backend.base.text import clean_text
 from backend.config.run import RunConfig
-from backend.db.models import Event, Run
-from backend.db.text import clean_text
 from backend.metrics.store import key_ids
 from backend.runs import lifecycle
 from backend.runs.events import add_event
 from backend.runs.store import append_log
+from backend.storage.models import Event, Run
 from tests.factories import make_run
 from worker.recording.recorder import Recorder
 from worker.recording.records import CompletionRecord, GroupRecord, StepRecord

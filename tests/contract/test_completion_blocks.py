@@ -6,13 +6,13 @@ import pytest
 import zstandard
 from sqlalchemy import select, update
 
-from backend.db.completion import Completion, id_at
-from backend.db.completion_codec import CompletionsDamaged, decode, encode
-from backend.db.completions import completion_named, damage_of
-from backend.db.models import RolloutGroup
-from backend.db.rollout_words import index_groups
-from backend.doctor.points import completions as doctor_of_completions
 from backend.rollouts.block_check import damaged_groups
+from backend.service.doctor.points import completions as doctor_of_completions
+from backend.storage.completion import Completion, id_at
+from backend.storage.completion_codec import CompletionsDamaged, decode, encode
+from backend.storage.completions import completion_named, damage_of
+from backend.storage.models import RolloutGroup
+from backend.storage.rollout_words import index_groups
 from tests.factories import MadeCompletion, make_group, make_run, stored_completions
 
 GROUP = "01hzzzzzzz00000100000000zy"

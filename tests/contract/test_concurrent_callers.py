@@ -6,9 +6,9 @@ import threading
 import pytest
 from sqlalchemy import select
 
-from backend.db.models import Checkpoint, Run
 from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint, forget_old_checkpoints
+from backend.storage.models import Checkpoint, Run
 from tests.contract.test_forks import add_checkpoints
 from tests.factories import make_run
 from tests.faults.audit import attempts, moves

@@ -1,6 +1,6 @@
 """Datasets and the runs that need them."""
 
-from backend.db.models import Run
+from backend.storage.models import Run
 
 GOOD = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer": 3}\n'
 RAW = {"Content-Type": "application/octet-stream"}

@@ -6,12 +6,12 @@ import signal
 import pytest
 from sqlalchemy import event, func, select
 
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Attempt, Base, Checkpoint, Event, Experiment, Run
 from backend.runs import deletion
 from backend.runs.deletion import carry_on
 from backend.runs.events import add_event
 from backend.runs.store import append_log
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Attempt, Base, Checkpoint, Event, Experiment, Run
 from tests.factories import make_attempt, make_experiment, make_group, make_run, write_metric
 from tests.faults.audit import audit
 

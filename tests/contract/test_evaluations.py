@@ -3,13 +3,13 @@
 import pytest
 from sqlalchemy import update
 
+from backend.analysis.evaluations.results import MOST_STEPS
+from backend.base.errors import InvalidConfig
 from backend.config.merge import resolve
 from backend.config.suite_recipes import SUITE_RECIPES
-from backend.db.models import Checkpoint, Run
-from backend.errors import InvalidConfig
-from backend.evaluations.results import MOST_STEPS
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
+from backend.storage.models import Checkpoint, Run
 from tests.factories import make_attempt, make_run
 
 SUITE = {"name": "pairs", "problem": {"name": "sums", "operands": 2}, "every": 10, "steps": [5]}

@@ -10,8 +10,8 @@ from sqlalchemy import func, select
 from backend.config import sources
 from backend.config.jsonl import index_dataset
 from backend.config.presets import PRESETS
-from backend.db.models import Experiment, Run
 from backend.experiments.schemas import ExperimentDetail, LaunchedExperiment
+from backend.storage.models import Experiment, Run
 from tests.factories import make_experiment, make_run
 
 BODY = {

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import select
 
 from backend.config.evaluation import Suite
-from backend.db.models import Checkpoint, Run
 from backend.runs.checkpoints import forget_old_checkpoints
+from backend.storage.models import Checkpoint, Run
 from tests.factories import make_attempt, make_run, write_metric
 
 

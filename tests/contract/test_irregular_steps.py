@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from backend.db.engine import reading as open_reading
-from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
-from backend.db.run_lookup import names_of
 from backend.metrics import blocks, sealing
 from backend.metrics.answer import read_shown, singles
 from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.store import write_points
 from backend.metrics.view import View
+from backend.storage.engine import reading as open_reading
+from backend.storage.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
+from backend.storage.run_lookup import names_of
 from tests.factories import make_attempt, make_run, write_metric
 
 NAMES = ("reward/mean", "eval/accuracy", "kl/k3")

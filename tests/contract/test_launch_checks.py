@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import update
 
-from backend.db.models import Checkpoint, Run
-from backend.workers.devices import Slot
-from backend.workers.store import register_slot, report_slot
+from backend.runs.workers.devices import Slot
+from backend.runs.workers.store import register_slot, report_slot
+from backend.storage.models import Checkpoint, Run
 from tests.worker.training.test_check_numbers import report
 
 BODY = {"base": {"steps": 20}, "variant": {"name": "G", "preset": "grpo"}}

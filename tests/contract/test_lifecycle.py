@@ -6,11 +6,11 @@ import threading
 import pytest
 from sqlalchemy import func, select, update
 
-from backend.db.engine import db_now, open_engine, open_sessions
-from backend.db.models import NOT_BEGUN, Attempt, Event, Run
-from backend.errors import Fenced, MoveForbidden, RunNotFound
+from backend.base.errors import Fenced, MoveForbidden, RunNotFound
 from backend.runs import leases, lifecycle
 from backend.runs.leases import Lease, run_out
+from backend.storage.engine import db_now, open_engine, open_sessions
+from backend.storage.models import NOT_BEGUN, Attempt, Event, Run
 from tests.factories import make_run
 
 pytestmark = pytest.mark.both_databases

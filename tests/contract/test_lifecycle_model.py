@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from backend.db.engine import db_now
-from backend.db.models import Run
-from backend.errors import Conflict, Fenced, RunNotFound
+from backend.base.errors import Conflict, Fenced, RunNotFound
 from backend.runs import leases, lifecycle
 from backend.runs.deletion import begin_deletion, carry_on
 from backend.runs.leases import Lease
 from backend.runs.store import restore_run, trash_run
+from backend.storage.engine import db_now
+from backend.storage.models import Run
 from tests.factories import make_run
 from tests.faults.audit import audit
 

@@ -5,8 +5,8 @@ import math
 import pytest
 from sqlalchemy import select
 
-from backend.db.models import Run
-from backend.matrix.schemas import Matrix
+from backend.experiments.matrix.schemas import Matrix
+from backend.storage.models import Run
 from tests.factories import make_experiment, make_run, write_metric
 
 METRIC = "eval/accuracy"

@@ -10,15 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select, text, update
 
-from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
-from backend.db.run_lookup import names_of
+from backend.base.settings import Settings
 from backend.metrics import blocks, sealing
 from backend.metrics.answer import cursor_of, read_shown, singles
 from backend.metrics.block_codec import decode
 from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.view import View
 from backend.runs.deletion import begin_deletion, carry_on
-from backend.settings import Settings
+from backend.storage.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
+from backend.storage.run_lookup import names_of
 from tests.factories import make_attempt, make_run, write_metric
 
 pytestmark = pytest.mark.both_databases

@@ -7,14 +7,14 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 
-from backend.db.engine import open_sessions
-from backend.db.models import NOT_BEGUN, Metric, MetricKey
 from backend.metrics.copying import copy_points
 from backend.metrics.csv import csv_lines
 from backend.metrics.history import valid_steps
 from backend.metrics.reading import read_curves, read_points
 from backend.metrics.store import key_ids, write_points, write_series
 from backend.rollouts.reading import step_counts
+from backend.storage.engine import open_sessions
+from backend.storage.models import NOT_BEGUN, Metric, MetricKey
 from tests.factories import make_attempt, make_group, make_run, write_metric
 
 pytestmark = pytest.mark.both_databases

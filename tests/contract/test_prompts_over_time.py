@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import delete, func, select
 
 from backend.config.pass_rates import rates_path, read_rates
-from backend.db.models import GroupTally, RunPrompt
 from backend.rollouts.foreign import replace_groups
 from backend.rollouts.store import pack_groups, write_groups
+from backend.storage.models import GroupTally, RunPrompt
 from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_run
 
 HOSTILE = "<img src=x onerror=alert(1)>\0\ud800\u202e"

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from sqlalchemy import delete, event, func, select, update
 
-import backend.imports.store
-from backend.auth.tokens import writer_token
-from backend.db.models import Event, Experiment, Metric, PushSession, RolloutGroup, Run
-from backend.diagnosis.store import judge_runs, unjudged
+import backend.exchange.imports.store
+from backend.analysis.diagnosis.store import judge_runs, unjudged
+from backend.base.redaction import redact_document
+from backend.exchange.imports.run_archive.rollouts import REASON
+from backend.exchange.push.schemas import Completion
+from backend.http.auth.tokens import writer_token
 from backend.http.limits import PUSH_BYTES
-from backend.imports.run_archive.rollouts import REASON
-from backend.maintenance.reconciler import Reconciler
 from backend.metrics.blocks import Stored
 from backend.metrics.sealing import seal_curves
-from backend.push.schemas import Completion
-from backend.redaction import redact_document
 from backend.rollouts.foreign_metrics import text_points
 from backend.rollouts.text_metrics import measured
 from backend.runs.pushed import SILENT_SECONDS
+from backend.service.maintenance.reconciler import Reconciler
+from backend.storage.models import Event, Experiment, Metric, PushSession, RolloutGroup, Run
 from tests.api_client import TOKEN, VIEWER_TOKEN
 from tests.stored_points import stored_points
 
@@ -144,11 +144,11 @@ def test_two_processes_that_push_one_step_at_once_are_read_together(client, send
 
     def interrupted(session, run_id, written):
         found = text_points(session, run_id, written)
-        monkeypatch.setattr("backend.push.store.text_points", text_points)
+        monkeypatch.setattr("backend.exchange.push.store.text_points", text_points)
         assert send([completions(1, "2", "2", index=1)], session=OTHER).is_success
         return found
 
-    monkeypatch.setattr("backend.push.store.text_points", interrupted)
+    monkeypatch.setattr("backend.exchange.push.store.text_points", interrupted)
     assert send([completions(1, r"\boxed{2}", r"\boxed{2}"), completions(2, "2")]).is_success
     assert values_of(client, only_run(client), "text/structure_ok")[0] == {1: 0.5, 2: 0.0}
 
@@ -342,7 +342,7 @@ def test_a_batch_holds_the_write_lock_for_little_even_if_it_is_as_large_as_may_b
 
 
 def test_a_writer_has_so_many_runs_and_keeps_no_other_from_its_own(client, send, monkeypatch):
-    monkeypatch.setattr("backend.push.store.MOST_RUNS", 2)
+    monkeypatch.setattr("backend.exchange.push.store.MOST_RUNS", 2)
     assert [send(key=key).status_code for key in ("a", "b", "b")] == [200, 200, 200]
     refused = send(key="c")
     (error,) = refused.json()["errors"]
@@ -450,7 +450,7 @@ def test_a_config_is_measured_before_it_is_looked_through(client, settings, conf
         seen.append(given)
         return redact_document(given)
 
-    monkeypatch.setattr(backend.imports.store, "redact_document", redacting)
+    monkeypatch.setattr(backend.exchange.imports.store, "redact_document", redacting)
     body = f'{{"session":"{SESSION}","first":1,"records":[],"run":{{"name":"x","config":{config}}}}}'
     assert post_raw(client, settings, body.encode(), "identity").status_code == 200
     run = only_run(client)

@@ -5,7 +5,7 @@ import threading
 import pytest
 from sqlalchemy import func, select
 
-from backend.db.models import Event, Run
+from backend.storage.models import Event, Run
 from tests.contract.test_forks import add_checkpoints
 from tests.factories import make_run
 

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import select, text
 
-from backend.db.models import RolloutLabel
-from backend.db.rollout_words import LAST_POSITION, index_groups, reset, tsvector_of
 from backend.rollouts.search import hits
 from backend.rollouts.search import pages as search_pages
 from backend.rollouts.search.lift import scored_phrase
 from backend.rollouts.search.query import SearchError, parse
 from backend.rollouts.store import pack_groups, write_groups
+from backend.storage.models import RolloutLabel
+from backend.storage.rollout_words import LAST_POSITION, index_groups, reset, tsvector_of
 from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_run, stored_completions
 from tests.gate import first_in_gate
 

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select, update
 
-from backend.db.completion_codec import decode, encode
-from backend.db.models import RolloutGroup, RolloutTokens, RunPrompt
 from backend.rollouts import reading
 from backend.rollouts.packing import pack_tokens, unpack_text
 from backend.rollouts.reading import tokens_of
 from backend.rollouts.store import pack_groups, write_groups
+from backend.storage.completion_codec import decode, encode
+from backend.storage.models import RolloutGroup, RolloutTokens, RunPrompt
 from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_group, make_run, stored_completions
 
 pytestmark = pytest.mark.both_databases

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text, update
 
-from backend.db.models import MetricKey, Run, SavedView
 from backend.runs import bulk
+from backend.storage.models import MetricKey, Run, SavedView
 from tests.factories import make_run
 
 pytestmark = pytest.mark.both_databases

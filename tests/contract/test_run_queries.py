@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Select, select
 
-from backend.db.models import MetricKey, Run
 from backend.runs.list import RunFilter, run_ids
 from backend.runs.query.conditions import condition_of
 from backend.runs.query.syntax import (
@@ -23,6 +22,7 @@ from backend.runs.query.syntax import (
     QueryError,
     parse,
 )
+from backend.storage.models import MetricKey, Run
 from tests.factories import make_experiment, make_run
 
 pytestmark = pytest.mark.both_databases

@@ -7,16 +7,16 @@ import pytest
 from sqlalchemy import select, text
 
 from backend.config.run import RunConfig
-from backend.db.models import Checkpoint, Event, Run
-from backend.db.sort_values import LAST, sort_values
 from backend.http.paging import write_cursor
 from backend.runs import list as run_list
 from backend.runs.events import add_event
 from backend.runs.order import read_order
 from backend.runs.schemas import RunItem, RunPage
 from backend.runs.store import append_log
-from backend.workers.devices import Slot
-from backend.workers.store import register_slot, report_slot
+from backend.runs.workers.devices import Slot
+from backend.runs.workers.store import register_slot, report_slot
+from backend.storage.models import Checkpoint, Event, Run
+from backend.storage.sort_values import LAST, sort_values
 from tests.factories import make_attempt, make_experiment, make_run
 from tests.gate import first_in_gate
 from worker.recording.recorder import Recorder

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from sqlalchemy import String, cast, event, func, insert, literal, select, text, update
 
-from backend.db.models import ALL_PACKED, Attempt, Event, Metric, MetricBlock, MetricKey, Run
-from backend.errors import Unavailable
-from backend.maintenance.damaged_blocks import tell_block, tell_damage
+from backend.base.errors import Unavailable
 from backend.metrics import block_damage, blocks, sealing, windows
 from backend.metrics.block_check import damaged, sentence
 from backend.metrics.block_codec import decode, encode
@@ -16,6 +14,8 @@ from backend.metrics.csv import csv_lines
 from backend.metrics.reading import read_points, valid_rows
 from backend.metrics.store import key_ids, write_points
 from backend.metrics.windows import names_of_metrics
+from backend.service.maintenance.damaged_blocks import tell_block, tell_damage
+from backend.storage.models import ALL_PACKED, Attempt, Event, Metric, MetricBlock, MetricKey, Run
 from tests.factories import make_attempt, make_run, write_metric
 from tests.stored_points import stored_points
 

@@ -6,16 +6,16 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import event, func, select, update
 
-from backend.db.models import Attempt, Event, Experiment, Run, Search, SearchTrial, Worker
-from backend.errors import MoveForbidden
+from backend.base.errors import MoveForbidden
 from backend.experiments.schemas import ExperimentPlan
-from backend.maintenance.reconciler import Reconciler
+from backend.experiments.searches import advance as advancing
+from backend.experiments.searches import budget
+from backend.experiments.searches.advance import advance
+from backend.experiments.searches.schemas import SearchItem
 from backend.metrics.store import write_points
 from backend.runs.deletion import carry_on
-from backend.searches import advance as advancing
-from backend.searches import budget
-from backend.searches.advance import advance
-from backend.searches.schemas import SearchItem
+from backend.service.maintenance.reconciler import Reconciler
+from backend.storage.models import Attempt, Event, Experiment, Run, Search, SearchTrial, Worker
 from tests.contract.test_experiments_api import count, launch
 from tests.factories import make_attempt
 

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import update
 from starlette.datastructures import URL, Headers
 
-from backend.db.models import Run
 from backend.http.shared_answers import SharedAnswers
 from backend.metrics.store import write_points
+from backend.storage.models import Run
 from tests.factories import make_group, make_run, seeded_metrics, write_metric
 from tests.waiting import wait_for
 

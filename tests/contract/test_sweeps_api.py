@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import select
 
 from backend.config.merge import resolve
-from backend.db.models import Experiment, Run
 from backend.experiments.schemas import ExperimentPlan
+from backend.storage.models import Experiment, Run
 from tests.contract.test_experiments_api import count, launch
 from tests.factories import make_attempt, make_run
 

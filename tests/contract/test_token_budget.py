@@ -7,12 +7,12 @@ import pytest
 import zstandard
 from sqlalchemy import func, select, update
 
-from backend.db.models import Event, GroupTally, RolloutGroup, RolloutTokens, Run
+from backend.base.settings import Settings
 from backend.rollouts import token_budget
 from backend.rollouts.packing import pack_tokens, unpack_arrays, unpack_tokens
 from backend.rollouts.reading import tokens_of
 from backend.rollouts.token_budget import TokenBudget
-from backend.settings import Settings
+from backend.storage.models import Event, GroupTally, RolloutGroup, RolloutTokens, Run
 from tests.factories import MadeCompletion, make_group, make_run, stored_completions
 
 STEPS = 6

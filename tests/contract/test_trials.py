@@ -9,15 +9,15 @@ import pytest
 from sqlalchemy import func, select, update
 
 from backend.config.merge import merge
-from backend.db.models import Experiment, Run, Trial
-from backend.maintenance.reconciler import Reconciler
+from backend.experiments.trials.schemas import TrialItem, TrialPage, TrialPlanItem
+from backend.experiments.trials.store import due_trials, settle
+from backend.experiments.trials.verdict import judge
 from backend.metrics.store import write_points
 from backend.runs.deletion import carry_on
-from backend.trials.schemas import TrialItem, TrialPage, TrialPlanItem
-from backend.trials.store import due_trials, settle
-from backend.trials.verdict import judge
+from backend.service.maintenance.reconciler import Reconciler
+from backend.storage.models import Experiment, Run, Trial
 from tests.api_client import VIEWER_TOKEN
-from tests.backend.diagnosis.logs import broken, healthy
+from tests.backend.analysis.diagnosis.logs import broken, healthy
 from tests.factories import make_attempt, make_checkpoint, make_run
 
 HEALTHY = healthy()
@@ -464,8 +464,8 @@ def test_a_trial_that_cannot_be_judged_keeps_no_other_from_its_verdict(
             raise ValueError("nobody has met this")
         return real(session, trial)
 
-    monkeypatch.setattr("backend.trials.store.judge", failing)
-    monkeypatch.setattr("backend.maintenance.chores.TRIAL_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("backend.experiments.trials.store.judge", failing)
+    monkeypatch.setattr("backend.service.maintenance.chores.TRIAL_PAUSE_SECONDS", 0.0)
     reconciler = Reconciler(settings, database.sessions)
     for _ in range(4):
         reconciler.look()

@@ -16,9 +16,9 @@ from typing import Any
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
-from backend.db.engine import reading
-from backend.db.models import Attempt, Run
 from backend.http.problem_details import MEDIA_TYPE
+from backend.storage.engine import reading
+from backend.storage.models import Attempt, Run
 from tests.api_client import TOKEN, serving
 from tests.faults.campaign import Round, configs, references, verdict_of
 from tests.faults.chaos import Chaos

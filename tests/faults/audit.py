@@ -17,14 +17,14 @@ from pathlib import Path
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from backend.db.engine import Sessions, reading
-from backend.db.models import Attempt, Checkpoint, Event, Metric, MetricBlock, RolloutGroup, Run
 from backend.metrics.attempts import counts, limits_of
 from backend.metrics.block_check import damaged as damaged_blocks
 from backend.metrics.block_check import sentence
 from backend.metrics.lineage import Stretch
 from backend.metrics.windows import all_points, run_points_of
 from backend.runs.lifecycle import MOVES, STATUSES
+from backend.storage.engine import Sessions, reading
+from backend.storage.models import Attempt, Checkpoint, Event, Metric, MetricBlock, RolloutGroup, Run
 from tests.faults.audit_files import canary_in_files, checkpoint_files, files_of_nobody
 from tests.faults.audit_tables import canary_in_rows, damage, rows_of_nobody
 

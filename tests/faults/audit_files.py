@@ -6,7 +6,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
-from backend.db.models import Checkpoint, Run
+from backend.storage.models import Checkpoint, Run
 
 MANIFEST = "manifest.json"
 OPENLY_SECRET = {"token"}

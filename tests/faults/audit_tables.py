@@ -9,9 +9,9 @@ from sqlalchemy import Connection, String, cast, or_, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from backend.db.engine import Sessions, is_postgres
-from backend.db.models import Base, Metric, MetricKey, Run
-from backend.db.rollout_words import is_index
+from backend.storage.engine import Sessions, is_postgres
+from backend.storage.models import Base, Metric, MetricKey, Run
+from backend.storage.rollout_words import is_index
 
 Owner = tuple[str, str]
 """Table and column."""

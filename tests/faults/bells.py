@@ -8,10 +8,10 @@ from pathlib import Path
 from kombu import Queue
 from sqlalchemy import select
 
-from backend.db.engine import new_id, reading
-from backend.db.models import Run
-from backend.queue.doorbell import QUEUE, TASK, worker_queue
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.runs.queue.doorbell import QUEUE, TASK, worker_queue
+from backend.storage.engine import new_id, reading
+from backend.storage.models import Run
 from tests.faults.campaign import BASE, VARIANTS, Round, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.plant import Kind, Plant

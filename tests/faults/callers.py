@@ -19,8 +19,8 @@ from uuid import uuid4
 import httpx
 from sqlalchemy import func, select
 
-from backend.db.engine import Sessions, reading
-from backend.db.models import Event, Experiment, Run
+from backend.storage.engine import Sessions, reading
+from backend.storage.models import Event, Experiment, Run
 from tests.system.lab import QUICK, TOKEN
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from backend.db.engine import reading
+from backend.storage.engine import reading
 from tests.faults.audit import audit
 from tests.faults.chaos import Chaos
 from tests.faults.plant import Kind, Plant

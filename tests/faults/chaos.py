@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from backend.db.engine import reading
-from backend.db.models import Checkpoint
+from backend.storage.engine import reading
+from backend.storage.models import Checkpoint
 from tests.faults.plant import Kind, Plant, Trainer
 from tests.faults.processes import frozen, is_alive, send
 from tests.faults.verdict import Witness

@@ -24,7 +24,7 @@ VARIABLE = "FAILPOINT"
 """Environment variable of a worker: the arguments of `arm` as JSON."""
 
 OURS = ("backend.", "worker.")
-PLUMBING = {"backend.db.engine", "worker.db_retry", "tests.faults.failpoints"}
+PLUMBING = {"backend.storage.engine", "worker.db_retry", "tests.faults.failpoints"}
 STATEMENT = re.compile(
     r"\s*(BEGIN|PRAGMA|ROLLBACK|SELECT|INSERT INTO|UPDATE|DELETE FROM)(?:.*?\bFROM)?\s*\"?(\w*)", re.DOTALL
 )

@@ -18,12 +18,12 @@ import psutil
 import redis
 from sqlalchemy import select, text
 
-from backend.db.engine import Sessions, open_engine, open_sessions, reading
-from backend.db.migrate import upgrade
-from backend.db.models import Attempt, Run, Worker
-from backend.maintenance.reconciler import Reconciler
-from backend.queue.broker import choose_broker, is_ready, prepare_broker
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.runs.queue.broker import choose_broker, is_ready, prepare_broker
+from backend.service.maintenance.reconciler import Reconciler
+from backend.storage.engine import Sessions, open_engine, open_sessions, reading
+from backend.storage.migrate import upgrade
+from backend.storage.models import Attempt, Run, Worker
 from tests import servers
 from tests.api_client import empty
 from tests.factories import make_run
@@ -152,7 +152,7 @@ class Plant:
     def start_worker(
         self, failpoint: Sequence[str] | None = None, **environment: str
     ) -> "subprocess.Popen[bytes]":
-        """A worker process as `backend.cli worker` starts it."""
+        """A worker process as `grpolab worker` starts it."""
         environment = {
             **self.environment,
             **environment,

@@ -21,9 +21,9 @@ import psutil
 from sqlalchemy import Pool, event
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from backend.db.engine import open_engine, open_sessions, reading
-from backend.db.models import Run
-from backend.process.gc_freeze import gc_frozen
+from backend.service.process.gc_freeze import gc_frozen
+from backend.storage.engine import open_engine, open_sessions, reading
+from backend.storage.models import Run
 from tests import servers
 from tests.faults import failpoints
 from tests.faults.campaign import Round

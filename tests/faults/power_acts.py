@@ -15,20 +15,20 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from backend.auth.permissions import Role
-from backend.auth.tokens import token_of
-from backend.backup.restore import restore_backup
-from backend.backup.save import save_backup
-from backend.datasets.files import Uploads
-from backend.db.engine import db_now, open_engine, open_sessions, reading
-from backend.db.migrate import migrate
-from backend.db.models import Attempt, Run
-from backend.db.schema import newest_schema
+from backend.base.settings import Settings
+from backend.catalog.datasets.files import Uploads
+from backend.http.auth.permissions import Role
+from backend.http.auth.tokens import token_of
 from backend.metrics.sealing import seal, sealable
-from backend.process.preflight import check_state_dir
 from backend.runs import lifecycle
 from backend.runs.deletion import carry_on
-from backend.settings import Settings
+from backend.service.backup.restore import restore_backup
+from backend.service.backup.save import save_backup
+from backend.service.process.preflight import check_state_dir
+from backend.storage.engine import db_now, open_engine, open_sessions, reading
+from backend.storage.migrate import migrate
+from backend.storage.models import Attempt, Run
+from backend.storage.schema import newest_schema
 from tests.api_client import serving
 from tests.factories import make_attempt, make_checkpoint, make_run, write_metric
 from tests.faults.deaths import CONFIG

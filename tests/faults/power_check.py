@@ -10,15 +10,21 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from backend.auth.permissions import Role
-from backend.auth.tokens import token_of
-from backend.backup.contents import read_manifest, verify
-from backend.backup.restore import restore_backup
-from backend.datasets.files import Uploads
-from backend.db.completions import in_pieces
-from backend.db.engine import Sessions, is_postgres, open_engine, open_sessions, reading
-from backend.db.migrate import migrate
-from backend.db.models import (
+from backend.base.errors import GrpoLabError
+from backend.base.settings import Settings
+from backend.catalog.datasets.files import Uploads
+from backend.http.auth.permissions import Role
+from backend.http.auth.tokens import token_of
+from backend.metrics.sealing import seal, sealable
+from backend.runs import lifecycle
+from backend.runs.deletion import carry_on
+from backend.service.backup.contents import read_manifest, verify
+from backend.service.backup.restore import restore_backup
+from backend.service.process.preflight import CannotStart, check_database, check_state_dir, restore_mark
+from backend.storage.completions import in_pieces
+from backend.storage.engine import Sessions, is_postgres, open_engine, open_sessions, reading
+from backend.storage.migrate import migrate
+from backend.storage.models import (
     Attempt,
     Checkpoint,
     Event,
@@ -26,13 +32,7 @@ from backend.db.models import (
     RolloutGroup,
     Run,
 )
-from backend.db.schema import schema_of
-from backend.errors import GrpoLabError
-from backend.metrics.sealing import seal, sealable
-from backend.process.preflight import CannotStart, check_database, check_state_dir, restore_mark
-from backend.runs import lifecycle
-from backend.runs.deletion import carry_on
-from backend.settings import Settings
+from backend.storage.schema import schema_of
 from tests.faults.audit import audit
 from tests.faults.power_acts import Place
 from tests.faults.verdict import Record, Verdict, Witness, judge

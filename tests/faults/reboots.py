@@ -18,8 +18,8 @@ from statistics import median
 
 from sqlalchemy import func, select
 
-from backend.db.engine import Sessions, open_engine, open_sessions, reading
-from backend.db.models import Attempt, Checkpoint, Run
+from backend.storage.engine import Sessions, open_engine, open_sessions, reading
+from backend.storage.models import Attempt, Checkpoint, Run
 from tests.factories import make_run
 from tests.faults.audit import audit
 from tests.faults.campaign import BASE, VARIANTS, Round

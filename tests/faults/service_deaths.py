@@ -14,8 +14,8 @@ from contextlib import contextmanager
 import psutil
 from sqlalchemy import update
 
-from backend.db.models import Run
 from backend.runs import lifecycle
+from backend.storage.models import Run
 from tests.factories import make_checkpoint, make_run, write_metric
 from tests.faults.audit import audit
 from tests.faults.callers import Caller, Follower, Maker, Place, Reader, Uploader

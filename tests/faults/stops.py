@@ -16,9 +16,9 @@ from typing import Any
 import psutil
 from sqlalchemy import func, select
 
-from backend.db.engine import reading
-from backend.db.models import Attempt, Checkpoint, Worker
 from backend.runs import lifecycle
+from backend.storage.engine import reading
+from backend.storage.models import Attempt, Checkpoint, Worker
 from tests.faults.campaign import Round, configs, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.plant import Kind, Plant, Trainer

@@ -6,8 +6,8 @@ from statistics import median
 
 from sqlalchemy import select
 
-from backend.db.engine import reading
-from backend.db.models import Attempt
+from backend.storage.engine import reading
+from backend.storage.models import Attempt
 from tests.faults.campaign import Round, configs, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.plant import LEASE_SECONDS, Kind, Plant, Trainer

@@ -8,10 +8,10 @@ import psycopg
 import pytest
 from sqlalchemy import delete, select, text, update
 
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Attempt, Event, LogChunk, Metric, MetricBlock, Run
 from backend.metrics.sealing import seal, sealable
 from backend.runs import lifecycle
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Attempt, Event, LogChunk, Metric, MetricBlock, Run
 from tests.factories import make_checkpoint, make_group, make_run, write_metric
 from tests.faults.audit import audit
 

@@ -4,11 +4,11 @@ import signal
 
 import pytest
 
-from backend.backup.contents import read_manifest, verify
-from backend.backup.restore import REASON, restore_backup
-from backend.backup.save import save_backup
-from backend.db.engine import reading
-from backend.maintenance.reconciler import Reconciler
+from backend.service.backup.contents import read_manifest, verify
+from backend.service.backup.restore import REASON, restore_backup
+from backend.service.backup.save import save_backup
+from backend.service.maintenance.reconciler import Reconciler
+from backend.storage.engine import reading
 from tests.faults.audit import audit
 from tests.faults.campaign import configs
 from tests.faults.plant import Kind, Plant

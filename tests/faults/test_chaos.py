@@ -10,8 +10,8 @@ import signal
 import pytest
 from sqlalchemy import select
 
-from backend.db.engine import reading
-from backend.db.models import Event
+from backend.storage.engine import reading
+from backend.storage.models import Event
 from tests.faults.audit import audit
 from tests.faults.campaign import configs, play
 from tests.faults.chaos import WAYS, Chaos, damage, plan

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from backend.db.engine import reading
-from backend.db.models import Attempt, Event
 from backend.runs import lifecycle
 from backend.runs.leases import grace_seconds
+from backend.storage.engine import reading
+from backend.storage.models import Attempt, Event
 from tests.conftest import require
 from tests.faults.audit import audit
 from tests.faults.clocks import Clock

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import func, select
 
 from backend.config.merge import resolve
-from backend.db.models import Event
 from backend.runs import lifecycle
+from backend.storage.models import Event
 from tests.faults.chaos import WAYS, damage
 from tests.worker.training.test_trainer import SMALL, queued, sessions, train  # noqa: F401 - fixtures
 from worker.checkpoints.files import BadCheckpoint

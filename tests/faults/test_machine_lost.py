@@ -6,9 +6,9 @@ import random
 import pytest
 from sqlalchemy import select
 
-from backend.artifacts.store import artifact_store
-from backend.db.engine import reading
-from backend.db.models import Run
+from backend.storage.artifacts.store import artifact_store
+from backend.storage.engine import reading
+from backend.storage.models import Run
 from tests.faults.campaign import Round, configs, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.plant import Kind, Plant

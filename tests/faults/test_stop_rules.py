@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Attempt, Checkpoint, Run
+from backend.base.settings import Settings
 from backend.runs import lifecycle
-from backend.settings import Settings
-from backend.workers.devices import Slot
+from backend.runs.workers.devices import Slot
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Attempt, Checkpoint, Run
 from tests.factories import make_run
 from tests.faults.processes import send
 from tests.waiting import wait_for

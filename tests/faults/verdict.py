@@ -8,12 +8,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.config.metrics import OF_THE_MACHINE
-from backend.db.completions import in_pieces
-from backend.db.models import Attempt, RolloutGroup, Run
-from backend.db.numbers import to_stored
 from backend.metrics.attempts import counts, limits_of
 from backend.metrics.lineage import Stretch
 from backend.metrics.windows import all_points, run_points_of
+from backend.storage.completions import in_pieces
+from backend.storage.models import Attempt, RolloutGroup, Run
+from backend.storage.numbers import to_stored
 from tests.stored_points import stored_points
 
 PULSE = "tokens/total"

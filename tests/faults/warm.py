@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from backend.process.gc_freeze import gc_frozen
+from backend.service.process.gc_freeze import gc_frozen
 from tests.faults.failpoints import arm
 
 

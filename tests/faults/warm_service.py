@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from backend import cli
-from backend.process.gc_freeze import gc_frozen
+from backend.service import cli
+from backend.service.process.gc_freeze import gc_frozen
 
 with gc_frozen():
     for _name in ("main", "db.migrate", "process.server"):
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _serve(environment: dict[str, str]) -> NoReturn:
-    """In the fork: what `python -m backend.cli serve` does."""
+    """In the fork: what `grpolab serve` does."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     with Path(environment[LOG]).open("ab") as log, Path(os.devnull).open("rb") as nothing:

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 
-from backend.settings import Settings
+from backend.base.settings import Settings
 from tests.faults.failpoints import arm_worker
 from worker.host.tasks import make_worker
 from worker.host.trainer_process import TRAINER

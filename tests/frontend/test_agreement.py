@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from backend.db.models import COLOURS
 from backend.metrics.grouping import groups_of
 from backend.metrics.statistics import t_975
+from backend.storage.models import COLOURS
 
 YAML = "lib/text/yaml.js"
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egnp.exe\u200b\x07 \\boxed{233}'

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from backend.base.errors import InvalidConfig
 from backend.config.merge import merge, merged_fields, resolve
 from backend.config.presets import PRESETS
-from backend.errors import InvalidConfig
 from tests.frontend.catalog import CATALOG, written
 
 FORM = "lib/launch/form.js"

@@ -28,7 +28,7 @@ NAMES = (
     ".ssh/authorized_keys", "grpolab.db", "token", "viewer-token", "run/valkey.sock", "logs/service.log",
     "used-links", "state/token", "../token", "/dev/stdin", "/dev/fd/0", "/dev/zero", "/dev/random",
     "/proc/self/fd/3", "/proc/1/environ", "/sys/kernel", "/tmp", "/var/run/docker.sock", "con", "nul",
-    "aux", "CON.txt", "name::$DATA", "backend/main.py", "requirements.lock",
+    "aux", "CON.txt", "name::$DATA", "backend/service/main.py", "requirements.lock",
     # nearly a name
     ".", "..", "...", "/", "\\", "", " ", "-", "--help", "-rf", "*", "?", "[a]", "{a,b}", "name.",
     "name ", "a" * 300, "a/" * 200, "ä" * 150, "tiny/../../../etc", "tiny/..", "./tiny", "tiny/",

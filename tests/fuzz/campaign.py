@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from backend.db import live_workers
-from backend.db.models import Worker
 from backend.http.access_log import REQUESTS
+from backend.storage import live_workers
+from backend.storage.models import Worker
 from tests import servers
 from tests.browser.service import TOKEN, VIEWER_TOKEN, Service, running
 
@@ -38,7 +38,7 @@ ROUND_SECONDS = 86_400.0
 """Longer than any round takes."""
 
 ENDLESS = "/api/v1/stream"
-"""Its answer never ends; tests/backend/live/test_live.py reads it."""
+"""Its answer never ends; tests/backend/service/live/test_live.py reads it."""
 
 
 class Round(NamedTuple):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from backend.auth.permissions import FILES, READS, WRITES
+from backend.http.auth.permissions import FILES, READS, WRITES
 from tests.api_client import serving
 from tests.fuzz.campaign import play
 from tests.route_list import filled_in

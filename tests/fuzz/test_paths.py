@@ -14,8 +14,8 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from backend.db.models import Checkpoint
-from backend.main import Service
+from backend.service.main import Service
+from backend.storage.models import Checkpoint
 from tests.api_client import TOKEN, serving
 from tests.factories import make_run
 from tests.fuzz.attacks import NAMES, PATHS

@@ -32,7 +32,11 @@ LIGHT_WORKER = [
     for name in names_of(worker)
     if name in {"worker.host.app", "worker.host.tasks", "worker.host.supervisor"}
 ]
-ENTRANCES = [name for name in names_of(backend) if name in {"backend.main", "backend.cli", "backend.docs"}]
+ENTRANCES = [
+    name
+    for name in names_of(backend)
+    if name in {"backend.service.main", "backend.service.cli", "backend.service.docs"}
+]
 
 
 @pytest.mark.parametrize("module", ENTRANCES)

@@ -3,14 +3,14 @@
 import pytest
 from pydantic import BaseModel
 
+from backend.base.settings import Settings
 from backend.config.fields import sections
 from backend.config.metrics import METRICS
 from backend.config.objective import Objective
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
-from backend.docs import api_types
-from backend.docs import pages as docs
-from backend.settings import Settings
+from backend.service.docs import api_types
+from backend.service.docs import pages as docs
 from tests.faults.ledger import LEDGER, read, table
 
 PAGES = docs.pages()

@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from backend.main import VERSION
+from backend.service.main import VERSION
 
 ROOT = Path(__file__).parents[2]
 VENDOR = ROOT / "frontend" / "vendor"
@@ -59,7 +59,7 @@ def pins(text: str) -> dict[str, str]:
     return {canonicalize_name(line.name): str(line.specifier).removeprefix("==") for line in lines}
 
 
-CLIENT = ROOT / "backend/push/client/grpolab.py"
+CLIENT = ROOT / "backend/exchange/push/client/grpolab.py"
 
 
 @functools.cache

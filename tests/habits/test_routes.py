@@ -6,9 +6,9 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from backend.auth.permissions import GROUPS
-from backend.main import create_app
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.http.auth.permissions import GROUPS
+from backend.service.main import create_app
 from tests.api_client import serving
 from tests.route_list import operations
 

@@ -141,7 +141,7 @@ def _train() -> None:
         flags = _flags(shared, {"PORT": str(port), "GRPOLAB_TOKEN": TOKEN})
         for target, command in (("api", "serve"), ("worker", "worker")):
             inside = stack.enter_context(_container(target, *flags))
-            stack.enter_context(_running([*inside, "python", "-m", "backend.cli", command]))
+            stack.enter_context(_running([*inside, "python", "-m", "backend.service", command]))
         client = Client(port)
         wait_for(client.is_alive, seconds=120)
         wait_for(lambda: client.get("/workers")["items"], seconds=120)

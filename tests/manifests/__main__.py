@@ -7,7 +7,7 @@ import itertools
 import json
 from pathlib import Path
 
-from backend.pilots.jobs import kubernetes_job, skypilot_task, worker_command
+from backend.service.pilots.jobs import kubernetes_job, skypilot_task, worker_command
 from benchmarks.common.peers import python_of, run
 
 JUDGE = Path(__file__).parent / "judge.py"

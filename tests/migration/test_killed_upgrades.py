@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect
 
-from backend.db.engine import open_engine
-from backend.db.models import Base
-from backend.db.schema import newest_schema
+from backend.storage.engine import open_engine
+from backend.storage.models import Base
+from backend.storage.schema import newest_schema
 
 pytestmark = pytest.mark.nightly
 

@@ -13,11 +13,11 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import OperationalError
 
-from backend.db.engine import open_engine, open_sessions
-from backend.db.migrate import UnknownSchema, upgrade
-from backend.db.models import Base
-from backend.db.rollout_words import is_index
-from backend.db.schema import MIGRATIONS, known_schemas, newest_schema, schema_of
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.migrate import UnknownSchema, upgrade
+from backend.storage.models import Base
+from backend.storage.rollout_words import is_index
+from backend.storage.schema import MIGRATIONS, known_schemas, newest_schema, schema_of
 from tests.factories import make_run
 
 pytestmark = pytest.mark.both_databases
@@ -40,8 +40,8 @@ def tables(url):
 def test_a_sqlite_database_that_is_about_to_change_is_copied_first(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'old.db'}"
     upgrade(url)
-    monkeypatch.setattr("backend.db.migrate.newest_schema", lambda: "0101")
-    monkeypatch.setattr("backend.db.migrate.upgrade_within", lambda *_: None)
+    monkeypatch.setattr("backend.storage.migrate.newest_schema", lambda: "0101")
+    monkeypatch.setattr("backend.storage.migrate.upgrade_within", lambda *_: None)
     upgrade(url)
     (copy,) = tmp_path.glob("old.db.*.backup")
     with closing(sqlite3.connect(copy)) as connection:

@@ -19,9 +19,9 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from backend.db import migrate
-from backend.db.engine import copy_sqlite, open_engine
-from backend.db.schema import schema_of
+from backend.storage import migrate
+from backend.storage.engine import copy_sqlite, open_engine
+from backend.storage.schema import schema_of
 from tests.faults import failpoints
 
 Visit = Callable[[str], None]

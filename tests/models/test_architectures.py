@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from backend.config.adapters import LoraAdapter
-from backend.config.run import PolicyConfig
+from backend.config.sections import PolicyConfig
 from tests.models.architectures import ARCHITECTURES, build, tokenizer
 from worker.policy.adapter import adapter_weights, add_adapter, is_adapted, merged_copy
 from worker.policy.logprobs import token_logprobs

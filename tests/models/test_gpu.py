@@ -8,12 +8,12 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from backend.catalog.policies.memory import phases_of
 from backend.config.adapters import LoraAdapter
 from backend.config.merge import resolve
 from backend.config.resources import ResourcesConfig
-from backend.config.run import OptimizerConfig
-from backend.policies.memory import phases_of
-from backend.workers.load import GpuLoad
+from backend.config.sections import OptimizerConfig
+from backend.runs.workers.load import GpuLoad
 from benchmarks.memory.matrix import shape_of
 from tests.models.architectures import ARCHITECTURES, build, tokenizer
 from worker.policy.adapter import adapter_weights, add_adapter

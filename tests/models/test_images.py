@@ -6,15 +6,16 @@ import pytest
 from transformers import Gemma3TextConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+from backend.base.errors import InvalidConfig
+from backend.base.settings import Settings
+from backend.catalog.policies.memory import memory_of
+from backend.catalog.policies.model_shape import ModelShape
+from backend.catalog.policies.offered import context_errors
+from backend.catalog.policies.text_model import DEFAULTS, OPENED_WHOLE, is_beside_text
+from backend.catalog.policies.weight_files import read_weights
 from backend.config.adapters import LoraAdapter
-from backend.config.run import PolicyConfig, RunConfig
-from backend.errors import InvalidConfig
-from backend.policies.memory import memory_of
-from backend.policies.model_shape import ModelShape
-from backend.policies.offered import context_errors
-from backend.policies.text_model import DEFAULTS, OPENED_WHOLE, is_beside_text
-from backend.policies.weight_files import read_weights
-from backend.settings import Settings
+from backend.config.run import RunConfig
+from backend.config.sections import PolicyConfig
 from tests.models.architectures import save
 from worker.policy.critic import with_value_head
 from worker.policy.model import load_policy

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from backend.config import knobs
+from backend.config.formula.loss import formula as formula_of
 from backend.config.merge import resolve
 from backend.config.objective import Objective
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
-from backend.formula.loss import formula as formula_of
 from worker.objective import kl
 from worker.objective.filters import loss_share, upweight
 from worker.objective.policy_loss import denominators

@@ -7,13 +7,13 @@ import typing
 import pytest
 
 from backend.config import knobs
+from backend.config.formula.legend import ELEMENTARY, PARTICULAR
+from backend.config.formula.loss import formula
+from backend.config.formula.meanings import MEANINGS
 from backend.config.merge import resolve
 from backend.config.objective import Objective
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
-from backend.formula.legend import ELEMENTARY, PARTICULAR
-from backend.formula.loss import formula
-from backend.formula.meanings import MEANINGS
 
 UNIONS = {
     "advantage": knobs.Advantage,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from backend.config.formula.loss import formula
 from backend.config.merge import resolve
-from backend.formula.loss import formula
 from worker.problems.sums import Sums
 from worker.rewards.score import Scorer
 from worker.rollout.collector import reward_terms, shaped

@@ -3,11 +3,11 @@
 import pytest
 from pydantic import ValidationError
 
+from backend.base.errors import InvalidConfig
 from backend.config import knobs
 from backend.config.merge import resolve
 from backend.config.objective import Objective
-from backend.config.rules import warnings
-from backend.errors import InvalidConfig
+from backend.config.rules.combinations import warnings
 
 REFUSED = [
     ({"ratio": {"type": "none"}}, "surrogate.type", "clips a ratio, but ratio is none"),

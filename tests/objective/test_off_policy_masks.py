@@ -8,7 +8,7 @@ import torch
 from backend.config import knobs
 from backend.config.merge import resolve
 from backend.config.objective import Objective
-from backend.config.rules import warnings
+from backend.config.rules.combinations import warnings
 from tests.objective import fixture_f as f
 from worker.objective import off_policy_masks
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from backend.db.engine import reading
+from backend.storage.engine import reading
 from tests.faults.plant import Kind, Plant
 from tests.faults.verdict import record_of
 from tests.ports import free_port

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.diagnosis.detectors import DETECTORS
-from backend.diagnosis.diagnose import CONSEQUENCES, ranked
-from backend.diagnosis.findings import Finding
-from backend.diagnosis.log import Log
-from backend.diagnosis.outcome import Interval
+from backend.analysis.diagnosis.detectors import DETECTORS
+from backend.analysis.diagnosis.diagnose import CONSEQUENCES, ranked
+from backend.analysis.diagnosis.findings import Finding
+from backend.analysis.diagnosis.log import Log
+from backend.analysis.diagnosis.outcome import Interval
 
 
 def finding(cause, first, length, tier):

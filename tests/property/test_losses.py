@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from backend.config import knobs
+from backend.config.formula.loss import formula
 from backend.config.merge import resolve
 from backend.config.objective import Objective
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
-from backend.formula.loss import formula
 from tests.property.batches import draw_sample, samples
 from tests.property.objectives import allowed, any_objective, every_pair, members, variants
 from worker.objective import kl

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from backend.base.errors import InvalidConfig
 from backend.config.merge import resolve
-from backend.errors import InvalidConfig
 from backend.experiments.sweep import MOST_RUNS, Sweep, expand, value_at
 from backend.experiments.sweep_values import axis_of
 

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from backend.config.merge import merge
-from backend.db.engine import reading
 from backend.metrics.lineage import Stretch
 from backend.metrics.windows import all_points, run_points_of
+from backend.storage.engine import reading
 from benchmarks.ranks import CASES, SMALL, train
 from tests.factories import make_run
 from tests.faults.plant import Kind, Plant
@@ -41,7 +41,7 @@ def test_a_run_on_two_nodes_whose_job_is_cancelled_goes_on_in_the_next_one(clust
     with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1, lease_seconds=10) as plant:
         with plant.sessions.begin() as session:
             run_id = make_run(session, config=CONFIG, nodes=2).id
-        command = [sys.executable, "-m", "backend.cli", "pilots", "slurm", "--every=1", "--most=1"]
+        command = [sys.executable, "-m", "backend.service", "pilots", "slurm", "--every=1", "--most=1"]
         command += ["--runs=1", "--idle=60", "--nodes=2"]
         provisioner = subprocess.Popen(
             command, env={**plant.environment, "NODE_ADDRESS": "127.0.0.1"}, cwd=ROOT

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from backend.db.engine import reading
+from backend.storage.engine import reading
 from tests.faults.campaign import configs, references
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import ROOT
@@ -58,7 +58,7 @@ def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
         expected = references(plant, wanted)
     with Plant(kind, workers=0, slots=1, lease_seconds=10) as plant:
         run_ids = plant.queue(wanted)
-        command = [sys.executable, "-m", "backend.cli", "pilots", "slurm", "--every=1", "--most=2"]
+        command = [sys.executable, "-m", "backend.service", "pilots", "slurm", "--every=1", "--most=2"]
         command += ["--runs=3", "--idle=20"]
         provisioner = subprocess.Popen(command, env=plant.environment, cwd=ROOT)
         done, quiet_until = [], time.monotonic() + 2 * SECONDS_BETWEEN

@@ -88,7 +88,7 @@ class Program:
         }
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "backend.cli", command],
+                [sys.executable, "-m", "backend.service", command],
                 env=environment,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,

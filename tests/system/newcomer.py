@@ -140,7 +140,7 @@ class Newcomer:
     def end(self):
         """Ctrl-C, and the exit code of make."""
         launcher = next(
-            pid for pid, words in self.commands().items() if words[-2:] == ["backend.cli", "demo"]
+            pid for pid, words in self.commands().items() if words[-2:] == ["backend.service", "demo"]
         )
         os.kill(launcher, signal.SIGINT)
         return self.make.wait(150)

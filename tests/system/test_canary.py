@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from backend.queue.broker import talk
+from backend.runs.queue.broker import talk
 from tests.ports import free_port
 from tests.servers import start_redis, stop
 from tests.system.lab import ROOT, TOKEN, Client, Program, command_lines

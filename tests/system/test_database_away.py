@@ -12,13 +12,13 @@ import pytest
 from sqlalchemy import select, text
 
 from backend.config.run import RunConfig
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Event, Metric, Run
 from backend.http.problem_details import MEDIA_TYPE
-from backend.live.broadcaster import Broadcaster
-from backend.monitoring.backlog import note_path, read_notes
 from backend.runs import lifecycle
 from backend.runs.events import add_event
+from backend.service.live.broadcaster import Broadcaster
+from backend.service.monitoring.backlog import note_path, read_notes
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Event, Metric, Run
 from tests.api_client import put_in_place_of, serving
 from tests.outages import postgres_to_stop
 from tests.waiting import wait_for

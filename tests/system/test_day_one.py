@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from backend import cli
-from backend.db.migrate import upgrade
-from backend.doctor import examine
-from backend.process.instance_lock import hold_instance
-from backend.process.preflight import is_loopback
-from backend.process.terminal import link_command, tunnel_hint
-from backend.settings import Settings
-from backend.workers.devices import Gpu, default_cpu_slots, visible_gpus
+from backend.base.settings import Settings
+from backend.runs.workers.devices import Gpu, default_cpu_slots, visible_gpus
+from backend.service import cli
+from backend.service.doctor import examine
+from backend.service.process.instance_lock import hold_instance
+from backend.service.process.preflight import is_loopback
+from backend.service.process.terminal import link_command, tunnel_hint
+from backend.storage.migrate import upgrade
 from tests.ports import free_port
 
 pytestmark = pytest.mark.nightly
@@ -31,7 +31,7 @@ def command(name, **settings):
         "PYTHONPATH": str(ROOT),
         **{key: str(value) for key, value in settings.items()},
     }
-    argv = [sys.executable, "-m", "backend.cli", name]
+    argv = [sys.executable, "-m", "backend.service", name]
     return subprocess.run(
         argv, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
@@ -83,8 +83,9 @@ def test_a_database_of_a_newer_version_is_named_with_what_to_do(state_dir):
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     said = complaint(command("up", STATE_DIR=state_dir, PORT=free_port()))
     assert said.startswith("the database has schema 9999, which is newer than this version knows")
-    assert "start the newer version again, run its `python -m backend.cli downgrade " in said
-    assert said.endswith("or use another STATE_DIR or DATABASE_URL")
+    assert said.endswith(
+        "start the newer version again, or use another STATE_DIR or DATABASE_URL; nothing was changed"
+    )
 
 
 def test_a_setting_that_makes_no_sense_is_named_with_its_value(state_dir):
@@ -143,8 +144,8 @@ def test_the_doctor_finds_a_healthy_machine_healthy(state_dir):
 
 
 def test_the_doctor_sees_a_gpu_that_the_cpu_build_cannot_use(state_dir, monkeypatch):
-    monkeypatch.setattr("backend.doctor.machine.find_gpus", lambda: [Gpu("GPU-1", "NVIDIA H100")])
-    monkeypatch.setattr("backend.doctor.machine.torch_build", lambda: "cpu")
+    monkeypatch.setattr("backend.service.doctor.machine.find_gpus", lambda: [Gpu("GPU-1", "NVIDIA H100")])
+    monkeypatch.setattr("backend.service.doctor.machine.torch_build", lambda: "cpu")
     findings = {finding.what: finding for finding in examine(Settings(state_dir=state_dir, port=free_port()))}
     assert not findings["torch"].is_good
     assert "NVIDIA H100" in findings["torch"].text

@@ -12,8 +12,8 @@ import httpx
 import psutil
 import pytest
 
-from backend.auth.tokens import writer_token
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.http.auth.tokens import writer_token
 from tests.ports import free_port
 from tests.system.lab import Client, Program
 from tests.waiting import wait_for

@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from backend.db.engine import open_engine, open_sessions
-from backend.db.migrate import upgrade
-from backend.process.launcher import ChildProcess, Launcher
-from backend.process.terminal import Terminal
+from backend.service.process.launcher import ChildProcess, Launcher
+from backend.service.process.terminal import Terminal
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.migrate import upgrade
 from tests.factories import make_run
 from tests.ports import free_port
 from tests.system.lab import Lab, are_gone, command_lines
@@ -160,7 +160,7 @@ def test_the_link_logs_in_once(lab):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("word", ["backend.cli serve", "worker.host.app", "valkey-server"])
+@pytest.mark.parametrize("word", ["backend.service serve", "worker.host.app", "valkey-server"])
 def test_a_program_that_dies_is_started_again(lab, word):
     said = lab.said().count("exited unexpectedly")
     victim = lab.child(word)

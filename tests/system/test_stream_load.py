@@ -8,8 +8,8 @@ import pytest
 import uvicorn
 from starlette.responses import StreamingResponse
 
-from backend.process import sockets as listening
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.service.process import sockets as listening
 from benchmarks.stream.load import Load, measure
 from tests.waiting import wait_for
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from backend.datasets.files import Uploads
+from backend.catalog.datasets.files import Uploads
 from tests.ports import free_port
 from tests.system.lab import ROOT, TOKEN, Client
 from tests.waiting import wait_for
@@ -40,7 +40,7 @@ class Service:
         self.start()
 
     def start(self):
-        command = (sys.executable, "-m", "backend.cli", "serve")
+        command = (sys.executable, "-m", "backend.service", "serve")
         self.process = subprocess.Popen(command, cwd=ROOT, env=self._env, stderr=subprocess.DEVNULL)
         wait_for(self.client.is_alive)
 

@@ -9,11 +9,11 @@ import psutil
 import pytest
 import torch
 
+from backend.base.sandbox import bubblewrap
 from backend.config.adapters import NoAdapter
 from backend.config.engines import ColocatedEngine as ColocatedConfig
-from backend.config.run import PolicyConfig
-from backend.db.engine import new_id, reading
-from backend.sandbox import bubblewrap
+from backend.config.sections import PolicyConfig
+from backend.storage.engine import new_id, reading
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import is_alive
 from tests.faults.verdict import record_of

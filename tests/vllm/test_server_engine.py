@@ -5,11 +5,11 @@ import threading
 import pytest
 import torch
 
+from backend.base.errors import EngineFailed
 from backend.config.adapters import LoraAdapter, NoAdapter
 from backend.config.engines import ServerEngine as ServerConfig
-from backend.config.run import PolicyConfig
-from backend.db.engine import new_id, reading
-from backend.errors import EngineFailed
+from backend.config.sections import PolicyConfig
+from backend.storage.engine import new_id, reading
 from tests.faults.plant import Kind, Plant
 from tests.faults.verdict import record_of
 from tests.vllm.vllm_server import KEY, VllmServer, interpreter

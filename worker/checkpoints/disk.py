@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from backend.db.faults import disk_fault, free_bytes
-from backend.db.text import size_text
-from backend.errors import GrpoLabError
+from backend.base.errors import GrpoLabError
+from backend.base.text import size_text
+from backend.storage.faults import disk_fault, free_bytes
 
 RESERVE_BYTES = 8_000_000
 """Left free beside a checkpoint: the database and the logs may share its disk."""

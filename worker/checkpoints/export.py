@@ -4,7 +4,7 @@
 
 CHECKPOINT is a checkpoint's directory, as it is on disk or downloaded; the base of an adapter must be where
 its base_model_name_or_path says. DIRECTORY gets safetensors (several files above 5 GB), configs, tokenizer
-and chat template; it appears when it is complete. `python -m backend.cli export` adds the model card.
+and chat template; it appears when it is complete. `grpolab export` adds the model card.
 """
 
 import argparse
@@ -18,10 +18,10 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from backend.durable_files import make_directory, publish, sync
-from backend.errors import GrpoLabError
-from backend.policies.adapters import ADAPTER_CONFIG, adapter_of
-from backend.policies.directories import read_config
+from backend.base.durable_files import make_directory, publish, sync
+from backend.base.errors import GrpoLabError
+from backend.catalog.policies.adapters import ADAPTER_CONFIG, adapter_of
+from backend.catalog.policies.directories import read_config
 from worker.checkpoints.disk import need_room, on_disk
 from worker.checkpoints.files import BadCheckpoint, verify_checkpoint
 from worker.policy.adapter import add_adapter, digest, load_adapter_weights, merged_copy

@@ -27,9 +27,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from backend.durable_files import make_directory, publish, sync
-from backend.errors import Conflict
-from backend.policies.adapters import ADAPTER_CONFIG
+from backend.base.durable_files import make_directory, publish, sync
+from backend.base.errors import Conflict
+from backend.catalog.policies.adapters import ADAPTER_CONFIG
 from worker.checkpoints.disk import need_room, on_disk
 from worker.policy.adapter import BadAdapter, adapter_weights, is_adapted, load_adapter_weights
 from worker.policy.model import Policy

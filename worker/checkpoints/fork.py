@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from backend.base.errors import Conflict
+from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.db.models import Run
-from backend.errors import Conflict
 from backend.runs.checkpoints import checkpoint_at
-from backend.settings import Settings
+from backend.storage.models import Run
 
 
 class ForkOrigin(NamedTuple):

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from backend.artifacts.names import age_order
-from backend.artifacts.store import ArtifactStore
+from backend.base.durable_files import sync
 from backend.config.run import RunConfig
-from backend.db.models import Checkpoint
-from backend.durable_files import sync
 from backend.runs import checkpoints as store
+from backend.storage.artifacts.names import age_order
+from backend.storage.artifacts.store import ArtifactStore
+from backend.storage.models import Checkpoint
 from worker.checkpoints.disk import on_disk
 from worker.checkpoints.files import (
     MANIFEST,

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from backend.artifacts.names import age_order
-from backend.artifacts.store import ArtifactFault, ArtifactStore, BadCopy
+from backend.storage.artifacts.names import age_order
+from backend.storage.artifacts.store import ArtifactFault, ArtifactStore, BadCopy
 from worker.checkpoints.files import BadCheckpoint
 from worker.recording.recorder import Recorder
 
@@ -125,7 +125,7 @@ class Uploads:
             if time.monotonic() > until:
                 break
             self._sleep(PAUSE_SECONDS)
-        remedy = f"once {self._store.url} answers: python -m backend.cli copy-checkpoints {self._run_id}"
+        remedy = f"once {self._store.url} answers: grpolab copy-checkpoints {self._run_id}"
         message = f"on this machine only: {', '.join(lacking)}; copy it {remedy}"
         self._recorder.event("checkpoint", "error", message)
         return False

@@ -10,18 +10,15 @@ import time
 from collections.abc import Sequence
 from hashlib import sha256
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from backend.db.engine import Sessions, reading
-from backend.db.live_workers import SILENT_SECONDS
-from backend.db.models import Run
-from backend.settings import Settings
-from backend.workers.addresses import node_address
-from backend.workers.devices import CPU, CPU_RANKS, Slot
-from backend.workers.nodes import (
+from backend.base.locations import CODE_ROOT
+from backend.base.settings import Settings
+from backend.runs.workers.addresses import node_address
+from backend.runs.workers.devices import CPU, CPU_RANKS, Slot
+from backend.runs.workers.nodes import (
     BEAT_SECONDS,
     Answer,
     Order,
@@ -37,6 +34,9 @@ from backend.workers.nodes import (
     seats_of,
     take_seat,
 )
+from backend.storage.engine import Sessions, reading
+from backend.storage.live_workers import SILENT_SECONDS
+from backend.storage.models import Run
 from worker.db_retry import first_line, left_for_later
 from worker.host.supervisor import GRACE_SECONDS, Supervisor
 from worker.host.trainer_logs import LastLines
@@ -161,7 +161,7 @@ def traits_of(slot: Slot) -> dict[str, str]:
 
 def code_digest() -> str:
     """A digest of the Python files of this checkout, which tells it from others."""
-    digest, root = sha256(), Path(__file__).parents[2]
+    digest, root = sha256(), CODE_ROOT
     for path in sorted(each for folder in ("backend", "worker") for each in (root / folder).rglob("*.py")):
         digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return f"sources {digest.hexdigest()[:12]}"

@@ -7,7 +7,7 @@ trainers then save a checkpoint and give their runs back, and another pilot goes
 import time
 from dataclasses import dataclass
 
-from backend.settings import Settings
+from backend.base.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

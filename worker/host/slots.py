@@ -10,15 +10,15 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from backend.db.engine import Sessions, reading
+from backend.base.sandbox.layers import layer_names, program_refusal
+from backend.base.settings import Settings
 from backend.runs import lifecycle
 from backend.runs.leases import Lease, LostRuns
 from backend.runs.lifecycle import Claim
-from backend.sandbox.layers import layer_names, program_refusal
-from backend.settings import Settings
-from backend.workers.devices import CPU_RANKS, Slot
-from backend.workers.load import GpuLoad, MachineLoad
-from backend.workers.store import forget_silent, register_slot, remove_slot, report_slot
+from backend.runs.workers.devices import CPU_RANKS, Slot
+from backend.runs.workers.load import GpuLoad, MachineLoad
+from backend.runs.workers.store import forget_silent, register_slot, remove_slot, report_slot
+from backend.storage.engine import Sessions, reading
 from worker.db_retry import first_line, left_for_later
 from worker.host.nodes import LOOK_SECONDS, NodeFollower, NodeSeat
 from worker.host.pilot import Pilot, PilotLimits

@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from backend.settings import Settings
-from backend.workers.devices import Slot
+from backend.base.settings import Settings
+from backend.runs.workers.devices import Slot
 from worker.host.forked import ForkedProcess
 from worker.host.trainer_process import TRAINER, TrainerProcess, start_trainer, trainer_environment
 

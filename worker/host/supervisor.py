@@ -22,15 +22,15 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.db.engine import Sessions, db_now, reading
-from backend.db.models import Run
-from backend.errors import Fenced
-from backend.logs import about
+from backend.base.errors import Fenced
+from backend.base.logs import about
+from backend.base.settings import Settings
 from backend.runs import leases, lifecycle
 from backend.runs.lifecycle import Claim
 from backend.runs.store import append_log
-from backend.settings import Settings
-from backend.workers.devices import Slot
+from backend.runs.workers.devices import Slot
+from backend.storage.engine import Sessions, db_now, reading
+from backend.storage.models import Run
 from worker.db_retry import first_line, left_for_later, persist
 from worker.host.hang_detector import HangDetector, HangLimits
 from worker.host.spares import Spare

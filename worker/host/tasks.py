@@ -7,12 +7,12 @@ from celery import Celery
 from celery.platforms import SecurityWarning
 from celery.signals import setup_logging, worker_init, worker_shutdown, worker_shutting_down
 
-from backend.db.engine import open_engine, open_sessions
-from backend.logs import set_up_logging
-from backend.process.lifeline import follow_launcher
-from backend.queue.doorbell import TASK, worker_queue
-from backend.settings import Settings
-from backend.workers.devices import Slot, find_slots
+from backend.base.logs import set_up_logging
+from backend.base.settings import Settings
+from backend.runs.queue.doorbell import TASK, worker_queue
+from backend.runs.workers.devices import Slot, find_slots
+from backend.service.process.lifeline import follow_launcher
+from backend.storage.engine import open_engine, open_sessions
 from worker.host.gpu_lock import lock_gpu
 from worker.host.slots import SlotPool
 from worker.host.trainer_process import TRAINER

@@ -6,8 +6,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from backend.db.text import written_out
-from backend.redaction import redact
+from backend.base.redaction import redact
+from backend.base.text import written_out
 
 logger = logging.getLogger(__name__)
 

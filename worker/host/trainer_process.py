@@ -17,10 +17,10 @@ from typing import IO, Any, cast
 
 import psutil
 
-from backend.artifacts.store import STORAGE_VARIABLES
-from backend.redaction import LONGEST_SECRET, redact
-from backend.settings import Settings
-from backend.workers.devices import Slot
+from backend.base.redaction import LONGEST_SECRET, redact
+from backend.base.settings import Settings
+from backend.runs.workers.devices import Slot
+from backend.storage.artifacts.store import STORAGE_VARIABLES
 from worker.host.forked import ForkedProcess
 from worker.outcome import REASON_CHARACTERS
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from backend.config.run import OptimizerConfig
-from backend.errors import FieldError, InvalidConfig
+from backend.base.errors import FieldError, InvalidConfig
+from backend.config.sections import OptimizerConfig
 
 PAGED_KEYS = {"state1", "state2", "absmax1", "absmax2"}
 """Tensors of a weight's state in bitsandbytes that follow from the gradients."""

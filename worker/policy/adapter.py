@@ -17,10 +17,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from backend.base.errors import FieldError, InvalidConfig
+from backend.catalog.policies.adapters import ADAPTER_WEIGHTS, is_fused, reserved_layers
+from backend.catalog.policies.text_model import is_beside_text
 from backend.config.adapters import LoraAdapter
-from backend.errors import FieldError, InvalidConfig
-from backend.policies.adapters import ADAPTER_WEIGHTS, is_fused, reserved_layers
-from backend.policies.text_model import is_beside_text
 
 NAME = "default"
 """peft's name of the only adapter."""

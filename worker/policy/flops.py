@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
-from backend.policies.text_model import is_beside_text
+from backend.catalog.policies.text_model import is_beside_text
 
 PEAKS = {
     "B200": (2250e12, 75e12),

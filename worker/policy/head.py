@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from backend.errors import FieldError, InvalidConfig
+from backend.base.errors import FieldError, InvalidConfig
 
 PROBE_TOKENS = 8
 PROBE_LOGIT = 60.0

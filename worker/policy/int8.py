@@ -14,8 +14,8 @@ from torch.nn import functional
 from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig, quantize_
 from transformers import PreTrainedModel
 
-from backend.errors import FieldError, InvalidConfig
-from backend.policies.text_model import is_beside_text
+from backend.base.errors import FieldError, InvalidConfig
+from backend.catalog.policies.text_model import is_beside_text
 from worker.policy.copies import changed_copy
 
 STEPS = 127.5

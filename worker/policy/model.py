@@ -13,12 +13,12 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
+from backend.base.settings import Settings
+from backend.catalog.policies.adapters import ADAPTER_CONFIG, adapter_error, adapter_of
+from backend.catalog.policies.directories import directory_error, read_config
 from backend.config import policies
 from backend.config.adapters import ContinuedAdapter, LoraAdapter, NoAdapter
-from backend.config.run import PolicyConfig
-from backend.policies.adapters import ADAPTER_CONFIG, adapter_error, adapter_of
-from backend.policies.directories import directory_error, read_config
-from backend.settings import Settings
+from backend.config.sections import PolicyConfig
 from worker.out_of_memory import is_memory_error
 from worker.policy.adapter import BadAdapter, add_adapter, digest, load_adapter_weights
 from worker.policy.copies import own_copy

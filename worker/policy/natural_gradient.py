@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from backend.config.run import TrustRegion
+from backend.config.sections import TrustRegion
 
 Parts = Callable[[], Iterable[Tensor]]
 """A number as the sum of its parts, one micro-batch at a time, from the parameters as they are."""

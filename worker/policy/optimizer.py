@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from backend.config.run import OptimizerConfig
+from backend.config.sections import OptimizerConfig
 from worker.policy.adamw import adamw, forget_moments, put_back, stored, take_step
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils import is_flash_attn_2_available
 
-from backend.errors import FieldError, InvalidConfig
-from backend.policies.architectures import packing_error
+from backend.base.errors import FieldError, InvalidConfig
+from backend.catalog.policies.architectures import packing_error
 from worker.policy.prompt_form import shortened
 from worker.policy.recompute import recomputed_layers
 from worker.policy.token_batch import TokenBatch, inputs_of, token_batch

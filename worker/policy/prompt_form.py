@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.config.run import PolicyConfig
-from backend.errors import FieldError, InvalidConfig
+from backend.base.errors import FieldError, InvalidConfig
+from backend.config.sections import PolicyConfig
 from worker.policy.tokenizer_process import Refused, TokenizerProcess
 from worker.prompt import Prompt
 

@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from backend.policies.text_model import is_beside_text
+from backend.catalog.policies.text_model import is_beside_text
 
 BLOCK = 64
 """Values that share a scale."""

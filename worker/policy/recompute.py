@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from backend.errors import FieldError, InvalidConfig
+from backend.base.errors import FieldError, InvalidConfig
 
 recomputed = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
 """A function of tensors whose intermediate results are not kept; nothing in a policy is random."""

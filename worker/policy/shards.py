@@ -17,7 +17,7 @@ from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedModel
 
-from backend.config.run import OptimizerConfig
+from backend.config.sections import OptimizerConfig
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.ranks import Ranks
 

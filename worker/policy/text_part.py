@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from backend.policies.text_model import is_beside_text
+from backend.catalog.policies.text_model import is_beside_text
 
 
 def freeze_beside_text(model: nn.Module) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, cast
 
-from backend.sandbox.operation import Operation, Request
+from backend.base.sandbox.operation import Operation, Request
 
 PROBE = "1+1=? The quick brown fox, über 3.14 \n\t \N{SNOWMAN} <eos> " + "a" * 200
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from backend.config.plugin_permissions import Permissions
-from backend.sandbox.errors import SandboxError, Unusable
-from backend.sandbox.process import Sandbox
+from backend.base.plugin_permissions import Permissions
+from backend.base.sandbox.errors import SandboxError, Unusable
+from backend.base.sandbox.process import Sandbox
 
 CALLS = "worker.policy.tokenizer_calls"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from backend.catalog.datasets.tables import table_lines
 from backend.config.columns import Columns, prompt_of
 from backend.config.hub import PARQUET_BRANCH
 from backend.config.messages import question_text
@@ -24,7 +25,6 @@ from backend.config.rows import (
     question_key,
 )
 from backend.config.sources import offline_reason
-from backend.datasets.tables import table_lines
 from worker.problems.rows import RowProblem, row_source
 
 MOST_FILE_BYTES = 20_000_000_000

@@ -7,6 +7,7 @@ from itertools import count
 from math import floor
 from pathlib import Path
 
+from backend.base.errors import FieldError, InvalidConfig, PluginFailed
 from backend.config.data import DataConfig
 from backend.config.pass_rates import PassRates, read_rates
 from backend.config.problems import (
@@ -18,7 +19,6 @@ from backend.config.problems import (
     ReasoningGymProblem,
     SumsProblem,
 )
-from backend.errors import FieldError, InvalidConfig, PluginFailed
 from worker.problems.base import Problem
 from worker.problems.episodes import Episodes
 from worker.problems.file import load_file

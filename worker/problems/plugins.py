@@ -12,11 +12,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from backend.base.errors import PluginFailed
 from backend.config.messages import read_messages, read_tools
 from backend.config.plugins import PROBLEMS_GROUP, find_plugin, load_plugin
 from backend.config.problems import PluginProblem
 from backend.config.rows import MAX_LINE_BYTES, is_domain
-from backend.errors import PluginFailed
 from worker.problems.base import Split
 from worker.prompt import Prompt
 

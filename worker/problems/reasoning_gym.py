@@ -3,10 +3,10 @@
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from backend.base.sandbox.errors import SandboxError, Unusable
+from backend.base.sandbox.process import Sandbox
 from backend.config.problems import ReasoningGymProblem
 from backend.config.rows import question_key
-from backend.sandbox.errors import SandboxError, Unusable
-from backend.sandbox.process import Sandbox
 from worker.problems.base import Split
 from worker.problems.rows import with_instruction
 from worker.prompt import Prompt

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.catalog.datasets.overlap import first_of_each, overlapping
+from backend.catalog.datasets.similarity import near_duplicates
 from backend.config.columns import AnswerForm, Columns, answer_of, prompt_of, stated_answer
 from backend.config.data import DataConfig
 from backend.config.jsonl import held_out_keys
@@ -15,8 +17,6 @@ from backend.config.messages import question_text, read_messages, read_tools, wi
 from backend.config.pass_rates import PassRates
 from backend.config.problems import FileProblem, HubProblem
 from backend.config.rows import shown_value
-from backend.datasets.overlap import first_of_each, overlapping
-from backend.datasets.similarity import near_duplicates
 from worker.problems.base import Split
 from worker.problems.selection import (
     FIELDS,

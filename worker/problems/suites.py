@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.base.errors import InvalidConfig
 from backend.config.evaluation import Suite
-from backend.errors import InvalidConfig
 from worker.problems.mixture import Ingredient, close_problem, held_out_prompts, new_problem, source_error
 from worker.problems.rows import RowProblem
 from worker.prompt import Prompt

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from backend.db.faults import Fault
-from backend.monitoring.backlog import Note, remove_note, write_note
+from backend.service.monitoring.backlog import Note, remove_note, write_note
+from backend.storage.faults import Fault
 
 WORTH_TELLING_SECONDS = 2.0
 """A shorter wait is no news."""

@@ -17,20 +17,20 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from backend.base.errors import Fenced
+from backend.base.redaction import redact_document
 from backend.config.run import RunConfig
-from backend.db.engine import Sessions, db_now, reading
-from backend.db.models import Run
-from backend.db.sort_values import sort_values
-from backend.errors import Fenced
 from backend.metrics.history import valid_steps
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
-from backend.redaction import redact_document
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.runs.check_report import CheckReport
 from backend.runs.checkpoints import keep_before
 from backend.runs.events import add_event
+from backend.storage.engine import Sessions, db_now, reading
+from backend.storage.models import Run
+from backend.storage.sort_values import sort_values
 from worker.db_retry import consult, left_for_later, persist
 from worker.recording.outage_note import Backlog, Outage
 from worker.recording.records import EventRecord, GroupRecord, LifeRecord, StepRecord, VerdictRecord

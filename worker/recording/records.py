@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.diagnosis.outcome import Interval
+from backend.analysis.diagnosis.outcome import Interval
 from backend.runs.checkpoints import KeptFor
 
 

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from backend.base.sandbox.errors import SandboxError
+from backend.base.sandbox.process import Sandbox
 from backend.config.served_rewards import CodeReward
 from backend.rollouts.tags import CLOSE
-from backend.sandbox.errors import SandboxError
-from backend.sandbox.process import Sandbox
 from worker.prompt import Prompt
 from worker.rewards.code_tests import (
     AssertTest,

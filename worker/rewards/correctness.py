@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from backend.base.sandbox.errors import SandboxError, TimedOut
+from backend.base.sandbox.process import Sandbox
 from backend.config.boxed import last_boxed
 from backend.config.rewards import CorrectnessReward
-from backend.sandbox.errors import SandboxError, TimedOut
-from backend.sandbox.process import Sandbox
 from worker.prompt import Prompt
 from worker.rewards.answers import MAX_ANSWER_CHARS, asks_for_order, is_mathematical, quick_verdict
 from worker.rewards.formats import lenient_answer

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx2
 
-from backend.db.text import read_json
+from backend.base.text import read_json
 
 MAX_ANSWER_BYTES = 1_000_000
 MOST_CACHED = 50_000

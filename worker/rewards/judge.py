@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from backend.base.settings import Settings
+from backend.base.text import read_json
 from backend.config.served_rewards import JudgeReward
-from backend.db.text import read_json
 from backend.rollouts.tags import CLOSE
-from backend.settings import Settings
 from worker.prompt import Prompt
 from worker.rewards.endpoint import Body, Endpoint, NoScore
 from worker.rewards.steps import AGGREGATES, split_steps

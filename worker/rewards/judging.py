@@ -7,7 +7,7 @@ import contextlib
 import importlib
 from functools import cache
 
-from backend.sandbox.operation import Operation, Request
+from backend.base.sandbox.operation import Operation, Request
 
 
 @cache

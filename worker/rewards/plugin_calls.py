@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
+from backend.base.sandbox.operation import Operation, Request
 from backend.config.plugins import REWARDS_GROUP, find_plugin, load_plugin
-from backend.sandbox.operation import Operation, Request
 from worker.prompt import Prompt
 
 MAX_WORDS = 200

@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.config.plugin_permissions import Permissions
+from backend.base.errors import PluginFailed
+from backend.base.plugin_permissions import Permissions
+from backend.base.sandbox.errors import SandboxError, Unusable, shown
+from backend.base.sandbox.process import Sandbox
+from backend.base.settings import Settings
 from backend.config.plugins import REWARDS_GROUP, find_plugin
 from backend.config.rewards import PluginReward
-from backend.errors import PluginFailed
-from backend.sandbox.errors import SandboxError, Unusable, shown
-from backend.sandbox.process import Sandbox
-from backend.settings import Settings
 from worker.prompt import Prompt
 from worker.rewards.steps import AGGREGATES
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from backend.sandbox.operation import Operation, Request
+from backend.base.sandbox.operation import Operation, Request
 
 MODULES = ("solution", "main", "submission")
 """Modules from which tests import the program's functions."""

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from backend.base.settings import Settings
 from backend.config.served_rewards import RewardModelReward
-from backend.settings import Settings
 from worker.prompt import Prompt
 from worker.rewards.endpoint import Endpoint, NoScore
 from worker.rewards.steps import AGGREGATES, split_steps

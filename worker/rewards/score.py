@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import assert_never
 
+from backend.base.sandbox.layers import check_programs
+from backend.base.settings import Settings
 from backend.config.rewards import (
     BoxedFormatReward,
     CorrectnessReward,
@@ -18,8 +20,6 @@ from backend.config.rewards import (
 from backend.config.served_rewards import CodeReward, JudgeReward, RewardModelReward
 from backend.rollouts.script import script_consistent, script_share
 from backend.rollouts.tags import with_opened
-from backend.sandbox.layers import check_programs
-from backend.settings import Settings
 from worker.prompt import Prompt
 from worker.rewards.answers import spelled_alike
 from worker.rewards.code import CodeGrader

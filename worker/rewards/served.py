@@ -4,9 +4,9 @@ model.
 
 from collections.abc import Sequence
 
+from backend.base.errors import RewardServerFailed
+from backend.base.settings import Settings
 from backend.config.served_rewards import JudgeReward, RewardModelReward
-from backend.errors import RewardServerFailed
-from backend.settings import Settings
 from worker.prompt import Prompt
 from worker.rewards import judge, reward_model
 from worker.rewards.endpoint import Endpoint, NoScore, Usage

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backend.config.run import SamplingConfig
+from backend.config.sections import SamplingConfig
 from worker.policy.adapter import is_adapted, merged_copy
 from worker.policy.copies import changed_copy, copied_weights, with_weights
 from worker.policy.int8 import int8_copy

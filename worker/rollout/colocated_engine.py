@@ -23,11 +23,11 @@ from typing import TypeVar
 
 import torch
 
+from backend.base.errors import EngineFailed
+from backend.base.redaction import learn
+from backend.base.sandbox import bubblewrap
+from backend.base.settings import Settings
 from backend.config.engines import ColocatedEngine as ColocatedConfig
-from backend.errors import EngineFailed
-from backend.redaction import learn
-from backend.sandbox import bubblewrap
-from backend.settings import Settings
 from worker.policy.model import Policy
 from worker.prompt import Prompt
 from worker.rollout.engine import Interrupted, SamplingLike

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from backend.errors import FieldError, InvalidConfig
+from backend.base.errors import FieldError, InvalidConfig
 from worker.out_of_memory import is_memory_error
 from worker.policy.head import head_of
 from worker.policy.model import Policy

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from backend.db.text import clean_text, read_json
-from backend.errors import EngineFailed
-from backend.redaction import redact
+from backend.base.errors import EngineFailed
+from backend.base.redaction import redact
+from backend.base.text import clean_text, read_json
 from worker.rewards.endpoint import RETRIED_STATUSES, AnswerTooLong, pause_seconds, read_answer
 from worker.rollout.engine import Interrupted
 

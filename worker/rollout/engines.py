@@ -2,11 +2,11 @@
 
 from typing import assert_never
 
+from backend.base.settings import Settings
 from backend.config.engines import ColocatedEngine as ColocatedConfig
 from backend.config.engines import LocalEngine as LocalConfig
 from backend.config.engines import ServerEngine as ServerConfig
 from backend.config.run import RunConfig
-from backend.settings import Settings
 from worker.policy.model import Policy, policy_directory
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.colocated_engine import ColocatedEngine

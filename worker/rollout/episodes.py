@@ -14,9 +14,9 @@ from typing import assert_never
 
 import torch
 
+from backend.base.settings import Settings
 from backend.config.environments import NoEnvironment, OpenEnv, ToolUse
 from backend.config.run import RunConfig
-from backend.settings import Settings
 from worker.policy.model import Policy
 from worker.prompt import Prompt
 from worker.rollout.engine import Samples, SamplingLike, encoded_prompts

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from backend.config.run import SamplingConfig
+from backend.config.sections import SamplingConfig
 from worker.policy.model import Policy
 from worker.prompt import Prompt
 from worker.rollout.behaviour import Behaviour

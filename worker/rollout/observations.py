@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from backend.db.text import clean_text
+from backend.base.text import clean_text
 from worker.policy.model import Policy
 
 CHARACTERS_PER_TOKEN = 16

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
+from backend.base.errors import EngineFailed
+from backend.base.settings import Settings
 from backend.config.engines import ServerEngine as ServerConfig
-from backend.errors import EngineFailed
-from backend.settings import Settings
 from worker.policy.adapter import is_adapted
 from worker.policy.model import Policy
 from worker.prompt import Prompt

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from backend.base.text import read_json
 from backend.config.environments import ToolUse
-from backend.db.text import read_json
 from backend.rollouts.tags import CLOSE
 from worker.policy.model import Policy
 from worker.rollout.tools import SCHEMAS, ToolCall

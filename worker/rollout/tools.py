@@ -12,10 +12,10 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any, NamedTuple, assert_never
 
+from backend.base.errors import EnvironmentFailed
+from backend.base.sandbox.errors import SandboxError, TimedOut, Unusable
+from backend.base.sandbox.process import Sandbox
 from backend.config.environments import ToolName, ToolUse
-from backend.errors import EnvironmentFailed
-from backend.sandbox.errors import SandboxError, TimedOut, Unusable
-from backend.sandbox.process import Sandbox
 from worker.prompt import Prompt
 from worker.rewards.correctness import process_count
 from worker.rewards.programs import read_ended

@@ -5,8 +5,8 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from backend.base.settings import Settings
 from backend.config.engines import ColocatedEngine as ColocatedConfig
-from backend.settings import Settings
 from worker.policy.adapter import NAME as ADAPTER
 from worker.policy.adapter import is_adapted
 from worker.policy.model import Policy

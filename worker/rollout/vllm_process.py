@@ -24,9 +24,9 @@ from typing import IO, NamedTuple, cast
 import httpx2
 import psutil
 
-from backend.errors import EngineFailed
-from backend.redaction import redact
-from backend.sandbox import bubblewrap
+from backend.base.errors import EngineFailed
+from backend.base.redaction import redact
+from backend.base.sandbox import bubblewrap
 from worker.out_of_memory import SAYINGS
 
 logger = logging.getLogger("worker.vllm")

@@ -8,9 +8,9 @@ from typing import Any, Self, assert_never
 import torch
 from torch import Tensor
 
+from backend.base.errors import FieldError, InvalidConfig
 from backend.config import knobs
 from backend.config.objective import Objective
-from backend.errors import FieldError, InvalidConfig
 from worker.objective import entropy as entropies
 from worker.objective import kl
 from worker.state import Stateful

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from backend.errors import InvalidConfig
+from backend.base.errors import InvalidConfig
 from backend.rollouts.tags import CLOSE, OPEN
 from worker.policy.model import Policy
 from worker.prompt import Prompt

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
+from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.settings import Settings
 from worker.checkpoints.files import load_checkpoint
 from worker.checkpoints.store import Restored
 from worker.outcome import EXIT_FAILED, EXIT_ORPHANED

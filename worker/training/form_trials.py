@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from backend.base.errors import InvalidConfig
+from backend.base.text import clean_text
 from backend.config.boxed import last_boxed
 from backend.config.problems import BOX_INSTRUCTION
-from backend.config.run import PolicyConfig
-from backend.db.text import clean_text
-from backend.errors import InvalidConfig
+from backend.config.sections import PolicyConfig
 from backend.runs.check_report import FormTrial
 from worker.policy.model import Policy
 from worker.policy.prompt_form import PromptForm, prompt_form

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from backend.base.settings import Settings
 from backend.config.data import DataConfig
 from backend.config.run import RunConfig
 from backend.rollouts.tags import CLOSE, OPEN
 from backend.runs.check_report import CheckReport, ReferenceCheck, RewardProbe, RowsReport, WrongReference
-from backend.settings import Settings
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
 from worker.policy.model import Policy, load_policy

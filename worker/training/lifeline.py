@@ -4,7 +4,7 @@ import json
 import os
 from typing import NoReturn
 
-from backend.redaction import redact
+from backend.base.redaction import redact
 from worker.out_of_memory import is_memory_error, memory_text
 from worker.outcome import EXIT_ORPHANED, REASON_CHARACTERS
 

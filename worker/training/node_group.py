@@ -20,12 +20,21 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.db.engine import Sessions, reading
-from backend.db.live_workers import SILENT_SECONDS
-from backend.redaction import redact
+from backend.base.redaction import redact
 from backend.runs.leases import fence
-from backend.workers.addresses import listen
-from backend.workers.nodes import BEAT_SECONDS, Answer, Order, Seat, difference, nonce_file, say, seats_of
+from backend.runs.workers.addresses import listen
+from backend.runs.workers.nodes import (
+    BEAT_SECONDS,
+    Answer,
+    Order,
+    Seat,
+    difference,
+    nonce_file,
+    say,
+    seats_of,
+)
+from backend.storage.engine import Sessions, reading
+from backend.storage.live_workers import SILENT_SECONDS
 from worker.db_retry import consult, first_line, persist
 from worker.outcome import EXIT_FAILED, REASON_CHARACTERS, NodeLost
 from worker.policy.ranks import Meeting, UnlikeRanks

@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Mapping
 
-from backend.config.run import RunConfig, StopOnDiagnosis
-from backend.diagnosis.findings import Diagnosis
-from backend.diagnosis.news import News, news
-from backend.diagnosis.online import GrowingLog, is_due, last_due
-from backend.diagnosis.outcome import Interval
-from backend.diagnosis.store import columns_of, series_of
+from backend.analysis.diagnosis.findings import Diagnosis
+from backend.analysis.diagnosis.news import News, news
+from backend.analysis.diagnosis.online import GrowingLog, is_due, last_due
+from backend.analysis.diagnosis.outcome import Interval
+from backend.analysis.diagnosis.store import columns_of, series_of
+from backend.config.run import RunConfig
+from backend.config.sections import StopOnDiagnosis
 from backend.runs.checkpoints import KeptFor
 from worker.outcome import Outcome
 from worker.recording.recorder import Recorder

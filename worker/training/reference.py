@@ -7,10 +7,10 @@ from typing import Any, assert_never
 import torch
 from torch import Tensor
 
+from backend.base.errors import Conflict
 from backend.config import knobs
 from backend.config.adapters import LoraAdapter
 from backend.config.run import RunConfig
-from backend.errors import Conflict
 from worker.policy.adapter import digest, without_adapter
 from worker.policy.model import Policy, frozen_copy
 from worker.policy.optimizer import PolicyOptimizer

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.settings import Settings
 from worker.checkpoints.store import Restored
 from worker.policy.logprobs import compute_by_rows
 from worker.policy.model import load_policy

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.db.text import clean_text
+from backend.base.text import clean_text
 from backend.rollouts.token_values import alternative_names
 from backend.rollouts.turns import MOST_NAME
 from worker.recording.records import CompletionRecord, GroupRecord

@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Sequence
 
-from backend.config.run import StopAfterTime, StopAtAccuracy, StopOnDiagnosis, StopOnNonFinite, StopRule
-from backend.diagnosis.findings import Diagnosis, Finding
-from backend.diagnosis.news import between, summary_of
+from backend.analysis.diagnosis.findings import Diagnosis, Finding
+from backend.analysis.diagnosis.news import between, summary_of
+from backend.config.sections import StopAfterTime, StopAtAccuracy, StopOnDiagnosis, StopOnNonFinite, StopRule
 from backend.runs.lifecycle import OBEYED
 from worker.outcome import Outcome
 from worker.training.run_counters import RunCounters

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
-from backend.workers.load import MachineLoad
+from backend.runs.workers.load import MachineLoad
 from worker.policy.flops import ModelFlops, peak_flops
 from worker.rollout.collector import Collected
 from worker.training.step_metrics import Metrics

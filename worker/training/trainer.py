@@ -18,9 +18,9 @@ from contextlib import nullcontext
 
 import torch
 
+from backend.base.settings import Settings
 from backend.config.run import RunConfig
 from backend.runs.lifecycle import ENDED, has_ended
-from backend.settings import Settings
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
 from worker.policy.microbatches import Microbatches

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import PreTrainedModel
 
-from backend.config.run import TrustRegion
+from backend.config.sections import TrustRegion
 from worker.objective.metric_sums import Mean, MetricSums
 from worker.policy.logprobs import NextTokens, next_tokens
 from worker.policy.natural_gradient import Parts, TrustStep, natural_step

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from backend.config import knobs
 from backend.config.objective import Objective
-from backend.db.numbers import spell_all
+from backend.storage.numbers import spell_all
 from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch
 from worker.objective.estimation import estimate_advantages, whiten

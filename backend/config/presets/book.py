@@ -10,7 +10,7 @@ from backend.config.filters import FiltersConfig, NeighboursRefill, ZeroVariance
 from backend.config.objective import Objective
 from backend.config.presets.preset import NO_SCALE, Preset, preset
 from backend.config.rewards import BoxedFormatReward, CorrectnessReward, ThinkFormatReward
-from backend.config.run import OptimizerConfig, SamplingConfig, UpdatesConfig
+from backend.config.sections import OptimizerConfig, SamplingConfig, UpdatesConfig
 
 _CLIPPED = Objective(
     ratio=knobs.SequenceProductRatio(logprob_temperature="one"),

@@ -3,7 +3,7 @@
 from backend.config import knobs
 from backend.config.objective import Objective
 from backend.config.presets.preset import Preset, preset
-from backend.config.run import PolicyConfig, TrustRegion, UpdatesConfig
+from backend.config.sections import PolicyConfig, TrustRegion, UpdatesConfig
 
 CRITICS: dict[str, Preset] = {
     "ppo": preset(

@@ -5,7 +5,7 @@ from backend.config.filters import AccuracyFilter, FiltersConfig
 from backend.config.objective import Objective
 from backend.config.presets.preset import DYNAMIC_SAMPLING, NO_SCALE, SOFT_OVERLONG, Preset, preset
 from backend.config.rewards import CorrectnessReward, ThinkFormatReward
-from backend.config.run import SamplingConfig, UpdatesConfig
+from backend.config.sections import SamplingConfig, UpdatesConfig
 
 _AR_LOPTI = Objective(
     surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.24, dual_clip=10.0),

@@ -3,7 +3,7 @@
 from backend.config import knobs
 from backend.config.objective import Objective
 from backend.config.presets.preset import Preset, preset
-from backend.config.run import UpdatesConfig
+from backend.config.sections import UpdatesConfig
 
 SEQUENCE: dict[str, Preset] = {
     "gspo": preset(

@@ -6,7 +6,7 @@ from backend.config.length import LengthConfig, MagistralPenalty, ScaleTruncated
 from backend.config.objective import Objective
 from backend.config.presets.preset import DYNAMIC_SAMPLING, NO_SCALE, SOFT_OVERLONG, Preset, preset
 from backend.config.rewards import BoxedFormatReward, CorrectnessReward, LanguageReward, ThinkFormatReward
-from backend.config.run import SamplingConfig
+from backend.config.sections import SamplingConfig
 
 SYSTEMS: dict[str, Preset] = {
     "dapo": preset(

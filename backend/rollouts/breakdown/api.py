@@ -6,9 +6,7 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from backend.db.models import Run
-from backend.db.run_lookup import must_exist
-from backend.errors import FieldError, InvalidRequest
+from backend.base.errors import FieldError, InvalidRequest
 from backend.http.dependencies import ReadSession
 from backend.http.paging import split_list
 from backend.http.routing import Router
@@ -18,6 +16,8 @@ from backend.rollouts.breakdown.cells import By
 from backend.rollouts.breakdown.change import Window, breakdown_of
 from backend.rollouts.breakdown.schemas import BreakdownAnswer, SignalBudgets
 from backend.rollouts.signal_budget import MOST_BINS, signal_budgets
+from backend.storage.models import Run
+from backend.storage.run_lookup import must_exist
 
 router = Router(prefix="/api/v1", tags=["rollouts"])
 

@@ -7,9 +7,9 @@ from typing import Any, assert_never
 import numpy as np
 
 from backend.config.run import RunConfig
-from backend.db.models import Run
 from backend.rollouts.breakdown.cells import By, Cell
 from backend.runs.origin import is_ours
+from backend.storage.models import Run
 
 Key = Hashable
 

@@ -9,14 +9,14 @@ from typing import Any, Literal
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from backend.db.completions import in_pieces
-from backend.db.models import GroupTally, RolloutGroup
-from backend.errors import Conflict, FieldError, InvalidRequest
+from backend.base.errors import Conflict, FieldError, InvalidRequest
 from backend.rollouts.breakdown.tokens import values_of_tokens
 from backend.rollouts.counting import marked, valid_tallies
 from backend.rollouts.marks import BIT, FLAGS, marks_of
 from backend.rollouts.reading import valid_groups
 from backend.rollouts.repetition import distinct_gram_share
+from backend.storage.completions import in_pieces
+from backend.storage.models import GroupTally, RolloutGroup
 
 MOST_CELLS = 200_000
 """Rows that are read of both windows together."""

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy.orm import Session
 
-from backend.db.models import Run
-from backend.errors import FieldError, InvalidRequest, NotFound
+from backend.base.errors import FieldError, InvalidRequest, NotFound
 from backend.metrics.reading import read_points
 from backend.rollouts.atlas import prompt_texts
 from backend.rollouts.breakdown.categories import Categories, Key, categories_of, term_weights
 from backend.rollouts.breakdown.cells import By, Cell, Cells, GroupPlace, Mean, cells_of, mean_of
 from backend.rollouts.packing import text_or_damage
+from backend.storage.models import Run
 
 MOST_ROWS = 50
 EXCERPT_CHARS = 200

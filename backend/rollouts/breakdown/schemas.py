@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from backend.config.documented import Documented
+from backend.base.documented import Documented
 
 
 class BreakdownWindow(Documented):

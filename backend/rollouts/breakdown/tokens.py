@@ -6,12 +6,12 @@ import numpy as np
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import GroupTally, RolloutGroup, RolloutTokens
-from backend.errors import Conflict
+from backend.base.errors import Conflict
 from backend.rollouts.counting import marked, valid_tallies
 from backend.rollouts.marks import BIT
 from backend.rollouts.packing import arrays_or_damage
 from backend.rollouts.reading import valid_groups
+from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens
 
 MOST_TOKENS = 4_000_000
 """That are read of both windows together."""

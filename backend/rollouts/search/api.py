@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query, Request
 from starlette.responses import StreamingResponse
 
-from backend.db.engine import reading
-from backend.errors import FieldError, InvalidRequest
+from backend.base.errors import FieldError, InvalidRequest
 from backend.http.dependencies import LabOf, ReadSession, WriteSession
 from backend.http.paging import split_list, write_cursor
 from backend.http.responses import Cursor, Json
@@ -23,6 +22,7 @@ from backend.rollouts.search.pages import ORDERS, counts_by_step, find
 from backend.rollouts.search.query import parse
 from backend.rollouts.search.scope import Scope, runs_of
 from backend.rollouts.selection import FORMATS, selection_of
+from backend.storage.engine import reading
 
 router = Router(prefix="/api/v1/rollouts", tags=["rollouts"])
 

@@ -25,14 +25,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import TSQUERY, array
 from sqlalchemy.orm import Session
 
-from backend.db.completion import Completion
-from backend.db.completions import completions_of
-from backend.db.engine import is_postgres
-from backend.db.models import RolloutGroup
-from backend.db.rollout_words import LONGEST_WORD, SHIFT, TABLE, is_common_beginning, words_table
 from backend.rollouts.labels import labels_of
 from backend.rollouts.search.query import Term
 from backend.rollouts.search.scope import Scope
+from backend.storage.completion import Completion
+from backend.storage.completions import completions_of
+from backend.storage.engine import is_postgres
+from backend.storage.models import RolloutGroup
+from backend.storage.rollout_words import LONGEST_WORD, SHIFT, TABLE, is_common_beginning, words_table
 
 BEFORE, BEHIND = 80, 160
 """Characters of a snippet around the first place that matches."""

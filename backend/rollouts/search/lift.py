@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from backend.db.completions import completions_of
-from backend.db.models import GroupTally, RolloutGroup
-from backend.db.rollout_words import words_of
 from backend.rollouts.search.matches import test_of
 from backend.rollouts.search.scope import Scope
+from backend.storage.completions import completions_of
+from backend.storage.models import GroupTally, RolloutGroup
+from backend.storage.rollout_words import words_of
 
 PRIOR = 10.0
 MOST_COMPARED = 2_000

@@ -10,16 +10,16 @@ from typing import Any
 from sqlalchemy import Select, and_, case, func, select, tuple_
 from sqlalchemy.orm import Session
 
-from backend.db.completion import Completion
-from backend.db.completion_codec import Want
-from backend.db.completions import completions_of
-from backend.db.engine import is_postgres
-from backend.db.models import RolloutGroup
-from backend.db.rollout_words import SHIFT
 from backend.rollouts.reading import tallied
 from backend.rollouts.search.hits import WHOLE, CompletionPlace, GroupRange, hits_of, is_phrase, of_index
 from backend.rollouts.search.query import Term
 from backend.rollouts.search.scope import Scope
+from backend.storage.completion import Completion
+from backend.storage.completion_codec import Want
+from backend.storage.completions import completions_of
+from backend.storage.engine import is_postgres
+from backend.storage.models import RolloutGroup
+from backend.storage.rollout_words import SHIFT
 
 FEWEST, MOST = 16, 256
 """Groups that are read at a time: few at first, as the first ones may fill the page."""

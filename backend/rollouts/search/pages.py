@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
-from backend.db.models import GroupTally, RolloutGroup
 from backend.http.paging import read_cursor
 from backend.rollouts.search.hits import WHOLE, CompletionPlace, GroupRange, is_rare, planned
 from backend.rollouts.search.matches import Page, count_of_index, is_of_index, matches
 from backend.rollouts.search.query import Term
 from backend.rollouts.search.scope import Scope
+from backend.storage.models import GroupTally, RolloutGroup
 
 RARE = 5_000
 """Completions of all runs that the index is asked for at once."""

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from backend.db.rollout_words import WORD, words_of
-from backend.db.text import REFUSED
-from backend.errors import FieldError, InvalidRequest
+from backend.base.errors import FieldError, InvalidRequest
+from backend.base.text import REFUSED
+from backend.storage.rollout_words import WORD, words_of
 
 MOST_CHARACTERS = 1_000
 MOST_TERMS = 20

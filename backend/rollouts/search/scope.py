@@ -7,12 +7,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
-from backend.db.models import Experiment, GroupTally, RolloutGroup, RolloutLabel, Run
-from backend.db.run_lookup import must_exist
-from backend.errors import ExperimentNotFound, FieldError, InvalidRequest
+from backend.base.errors import ExperimentNotFound, FieldError, InvalidRequest
 from backend.metrics.attempts import counts, limits_of
 from backend.rollouts.marks import BIT
 from backend.rollouts.reading import RolloutFilter
+from backend.storage.models import Experiment, GroupTally, RolloutGroup, RolloutLabel, Run
+from backend.storage.run_lookup import must_exist
 
 MOST_RUNS = 500
 """Runs of one search."""

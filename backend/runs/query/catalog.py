@@ -6,9 +6,9 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from backend.config.presets import PRESETS
-from backend.db.engine import is_postgres
-from backend.db.models import Experiment, MetricKey, Run
 from backend.runs.query.fields import COLUMNS, CONFIG, config_paths
+from backend.storage.engine import is_postgres
+from backend.storage.models import Experiment, MetricKey, Run
 
 MOST_VALUES = 200
 """Values of one field."""

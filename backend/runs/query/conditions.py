@@ -12,14 +12,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Float, and_, exists, func, literal, or_, select, true
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from backend.db.engine import is_postgres
-from backend.db.models import Experiment, Run
-from backend.db.numbers import NAN, SPELLINGS
 from backend.runs.query import syntax
 from backend.runs.query.dates import EXPECTED, read_period
 from backend.runs.query.fields import Field, find_field, spelled
 from backend.runs.query.json_paths import JsonValue, SpelledValue
 from backend.runs.query.syntax import Comparison, QueryError, Value, parse
+from backend.storage.engine import is_postgres
+from backend.storage.models import Experiment, Run
+from backend.storage.numbers import NAN, SPELLINGS
 
 Condition = ColumnElement[bool]
 

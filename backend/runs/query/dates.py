@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, literal
 from sqlalchemy.types import Float
 
-from backend.db.engine import db_now
+from backend.storage.engine import db_now
 
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 AGO = re.compile(r"-(\d{1,6})([smhdw])")

@@ -9,16 +9,16 @@ from typing import Any, Literal, get_args
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
+from backend.base.errors import FieldError, InvalidRequest
 from backend.config.causes import Cause, Verdict
 from backend.config.metrics import METRICS, find_metric
 from backend.config.run import RunConfig
-from backend.db.models import Run
-from backend.errors import FieldError, InvalidRequest
 from backend.metrics.known import reason_unknown
 from backend.metrics.store import find_keys
 from backend.runs.lifecycle import STATUSES
 from backend.runs.query.json_paths import SEGMENT, JsonValue
 from backend.runs.query.syntax import Name, QueryError
+from backend.storage.models import Run
 
 CONFIG = "config."
 LONGEST_NAME = 128

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Float, Text, and_, case, func, literal, or
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from backend.db.numbers import INFINITY, MINUS_INFINITY, NAN, NOT_FINITE, SPELLINGS
+from backend.storage.numbers import INFINITY, MINUS_INFINITY, NAN, NOT_FINITE, SPELLINGS
 
 SEGMENT = re.compile(r'[^"\\{},\0]{1,200}')
 """A key that both databases take in a path."""

@@ -15,8 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from backend.db.text import REFUSED
-from backend.errors import FieldError, InvalidRequest
+from backend.base.errors import FieldError, InvalidRequest
+from backend.base.text import REFUSED
 
 MOST_CHARACTERS = 2_000
 MOST_DEPTH = 30

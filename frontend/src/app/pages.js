@@ -1,4 +1,4 @@
-/** The pages of the application, from the service's list (backend/pages.py): which view an address shows. */
+/** The pages of the application, from the service's list (backend/http/pages.py): which view an address shows. */
 
 /** @typedef {{path: string, label: string, menu: string, name: string}} Entry */
 /** @typedef {Entry & {pattern: RegExp, load: () => Promise<{View: (props: any) => any}>}} Page */

@@ -2,11 +2,11 @@
 
 import pytest
 
+from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.db.engine import reading
-from backend.db.models import Checkpoint
 from backend.experiments.checkpoint_sizes import PARAMETERS, checkpoint_bytes, most_checkpoints
-from backend.settings import Settings
+from backend.storage.engine import reading
+from backend.storage.models import Checkpoint
 from tests.gate import first_in_gate
 from tests.worker.training.test_trainer import SMALL, queued, sessions, train  # noqa: F401 - fixtures
 from worker.policy.model import load_policy

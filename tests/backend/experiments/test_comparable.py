@@ -2,8 +2,8 @@
 
 import pytest
 
-from backend.db.models import Run
 from backend.experiments.comparable import apart
+from backend.storage.models import Run
 
 OWN = {"rewards": [{"name": "correctness", "weight": 1.0}]}
 OTHER = {"rewards": [{"name": "correctness", "weight": 2.0}]}

@@ -2,8 +2,8 @@
 
 import json
 
+from backend.base.settings import Settings
 from backend.experiments.catalog import config_schema
-from backend.settings import Settings
 
 
 def server_field(urls):

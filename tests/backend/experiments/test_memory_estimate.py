@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from backend.catalog.policies.fitting import USABLE
+from backend.catalog.policies.memory import PROMPT_TOKENS
 from backend.config.run import RunConfig
 from backend.experiments.memory_estimate import memory_estimate, memory_warnings
-from backend.policies.fitting import USABLE
-from backend.policies.memory import PROMPT_TOKENS
-from backend.workers.devices import Slot
-from backend.workers.store import register_slot, report_slot
+from backend.runs.workers.devices import Slot
+from backend.runs.workers.store import register_slot, report_slot
 
 TOTAL = 80e9
 CONFIG = RunConfig(

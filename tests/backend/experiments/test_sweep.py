@@ -5,8 +5,8 @@ import tracemalloc
 import pytest
 from pydantic import ValidationError
 
+from backend.base.errors import InvalidConfig
 from backend.config.merge import resolve
-from backend.errors import InvalidConfig
 from backend.experiments.sweep import Sweep, expand
 from backend.experiments.sweep_values import axis_of
 

@@ -9,9 +9,9 @@ import zstandard
 from plotly import __version__ as plotly_version
 from plotly.offline import get_plotlyjs_version
 
-from backend.db.models import Worker
 from backend.http import frontend
-from backend.pages import FRONTEND
+from backend.http.pages import FRONTEND
+from backend.storage.models import Worker
 
 
 @pytest.mark.parametrize("path", ["/runs", "/compare?runs=a", "/run/abc"])
@@ -83,7 +83,7 @@ def test_files_that_browsers_keep_come_as_they_are_on_disk(client, encoding):
 
 
 @pytest.mark.parametrize(
-    "path", ["src", "src/nowhere.js", "package.json", "../backend/main.py", "src/../package.json"]
+    "path", ["src", "src/nowhere.js", "package.json", "../backend/service/main.py", "src/../package.json"]
 )
 def test_below_the_edition_only_files_of_the_pages_are_served(client, path):
     for address in (path, path.replace("/", "%2f"), path.replace("..", "%2e%2e")):
@@ -119,8 +119,8 @@ def test_plotly_is_compressed_once(client, settings):
 
 def test_a_path_out_of_the_frontend_is_not_found(client):
     for path in (
-        "/static/../backend/main.py",
-        "/static/%2e%2e/backend/main.py",
+        "/static/../backend/service/main.py",
+        "/static/%2e%2e/backend/service/main.py",
         "/static/..%2fpyproject.toml",
         "/static/package.json",
     ):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend.auth.tokens import cookie_name, login_link
+from backend.http.auth.tokens import cookie_name, login_link
 from tests.api_client import HOST, log_in, serving
 from tests.gate import first_in_gate
 

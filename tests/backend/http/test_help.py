@@ -8,13 +8,13 @@ from typing import Literal, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
+from backend.base.settings import Settings
 from backend.config.metrics import METRICS
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
 from backend.http.frontend import edition
 from backend.http.help import DOCS, address_of, sources
 from backend.http.markdown import render
-from backend.settings import Settings
 from tests.api_client import VIEWER_TOKEN
 from tests.gate import first_in_gate
 

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from backend.base.settings import Settings
 from backend.http import limits
 from backend.http.limits import Buckets
-from backend.process import server
-from backend.process.preflight import CannotStart, check_exposure
-from backend.settings import Settings
+from backend.service.process import server
+from backend.service.process.preflight import CannotStart, check_exposure
 from tests.api_client import serving
 from tests.browser.service import TOKEN, running
 from tests.waiting import wait_for

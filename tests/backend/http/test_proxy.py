@@ -5,10 +5,10 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.testclient import TestClient
 
-from backend.auth.tokens import login_link
+from backend.http.auth.tokens import login_link
 from backend.http.login import LOGINS_PER_MINUTE
-from backend.main import create_app
-from backend.process.server import server_config
+from backend.service.main import create_app
+from backend.service.process.server import server_config
 
 PROXY = "192.0.2.7"
 HOST = "lab.example"

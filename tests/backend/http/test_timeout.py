@@ -10,12 +10,12 @@ from sqlalchemy.exc import OperationalError
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
-from backend.db import interruption
-from backend.db.engine import interrupt_of, reading
-from backend.db.interruption import interruptible
 from backend.http import timeout
 from backend.http.problem_details import problem
 from backend.http.timeout import RequestTimeout, take_time
+from backend.storage import interruption
+from backend.storage.engine import interrupt_of, reading
+from backend.storage.interruption import interruptible
 
 BRIEF = 0.2
 

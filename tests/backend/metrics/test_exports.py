@@ -12,15 +12,15 @@ from typing import cast
 import pytest
 from sqlalchemy import func, select, text
 
-from backend.auth.tokens import cookie_name
-from backend.db.models import Metric
 from backend.http import read_budget as budget
+from backend.http.auth.tokens import cookie_name
 from backend.http.read_budget import ReadBudget
 from backend.metrics import api, windows
 from backend.metrics.csv import csv_lines
 from backend.metrics.store import key_ids
 from backend.rollouts import reading as rollouts
 from backend.rollouts.reading import step_counts
+from backend.storage.models import Metric
 from tests.api_client import log_in, serving
 from tests.factories import MadeCompletion, make_group, make_run, stored_completions, write_metric
 

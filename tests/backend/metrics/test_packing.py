@@ -12,8 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.db.completion_codec import LIMIT_TEXT_BYTES
-from backend.db.text import clean_text, unstorable
+from backend.base.text import clean_text, unstorable
 from backend.rollouts.packing import (
     PackedDamaged,
     Tokens,
@@ -24,6 +23,7 @@ from backend.rollouts.packing import (
     unpack_tokens,
 )
 from backend.rollouts.token_values import kind_of, width_of
+from backend.storage.completion_codec import LIMIT_TEXT_BYTES
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None) | st.sampled_from("\0\ud800\udfff"))
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import InvalidConfig
+from backend.base.redaction import secret_errors
+from backend.catalog.policies.offered import policy_errors, policy_offers
 from backend.config.adapters import ContinuedAdapter
 from backend.config.previews import previews
 from backend.config.problems import SumsProblem
-from backend.config.run import PolicyConfig
-from backend.errors import InvalidConfig
-from backend.policies.offered import policy_errors, policy_offers
-from backend.redaction import secret_errors
+from backend.config.sections import PolicyConfig
 from backend.runs.checks import runnable
 
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from backend.cli import main
-from backend.db.engine import open_engine, open_sessions
 from backend.runs.command import HEAD
+from backend.service.cli import main
+from backend.storage.engine import open_engine, open_sessions
 from tests.factories import make_run
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from backend.db.models import Attempt
 from backend.runs import lifecycle
 from backend.runs.cost import cost_of
 from backend.runs.store import find_run
+from backend.storage.models import Attempt
 from tests.factories import make_run
 
 

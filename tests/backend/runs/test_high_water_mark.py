@@ -3,14 +3,14 @@
 import pytest
 from sqlalchemy import delete, select
 
-from backend.backup.restore import restore_backup
-from backend.backup.save import save_backup
-from backend.db.models import Event
-from backend.doctor.services import age
-from backend.maintenance.reconciler import Reconciler
 from backend.runs.events import add_event
 from backend.runs.high_water_mark import find_older, mark_file, raise_mark, read_mark, tell_if_older
 from backend.runs.strays import Strays
+from backend.service.backup.restore import restore_backup
+from backend.service.backup.save import save_backup
+from backend.service.doctor.services import age
+from backend.service.maintenance.reconciler import Reconciler
+from backend.storage.models import Event
 from tests.api_client import serving
 from tests.factories import make_checkpoint, make_run
 

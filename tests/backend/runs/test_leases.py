@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import update
 
-from backend.db.engine import db_now, open_engine, open_sessions
-from backend.db.models import Run
 from backend.runs import leases, lifecycle
 from backend.runs.leases import LostRuns, grace_seconds
+from backend.storage.engine import db_now, open_engine, open_sessions
+from backend.storage.models import Run
 from tests.factories import make_run
 
 

@@ -6,11 +6,11 @@ import time
 import pytest
 from sqlalchemy import select, update
 
-from backend.db.engine import new_id, open_engine, open_sessions
-from backend.db.models import Checkpoint, Event, Run
-from backend.maintenance.reconciler import Reconciler
 from backend.runs import strays as strays_module
 from backend.runs.strays import AGE_SECONDS, Strays
+from backend.service.maintenance.reconciler import Reconciler
+from backend.storage.engine import new_id, open_engine, open_sessions
+from backend.storage.models import Checkpoint, Event, Run
 from tests.factories import make_run
 
 HOUR = 3600.0

@@ -3,10 +3,10 @@
 import pytest
 
 from backend.config.merge import resolve
-from backend.db.models import Attempt, Run
 from backend.runs import lifecycle
 from backend.runs.cost import cost_of
 from backend.runs.rows import run_row
+from backend.storage.models import Attempt, Run
 from tests.factories import make_run
 
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from backend.config.merge import resolve
-from backend.db.models import Checkpoint, Event, Metric, Run
+from backend.storage.models import Checkpoint, Event, Metric, Run
 from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train  # noqa: F401 - fixtures
 
 CONFIG = resolve(SMALL | {"checkpointing": {"every": 1, "keep": 2, "spaced": 0}}, None, 0)

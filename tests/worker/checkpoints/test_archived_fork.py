@@ -4,10 +4,10 @@ import io
 
 import pytest
 
-from backend.archives.save import archive_run
 from backend.config.merge import resolve
-from backend.imports.importing import ImportRequest
-from backend.imports.run_archive.store import import_any
+from backend.exchange.archives.save import archive_run
+from backend.exchange.imports.importing import ImportRequest
+from backend.exchange.imports.run_archive.store import import_any
 from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train
 from worker.outcome import Outcome
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
-from backend.config.run import OptimizerConfig, PolicyConfig
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.config.sections import OptimizerConfig, PolicyConfig
 from worker.checkpoints.files import (
     BadCheckpoint,
     checkpoints,

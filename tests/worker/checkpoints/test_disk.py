@@ -14,11 +14,11 @@ from sqlalchemy import select, text
 
 import worker.checkpoints.disk
 from backend.config.merge import resolve
-from backend.db.engine import open_engine, open_sessions, url_of
-from backend.db.migrate import upgrade
-from backend.db.models import Event, Run
 from backend.runs import lifecycle
 from backend.runs.checkpoints import checkpoints_of
+from backend.storage.engine import open_engine, open_sessions, url_of
+from backend.storage.migrate import upgrade
+from backend.storage.models import Event, Run
 from tests.api_client import serving
 from tests.disks import fill, remounted_read_only, small_disk
 from tests.waiting import wait_for

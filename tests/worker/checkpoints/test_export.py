@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from backend.cli import main
 from backend.config.merge import resolve
-from backend.config.run import PolicyConfig
+from backend.config.sections import PolicyConfig
+from backend.service.cli import main
 from tests.worker.training.test_trainer import SMALL, queued, sessions, train
 from worker.checkpoints.export import export_checkpoint
 from worker.checkpoints.files import BadCheckpoint, save_checkpoint

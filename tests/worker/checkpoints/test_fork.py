@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from backend.base.errors import Conflict
 from backend.config.merge import merge, resolve
 from backend.config.metrics import OF_THE_MACHINE
-from backend.db.models import Event, Run
-from backend.errors import Conflict
 from backend.metrics.history import valid_steps
+from backend.storage.models import Event, Run
 from tests.gate import first_in_gate
 from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train
 from worker.checkpoints.files import BadCheckpoint

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from backend.cli import main
+from backend.service.cli import main
 
 TOKEN = "hf_" + "s" * 34
 

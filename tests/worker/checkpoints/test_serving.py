@@ -10,7 +10,7 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.import_utils import is_serve_available
 
-from backend.cli import main
+from backend.service.cli import main
 from tests.ports import free_port
 from worker.policy.model import BUILT_IN
 
@@ -57,7 +57,7 @@ def test_packages_that_transformers_lacks_are_named(model, capsys):
 @pytest.mark.skipif(not is_serve_available(), reason="needs transformers[serving]")
 def test_transformers_answers_a_chat(model):
     port = free_port()
-    command = [sys.executable, "-m", "backend.cli", "serve-model", str(model), "--port", str(port)]
+    command = [sys.executable, "-m", "backend.service", "serve-model", str(model), "--port", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         body = {"model": str(model), "messages": [{"role": "user", "content": "1+1=?"}], "max_tokens": 4}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.settings import Settings
-from backend.workers.devices import Slot
+from backend.base.settings import Settings
+from backend.runs.workers.devices import Slot
 from worker.host import gpu_lock, tasks
 
 ROOT = Path(__file__).parents[3]

@@ -8,12 +8,12 @@ import threading
 import pytest
 from sqlalchemy import select
 
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Node, Run
+from backend.base.settings import Settings
 from backend.runs import lifecycle
-from backend.settings import Settings
-from backend.workers.devices import Slot
-from backend.workers.nodes import Answer, Order, nonce_file, say, seats_of, take_seat
+from backend.runs.workers.devices import Slot
+from backend.runs.workers.nodes import Answer, Order, nonce_file, say, seats_of, take_seat
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Node, Run
 from tests.factories import make_run
 from worker.host.nodes import NodeFollower, NodeSeat
 from worker.host.slots import SlotPool

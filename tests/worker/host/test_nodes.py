@@ -12,14 +12,14 @@ import psutil
 import pytest
 from sqlalchemy import select
 
+from backend.base.settings import Settings
 from backend.config.merge import merge
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Attempt, Metric, MetricKey, Run, Worker
-from backend.queue.broker import Broker, prepare_broker
 from backend.runs import lifecycle
+from backend.runs.queue.broker import Broker, prepare_broker
 from backend.runs.store import log_chunks
-from backend.settings import Settings
-from backend.workers.nodes import seats_of
+from backend.runs.workers.nodes import seats_of
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Attempt, Metric, MetricKey, Run, Worker
 from benchmarks.ranks import CASES, SMALL, train
 from tests.api_client import TOKEN, serving
 from tests.factories import make_run

@@ -7,8 +7,9 @@ from queue import Empty
 
 import pytest
 
-from backend.errors import Unavailable
-from backend.queue.broker import (
+from backend.base.errors import Unavailable
+from backend.base.settings import Settings
+from backend.runs.queue.broker import (
     choose_broker,
     is_ready,
     prepare_broker,
@@ -16,8 +17,7 @@ from backend.queue.broker import (
     queue_folder,
     socket_path,
 )
-from backend.queue.doorbell import TASK, ring, worker_queue
-from backend.settings import Settings
+from backend.runs.queue.doorbell import TASK, ring, worker_queue
 from tests.waiting import wait_for
 
 
@@ -40,7 +40,7 @@ def broker(settings):
 @pytest.fixture
 def patient(monkeypatch):
     """A busy machine may take longer than the half second a launch is ready to wait."""
-    monkeypatch.setattr("backend.queue.doorbell.RING_SECONDS", 10.0)
+    monkeypatch.setattr("backend.runs.queue.doorbell.RING_SECONDS", 10.0)
 
 
 def bells(settings):
@@ -73,7 +73,7 @@ def test_the_embedded_broker_listens_on_a_private_socket_only(settings, broker):
 
 @pytest.mark.usefixtures("patient")
 def test_without_valkey_and_redis_the_queue_uses_files(settings, monkeypatch):
-    monkeypatch.setattr("backend.queue.broker.find_server", lambda: None)
+    monkeypatch.setattr("backend.runs.queue.broker.find_server", lambda: None)
     prepare_broker(choose_broker(settings), settings)
     assert ring(settings)
     assert len(list((settings.state / "broker" / "queue").iterdir())) == 1
@@ -139,7 +139,7 @@ def test_the_bell_works_again_when_the_broker_is_back(settings, broker):
 
 
 def test_however_long_a_broker_is_away_a_worker_tries_again_soon(settings, monkeypatch):
-    monkeypatch.setattr("backend.queue.doorbell.RETURN_SECONDS", 0.01)
+    monkeypatch.setattr("backend.runs.queue.doorbell.RETURN_SECONDS", 0.01)
     pauses = []
 
     def note(_error, pause):

@@ -4,11 +4,11 @@ import pytest
 from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Run
-from backend.errors import Fenced
+from backend.base.errors import Fenced
 from backend.runs import leases, lifecycle
-from backend.workers.devices import Slot
+from backend.runs.workers.devices import Slot
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Run
 from tests.factories import make_run
 from worker.host.slots import SlotPool
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Attempt, Event, LogChunk, Run
-from backend.redaction import learn
+from backend.base.redaction import learn
+from backend.base.sandbox.process import Sandbox
+from backend.base.settings import Settings
 from backend.runs import lifecycle
-from backend.sandbox.process import Sandbox
-from backend.settings import Settings
-from backend.workers.devices import Slot
+from backend.runs.workers.devices import Slot
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Attempt, Event, LogChunk, Run
 from tests.faults.processes import is_alive
 from tests.waiting import wait_for
 from worker.host import spares
@@ -310,10 +310,10 @@ def test_a_trainer_ends_with_its_killed_supervisor(settings, sessions):
     claimed = claim(sessions)
     program = f"""
 import sys, threading
-from backend.db.engine import open_engine, open_sessions
-from backend.workers.devices import Slot
+from backend.storage.engine import open_engine, open_sessions
+from backend.runs.workers.devices import Slot
 from backend.runs.lifecycle import Claim
-from backend.settings import Settings
+from backend.base.settings import Settings
 from worker.host.hang_detector import HangLimits
 from worker.host.spares import Spare
 from worker.host.supervisor import Supervisor

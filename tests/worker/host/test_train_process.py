@@ -16,12 +16,12 @@ import pytest
 from sqlalchemy import func, select, update
 from transformers import AutoModelForCausalLM
 
+from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.db.engine import open_engine, open_sessions, url_of
-from backend.db.models import Attempt, Checkpoint, Metric, Run
 from backend.runs import lifecycle
-from backend.settings import Settings
-from backend.workers.devices import Slot
+from backend.runs.workers.devices import Slot
+from backend.storage.engine import open_engine, open_sessions, url_of
+from backend.storage.models import Attempt, Checkpoint, Metric, Run
 from tests.faults.plant import STUB
 from worker.host.trainer_process import trainer_environment
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED

@@ -13,12 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Run
 from backend.runs import lifecycle
-from backend.settings import Settings
-from backend.workers.devices import Slot
+from backend.runs.workers.devices import Slot
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Run
 from tests.faults.verdict import record_of
 from tests.waiting import wait_for
 from worker.host.spares import Spare, WarmParent
@@ -176,8 +176,8 @@ def test_a_parent_that_does_not_fork_is_replaced(settings, mortal):
 def test_nobody_outlives_a_killed_worker(settings, who, monkeypatch):
     program = f"""
 import os, sys, time
-from backend.settings import Settings
-from backend.workers.devices import Slot
+from backend.base.settings import Settings
+from backend.runs.workers.devices import Slot
 from worker.host.spares import WarmParent
 from worker.host.trainer_process import trainer_environment
 settings, slot = Settings(), Slot(0, "cpu", "CPU", 1)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Run, Worker
-from backend.queue.broker import choose_broker, is_ready, prepare_broker
-from backend.queue.doorbell import ring
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.runs.queue.broker import choose_broker, is_ready, prepare_broker
+from backend.runs.queue.doorbell import ring
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Run, Worker
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from backend.settings import Settings
+from backend.base.settings import Settings
 from worker.host.tasks import make_worker
 
 TOY = Path(__file__).parent / "toy_trainer.py"

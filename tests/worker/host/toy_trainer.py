@@ -14,12 +14,12 @@ import threading
 import time
 from contextlib import closing
 
+from backend.base.errors import Fenced
+from backend.base.settings import Settings
 from backend.config.rewards import PluginReward
 from backend.config.run import RunConfig
-from backend.db.engine import open_engine, open_sessions
-from backend.errors import Fenced
 from backend.runs import lifecycle
-from backend.settings import Settings
+from backend.storage.engine import open_engine, open_sessions
 from worker.outcome import EXIT_FENCED
 from worker.prompt import Prompt
 from worker.recording.recorder import Recorder

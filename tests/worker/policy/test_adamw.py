@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from backend.config.run import OptimizerConfig
-from backend.errors import InvalidConfig
+from backend.base.errors import InvalidConfig
+from backend.config.sections import OptimizerConfig
 from worker.policy.offload import visiting
 from worker.policy.optimizer import PolicyOptimizer
 

@@ -9,11 +9,11 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPTNeoXConfig
 
+from backend.base.errors import InvalidConfig
+from backend.catalog.policies.offered import policy_errors
 from backend.config.adapters import LoraAdapter
 from backend.config.merge import resolve
-from backend.config.run import OptimizerConfig, PolicyConfig, SamplingConfig
-from backend.errors import InvalidConfig
-from backend.policies.offered import policy_errors
+from backend.config.sections import OptimizerConfig, PolicyConfig, SamplingConfig
 from tests.models.architectures import build
 from worker.checkpoints.files import BadCheckpoint, load_checkpoint, load_weights, save_checkpoint
 from worker.policy.adapter import (

@@ -26,7 +26,7 @@ def policy(module_settings):
 
 @pytest.fixture(scope="module")
 def module_settings(tmp_path_factory):
-    from backend.settings import Settings
+    from backend.base.settings import Settings
 
     return Settings(state_dir=tmp_path_factory.mktemp("state"))
 

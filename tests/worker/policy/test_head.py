@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from backend.errors import InvalidConfig
+from backend.base.errors import InvalidConfig
 from tests.models.architectures import build
 from worker.policy.head import check_head, head_of
 

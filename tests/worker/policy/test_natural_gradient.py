@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from backend.config.run import TrustRegion
+from backend.config.sections import TrustRegion
 from worker.policy.natural_gradient import conjugate_gradient, fisher_product, natural_step
 
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers.utils import is_flash_attn_2_available
 
+from backend.base.errors import InvalidConfig
+from backend.catalog.policies.architectures import packing_error
 from backend.config.adapters import LoraAdapter
 from backend.config.resources import ResourcesConfig
-from backend.errors import InvalidConfig
-from backend.policies.architectures import packing_error
 from tests.gate import first_in_gate
 from tests.models.architectures import ARCHITECTURES, build
 from worker.policy import packing

@@ -6,9 +6,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from backend.config.run import OptimizerConfig, PolicyConfig
-from backend.errors import InvalidConfig
-from backend.settings import Settings
+from backend.base.errors import InvalidConfig
+from backend.base.settings import Settings
+from backend.config.sections import OptimizerConfig, PolicyConfig
 from worker.policy import logprobs as logprobs_module
 from worker.policy.logprobs import next_tokens, suits_tree, token_energies, token_logprobs
 from worker.policy.model import BUILT_IN, load_policy

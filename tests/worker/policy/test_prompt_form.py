@@ -7,8 +7,8 @@ import pytest
 from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 
-from backend.config.run import PolicyConfig
-from backend.errors import InvalidConfig
+from backend.base.errors import InvalidConfig
+from backend.config.sections import PolicyConfig
 from worker.policy import tokenizer_process
 from worker.policy.model import BUILT_IN, load_policy
 from worker.policy.prompt_form import PromptForm, prompt_form

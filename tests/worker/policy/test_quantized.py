@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from backend.base.errors import InvalidConfig
+from backend.catalog.policies.memory import WEIGHT_BYTES
 from backend.config.merge import resolve
-from backend.config.run import PolicyConfig
-from backend.errors import InvalidConfig
-from backend.policies.memory import WEIGHT_BYTES
+from backend.config.sections import PolicyConfig
 from benchmarks.memory.measure import saved_bytes
 from worker.checkpoints.files import load_checkpoint, save_checkpoint
 from worker.policy.adapter import adapter_weights, merged_copy

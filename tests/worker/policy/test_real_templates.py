@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.config.run import PolicyConfig
-from backend.errors import InvalidConfig
+from backend.base.errors import InvalidConfig
+from backend.config.sections import PolicyConfig
 from tests.models.architectures import build
 from worker.policy.model import as_policy
 from worker.policy.prompt_form import PromptForm, prompt_form

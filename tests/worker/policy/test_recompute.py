@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, Gemma3TextConfig, GPTNeoXConfig, Olmo2Config, Phi3Config
 
-from backend.config.run import PolicyConfig
-from backend.errors import InvalidConfig
+from backend.base.errors import InvalidConfig
+from backend.config.sections import PolicyConfig
 from benchmarks.memory.measure import saved_bytes
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import load_policy

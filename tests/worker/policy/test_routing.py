@@ -15,8 +15,8 @@ from transformers import (
     Qwen2MoeForCausalLM,
 )
 
-from backend.config.run import PolicyConfig, SamplingConfig
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.config.sections import PolicyConfig, SamplingConfig
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import as_policy, load_policy
 from worker.policy.routing import RouterWatch, replayed_experts, routed_logprobs, routers

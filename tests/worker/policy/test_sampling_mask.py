@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from backend.config.run import PolicyConfig
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.config.sections import PolicyConfig
 from worker.policy import logprobs as logprobs_module
 from worker.policy.head import Head
 from worker.policy.logprobs import States, scored, token_logprobs

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import TypeAdapter
 
+from backend.base.errors import InvalidConfig, PluginFailed
+from backend.base.locations import CODE_ROOT
 from backend.config.problems import FileProblem, HubProblem, PluginProblem, ProblemSource, ReasoningGymProblem
 from backend.config.run import RunConfig
 from backend.config.sources import pinned
-from backend.errors import InvalidConfig, PluginFailed
-from backend.sandbox.paths import ROOT
 from worker.problems.file import load_file
 from worker.problems.hub import load_folders, load_hub
 from worker.problems.mixture import build_mixture, quotas, round_robin
@@ -243,7 +243,9 @@ def test_tasks_that_iterate_over_sets_give_the_same_question_in_every_process():
         "print([problem.sample(index, 'train').text for index in range(5)]); problem.close()\n"
     )
     environments = [os.environ | {"PYTHONHASHSEED": seed} for seed in ("1", "2")]
-    seen = {subprocess.check_output([sys.executable, "-c", code], env=env, cwd=ROOT) for env in environments}
+    seen = {
+        subprocess.check_output([sys.executable, "-c", code], env=env, cwd=CODE_ROOT) for env in environments
+    }
     assert len(seen) == 1
 
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.base.errors import InvalidConfig
+from backend.catalog.datasets.overlap import first_of_each, grams, overlapping
+from backend.catalog.datasets.similarity import near_duplicates
+from backend.catalog.datasets.words import normalised
 from backend.config.data import DataConfig
 from backend.config.pass_rates import PassRates, text_key
 from backend.config.run import RunConfig
-from backend.datasets.overlap import first_of_each, grams, overlapping
-from backend.datasets.similarity import near_duplicates
-from backend.datasets.words import normalised
-from backend.errors import InvalidConfig
 from backend.rollouts.pass_rates import store_rates
 from tests.worker.problems.test_problems import SOURCES, write_rows
 from worker.problems.mixture import Mixture, build_mixture
@@ -175,15 +175,15 @@ def test_of_two_thousand_questions_those_are_found_that_an_exact_comparison_find
 
 
 def test_common_phrases_alone_do_not_make_every_question_a_candidate(monkeypatch):
-    monkeypatch.setattr("backend.datasets.similarity.MOST_SHARED", 3)
-    monkeypatch.setattr("backend.datasets.similarity.MOST_CANDIDATES", 2)
+    monkeypatch.setattr("backend.catalog.datasets.similarity.MOST_SHARED", 3)
+    monkeypatch.setattr("backend.catalog.datasets.similarity.MOST_CANDIDATES", 2)
     twins = near_duplicates([f"please solve this for me {word}" for word in "abcdef"] * 2, [], 0.8)
     assert [twin.similarity for twin in twins] == [1.0] * len(twins)
     assert 0 < len(twins) <= 6
 
 
 def test_what_exceeds_the_limits_of_memory_is_not_compared(monkeypatch):
-    monkeypatch.setattr("backend.datasets.similarity.MOST_WORDS", 7)
+    monkeypatch.setattr("backend.catalog.datasets.similarity.MOST_WORDS", 7)
     assert near_duplicates(["a b c", "a b c", "a b c"], [], 1.0) == [(1, 0, 1.0)]
     assert near_duplicates([], [], 0.7) == near_duplicates(["", " ", "x"], [], 0.7)[1:] == []
 

@@ -7,13 +7,13 @@ import pytest
 from sqlalchemy import event, func, select, update
 from sqlalchemy.exc import OperationalError
 
+from backend.base.errors import Fenced
 from backend.config.run import RunConfig
-from backend.db.completion import Completion
-from backend.db.engine import db_now
-from backend.db.models import Event, Metric, MetricKey, RolloutGroup, RolloutTokens, Run
-from backend.errors import Fenced
 from backend.metrics.history import valid_steps
 from backend.runs import lifecycle
+from backend.storage.completion import Completion
+from backend.storage.engine import db_now
+from backend.storage.models import Event, Metric, MetricKey, RolloutGroup, RolloutTokens, Run
 from tests.factories import stored_completions
 from tests.waiting import wait_for
 from worker.recording import recorder as recorder_module

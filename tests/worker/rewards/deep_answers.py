@@ -3,7 +3,7 @@
 from functools import reduce
 from typing import Any
 
-from backend.sandbox.operation import Operation, Request
+from backend.base.sandbox.operation import Operation, Request
 
 LEVELS = 400
 

@@ -64,7 +64,9 @@ ATTACKS = {
         "import worker.rewards.code_tests as c\nc.is_same_output = c.is_same_value = lambda *a: True"
     ),
     "patch the codec": "import worker.rewards.programs as p\np.encoded = lambda v: {{'anything': v}}",
-    "patch the fork": "import backend.sandbox.forks as f\nf.answer = lambda *a: b'{{\"value\": {{}}}}\\n'",
+    "patch the fork": (
+        "import backend.base.sandbox.forks as f\nf.answer = lambda *a: b'{{\"value\": {{}}}}\\n'"
+    ),
     "patch json": 'import json\njson.dumps = lambda *a, **k: \'{{"value": {{"passed": true}}}}\'',
     "patch the exit": "import os\nos._exit = lambda code: None",
     "kill the parent": "import os\nos.kill(os.getppid(), 9)",

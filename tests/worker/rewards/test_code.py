@@ -5,11 +5,11 @@ from contextlib import closing
 
 import pytest
 
+from backend.base.sandbox import layers
+from backend.base.sandbox.layers import SandboxIncomplete
+from backend.base.sandbox.process import Sandbox
 from backend.config.rewards import CorrectnessReward, LanguageReward, PluginReward
 from backend.config.served_rewards import CodeReward
-from backend.sandbox import layers
-from backend.sandbox.layers import SandboxIncomplete
-from backend.sandbox.process import Sandbox
 from tests.worker.rewards.test_rewards import completion
 from worker.prompt import Prompt
 from worker.rewards.code import PROGRAMS, CodeGrader, last_program

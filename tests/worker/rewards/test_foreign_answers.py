@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.sandbox.errors import Died, shown
+from backend.base.sandbox.process import Sandbox
+from backend.base.settings import Settings
+from backend.base.text import DEEPEST_ANSWER, read_json
 from backend.config.rewards import PluginReward
 from backend.config.served_rewards import JudgeReward
-from backend.db.text import DEEPEST_ANSWER, read_json
-from backend.sandbox.errors import Died, shown
-from backend.sandbox.process import Sandbox
-from backend.settings import Settings
 from worker.rewards.endpoint import NoScore
 from worker.rewards.judge import Judge
 from worker.rewards.plugins import PluginTerm

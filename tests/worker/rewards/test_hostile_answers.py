@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.base.locations import CODE_ROOT
 from backend.config.boxed import last_boxed
 from backend.config.reasoning_gym_tasks import TASKS
-from backend.sandbox.paths import ROOT
 from tests.worker.rewards.hostile_answers import ALL, LONG, SHORT
 from tests.worker.rewards.hostile_runner import BEGIN, END
 from worker.rewards.answers import MAX_ANSWER_CHARS, quick_verdict
@@ -41,7 +41,7 @@ def runner(*names: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**os.environ, "PYTHONPATH": str(CODE_ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def reports(folder: Path, *names: str, under: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:

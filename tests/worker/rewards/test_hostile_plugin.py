@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.sandbox.layers import missing_layers
 from backend.config.rewards import PluginReward
-from backend.sandbox.layers import missing_layers
 from worker.prompt import Prompt
 from worker.rewards.plugins import PluginTerm
 
@@ -114,8 +114,8 @@ def test_a_plugin_remembers_nothing_of_the_call_before(attack):
 
 def test_without_the_sandbox_the_same_attack_succeeds(attack, monkeypatch, listener, unix_listener, capfd):
     """Else the test above would show nothing."""
-    monkeypatch.setattr("backend.sandbox.process.layer_names", lambda: {"on": []})
-    monkeypatch.setattr("backend.sandbox.bubblewrap.why_not", lambda: "switched off")
+    monkeypatch.setattr("backend.base.sandbox.process.layer_names", lambda: {"on": []})
+    monkeypatch.setattr("backend.base.sandbox.bubblewrap.why_not", lambda: "switched off")
     given, failure = rewards("greedy", f"{attack}|{listener}|{unix_listener}")
     assert given == [None]
     for name in ("token", "state", "program", "network", "socket", "fork", "signal", "code", "packages"):

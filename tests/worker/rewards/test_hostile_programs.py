@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from backend.base.locations import CODE_ROOT
+from backend.base.sandbox.layers import missing_layers
 from backend.config.served_rewards import CodeReward
-from backend.sandbox.layers import missing_layers
-from backend.sandbox.paths import ROOT
 from tests.worker.rewards.hostile_programs import ATTACKS, SHAPES, Hostile, hostile_programs
 from worker.prompt import Prompt
 from worker.rewards.code import CodeGrader
@@ -73,7 +73,7 @@ def listener():
 
 
 def sources() -> dict[Path, tuple[int, int]]:
-    files = [path for name in ("backend", "worker") for path in (ROOT / name).rglob("*.py")]
+    files = [path for name in ("backend", "worker") for path in (CODE_ROOT / name).rglob("*.py")]
     return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 

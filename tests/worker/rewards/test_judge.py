@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from backend.base.errors import RewardServerFailed
+from backend.base.settings import Settings
 from backend.config.served_rewards import JudgeReward, RewardModelReward
-from backend.errors import RewardServerFailed
-from backend.settings import Settings
 from tests.gate import first_in_gate
 from tests.waiting import wait_for
 from worker.prompt import Prompt

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backend.base.errors import PluginFailed
 from backend.config.rewards import PluginReward
-from backend.errors import PluginFailed
 from worker.prompt import Prompt
 from worker.rewards.plugins import MOST_IN_A_ROW, PluginTerm
 

@@ -4,8 +4,8 @@ from contextlib import closing
 
 import pytest
 
+from backend.base.sandbox.layers import missing_layers
 from backend.config.served_rewards import CodeReward
-from backend.sandbox.layers import missing_layers
 from worker.prompt import Prompt
 from worker.rewards.code import CodeGrader
 

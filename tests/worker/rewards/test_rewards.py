@@ -15,6 +15,10 @@ import numpy as np
 import psutil
 import pytest
 
+from backend.base.errors import PluginFailed
+from backend.base.locations import CODE_ROOT
+from backend.base.sandbox.errors import Refused, TimedOut
+from backend.base.sandbox.process import Sandbox
 from backend.config.boxed import last_boxed
 from backend.config.rewards import (
     BoxedFormatReward,
@@ -23,12 +27,8 @@ from backend.config.rewards import (
     PluginReward,
     ThinkFormatReward,
 )
-from backend.errors import PluginFailed
 from backend.rollouts.repetition import distinct_gram_share
 from backend.rollouts.script import script_consistent, script_share
-from backend.sandbox.errors import Refused, TimedOut
-from backend.sandbox.paths import ROOT
-from backend.sandbox.process import Sandbox
 from worker.prompt import Prompt
 from worker.rewards.answers import is_mathematical, quick_verdict, spelled_alike
 from worker.rewards.correctness import JUDGING, Checkers, Grader
@@ -320,12 +320,12 @@ def test_odd_text_is_wrong_and_breaks_nothing(checkers, text):
 
 def test_a_sandbox_whose_trainer_is_killed_while_it_works_ends_too():
     code = (
-        "from backend.sandbox.process import Sandbox; s = Sandbox('worker.rewards.judging')\n"
+        "from backend.base.sandbox.process import Sandbox; s = Sandbox('worker.rewards.judging')\n"
         "s.ask('equal', expected='1', found='1+0', seconds=60)\n"
         "print(s.pid, flush=True)\n"
         "s.ask('equal', expected='3', found='9^{9^{9^9}}', seconds=600)\n"
     )
-    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT)
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=CODE_ROOT)
     sandbox = psutil.Process(int(parent.stdout.readline()))
     family = [sandbox, *sandbox.children(recursive=True)]
     time.sleep(0.2)
@@ -338,11 +338,11 @@ def test_a_sandbox_whose_trainer_is_killed_while_it_works_ends_too():
 
 def test_a_sandbox_whose_trainer_ends_while_it_is_idle_ends_too():
     code = (
-        "import os; from backend.sandbox.process import Sandbox; s = Sandbox('worker.rewards.judging')\n"
+        "import os; from backend.base.sandbox.process import Sandbox; s = Sandbox('worker.rewards.judging')\n"
         "s.ask('equal', expected='1', found='1+0', seconds=60)\n"
         "print(s.pid, flush=True); os._exit(0)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=CODE_ROOT, check=True)
     psutil.wait_procs(
         [psutil.Process(int(done.stdout))] if psutil.pid_exists(int(done.stdout)) else [], timeout=60
     )
@@ -352,17 +352,17 @@ def test_a_sandbox_whose_trainer_ends_while_it_is_idle_ends_too():
 def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path, monkeypatch):
     (tmp_path / "threading_rewards.py").write_text(
         "import threading, time\n"
-        "from backend.sandbox.operation import Operation\n"
+        "from backend.base.sandbox.operation import Operation\n"
         "threading.Thread(target=time.sleep, args=(600,)).start()\n"
         "OPERATIONS = {'one': Operation(lambda request: 1)}\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     code = (
-        "import os; from backend.sandbox.process import Sandbox; s = Sandbox('threading_rewards')\n"
+        "import os; from backend.base.sandbox.process import Sandbox; s = Sandbox('threading_rewards')\n"
         "s.ask('one', seconds=60)\n"
         "print(s.pid, flush=True); os._exit(0)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT) as trainer:
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=CODE_ROOT) as trainer:
         pid = int(trainer.stdout.readline())
     left = [psutil.Process(pid)] if psutil.pid_exists(pid) else []
     left += [inner for outer in left for inner in outer.children(recursive=True)]
@@ -389,7 +389,7 @@ def test_reasoning_gym_answers_are_scored_by_the_task_itself(checkers):
 
 
 FORGING = """
-from backend.sandbox.operation import Operation
+from backend.base.sandbox.operation import Operation
 
 OPERATIONS = {"equal": Operation(lambda request: eval(request["found"]))}
 """

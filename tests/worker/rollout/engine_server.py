@@ -20,10 +20,10 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from backend.config.run import PolicyConfig
-from backend.policies.adapters import ADAPTER_CONFIG, adapter_of
-from backend.policies.directories import read_config
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.catalog.policies.adapters import ADAPTER_CONFIG, adapter_of
+from backend.catalog.policies.directories import read_config
+from backend.config.sections import PolicyConfig
 from worker.checkpoints.files import load_weights
 from worker.policy.adapter import add_adapter, load_adapter_weights
 from worker.policy.model import Policy, load_policy

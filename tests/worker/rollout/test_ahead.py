@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.config.run import PolicyConfig
-from backend.settings import Settings
+from backend.config.sections import PolicyConfig
 from tests.waiting import wait_for
 from worker.policy.model import load_policy
 from worker.problems.mixture import Ingredient, Mixture

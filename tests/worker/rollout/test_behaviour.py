@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
-from backend.config.run import PolicyConfig, SamplingConfig
-from backend.errors import InvalidConfig
-from backend.settings import Settings
+from backend.base.errors import InvalidConfig
+from backend.base.settings import Settings
+from backend.config.sections import PolicyConfig, SamplingConfig
 from tests.worker.rollout.test_sampler import random_policy
 from worker.policy.copies import changed_copy, copied_weights, with_weights
 from worker.policy.int8 import Int8Linear, int8_copy

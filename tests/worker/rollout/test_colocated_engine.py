@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import EngineFailed
 from backend.config.adapters import LoraAdapter
 from backend.config.engines import ColocatedEngine as ColocatedConfig
-from backend.config.run import PolicyConfig
-from backend.errors import EngineFailed
+from backend.config.sections import PolicyConfig
 from tests.waiting import wait_for
 from tests.worker.rollout import fake_vllm
 from tests.worker.rollout.test_server_engine import changed, drawn

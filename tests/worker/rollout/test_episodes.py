@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from backend.base.settings import Settings
 from backend.config.environments import ToolUse
-from backend.config.run import PolicyConfig
-from backend.settings import Settings
+from backend.config.sections import PolicyConfig
 from worker.policy.model import load_policy
 from worker.policy.prompt_form import PromptForm
 from worker.prompt import Prompt

@@ -11,10 +11,10 @@ import httpx2
 import pytest
 import torch
 
+from backend.base.errors import EnvironmentFailed
+from backend.base.settings import Settings
 from backend.config.environments import OpenEnv
-from backend.config.run import PolicyConfig
-from backend.errors import EnvironmentFailed
-from backend.settings import Settings
+from backend.config.sections import PolicyConfig
 from tests.worker.rollout.openenv_server import HOW, KEY
 from tests.worker.rollout.test_episodes import TEMPLATE, Script
 from worker.policy.model import load_policy

@@ -10,9 +10,9 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from backend.config.run import PolicyConfig
-from backend.errors import InvalidConfig
-from backend.settings import Settings
+from backend.base.errors import InvalidConfig
+from backend.base.settings import Settings
+from backend.config.sections import PolicyConfig
 from worker.policy.lean import FEWEST_PACKED, LeanModel, is_lean, packed_rows, suits_packing
 from worker.policy.model import as_policy, load_policy
 from worker.problems.sums import Sums

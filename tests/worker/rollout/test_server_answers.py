@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from backend.config.run import PolicyConfig
-from backend.settings import Settings
+from backend.base.settings import Settings
+from backend.config.sections import PolicyConfig
 from worker.policy.model import load_policy
 from worker.rollout.engine_client import BadAnswer
 from worker.rollout.sampler import Decoding

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from backend.base.errors import EngineFailed
 from backend.config.adapters import LoraAdapter
 from backend.config.engines import ServerEngine as ServerConfig
-from backend.config.run import PolicyConfig
-from backend.errors import EngineFailed
+from backend.config.sections import PolicyConfig
 from worker.policy.model import load_policy
 from worker.prompt import Prompt
 from worker.rewards import endpoint

@@ -4,9 +4,9 @@ from contextlib import closing
 
 import pytest
 
+from backend.base.sandbox import layers
+from backend.base.sandbox.layers import SandboxIncomplete
 from backend.config.environments import ToolUse
-from backend.sandbox import layers
-from backend.sandbox.layers import SandboxIncomplete
 from worker.prompt import Prompt
 from worker.rollout.calculator import BadExpression, calculated
 from worker.rollout.tools import Toolbox, ToolCall

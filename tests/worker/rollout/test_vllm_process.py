@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backend.errors import EngineFailed
-from backend.logs import OURS
-from backend.redaction import learn
-from backend.sandbox import bubblewrap
+from backend.base.errors import EngineFailed
+from backend.base.logs import OURS
+from backend.base.redaction import learn
+from backend.base.sandbox import bubblewrap
 from tests.faults.processes import is_alive
 from tests.waiting import wait_for
 from tests.worker.rollout import fake_vllm
@@ -127,7 +127,7 @@ def test_nobody_waits_for_a_start_that_nobody_wants(told):
 PARENT = """
 import json, sys, time
 from pathlib import Path
-from backend.sandbox import bubblewrap
+from backend.base.sandbox import bubblewrap
 from worker.rollout.vllm_process import Command, VllmProcess
 argv, environment, directory, kept = json.loads(sys.argv[1])
 if kept == "guarded":

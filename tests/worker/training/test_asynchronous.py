@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import select
 
 from backend.config.merge import resolve
-from backend.db.models import RolloutGroup
+from backend.storage.models import RolloutGroup
 from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from backend.base.errors import InvalidConfig
 from backend.config import knobs
 from backend.config.objective import Objective
-from backend.errors import InvalidConfig
 from worker.training.controllers import EntropyControl, KlControl
 
 DUAL = knobs.KlK3(coef=0.1, controller=knobs.DualController(target=0.01))

@@ -6,12 +6,12 @@ import threading
 import pytest
 from sqlalchemy import select
 
+from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Event, RolloutGroup, Run
 from backend.rollouts.packing import unpack_text
 from backend.runs import lifecycle
-from backend.settings import Settings
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Event, RolloutGroup, Run
 from tests.factories import make_run
 from worker.train import Assignment, train_run
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from backend.base.settings import Settings
 from backend.config.rewards import CorrectnessReward
-from backend.config.run import PolicyConfig
+from backend.config.sections import PolicyConfig
 from backend.rollouts.tags import CLOSE
-from backend.settings import Settings
 from worker.policy.model import load_policy
 from worker.problems.sums import Sums
 from worker.prompt import Prompt

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from backend.base.errors import EngineFailed
 from backend.config.merge import resolve
 from backend.config.metrics import find_metric
-from backend.db.models import Event, MetricKey, Run
-from backend.errors import EngineFailed
+from backend.storage.models import Event, MetricKey, Run
 from tests.worker.rollout.test_server_engine import KEY, address, told  # noqa: F401 - fixtures
 from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome

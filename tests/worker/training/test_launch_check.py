@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
+from backend.base.settings import Settings
 from backend.config.merge import grading_hash, resolve
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Run
 from backend.runs import lifecycle
 from backend.runs.check_report import CheckReport
-from backend.settings import Settings
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Run
 from tests.factories import make_run
 from worker.train import Assignment, train_run
 

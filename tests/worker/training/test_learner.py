@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.settings import Settings
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import load_policy
 from worker.policy.natural_gradient import TrustStep

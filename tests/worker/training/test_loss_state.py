@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from backend.config.merge import resolve
-from backend.db.models import Event
+from backend.storage.models import Event
 from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train
 from worker.outcome import Outcome
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from backend.errors import NotFound
+from backend.base.errors import NotFound
 from backend.metrics.store import write_points
 from backend.rollouts.mismatch import mismatch
 from backend.rollouts.store import pack_groups, write_groups

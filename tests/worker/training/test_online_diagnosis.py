@@ -5,13 +5,13 @@ import logging
 import pytest
 from sqlalchemy import select
 
+from backend.analysis.diagnosis import online
 from backend.config.run import RunConfig
-from backend.db.models import Checkpoint, Event, Run
-from backend.diagnosis import online
 from backend.runs import lifecycle
 from backend.runs.checkpoints import add_checkpoint, forget_old_checkpoints, keep_before
-from tests.backend.diagnosis.logs import broken, healthy
-from tests.backend.diagnosis.test_online import COLLAPSE, steps_of
+from backend.storage.models import Checkpoint, Event, Run
+from tests.backend.analysis.diagnosis.logs import broken, healthy
+from tests.backend.analysis.diagnosis.test_online import COLLAPSE, steps_of
 from tests.factories import make_run
 from worker.outcome import Outcome
 from worker.recording.recorder import Recorder

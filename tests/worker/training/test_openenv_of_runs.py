@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from backend.base.errors import EnvironmentFailed
 from backend.config.merge import resolve
-from backend.errors import EnvironmentFailed
 from tests.factories import stored_completions
 from tests.worker.rollout.test_openenv import address, with_servers  # noqa: F401 - a fixture
 from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures

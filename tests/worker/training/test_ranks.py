@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
+from backend.base.errors import InvalidConfig
+from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Attempt, Metric, MetricKey, Run
-from backend.errors import InvalidConfig
 from backend.runs import lifecycle
-from backend.settings import Settings
-from backend.workers.devices import Slot
+from backend.runs.workers.devices import Slot
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Attempt, Metric, MetricKey, Run
 from benchmarks.ranks import CASES, apart, train
 from tests.factories import make_run
 from worker.checkpoints.files import load_checkpoint, save_checkpoint

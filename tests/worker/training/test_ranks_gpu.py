@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from backend.workers.devices import find_gpus
+from backend.runs.workers.devices import find_gpus
 from benchmarks.ranks import CASES, apart, train
 
 pytestmark = [

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from backend.base.settings import Settings
 from backend.config import knobs
-from backend.config.run import OptimizerConfig, PolicyConfig
-from backend.settings import Settings
+from backend.config.sections import OptimizerConfig, PolicyConfig
 from worker.policy.model import frozen_copy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.training.reference import ReferenceChanged, ReferenceUpdates

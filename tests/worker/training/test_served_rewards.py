@@ -5,11 +5,11 @@ import json
 import pytest
 from sqlalchemy import select
 
+from backend.base.errors import RewardServerFailed
 from backend.config.merge import resolve
 from backend.config.metrics import find_metric
-from backend.db.models import Attempt, Event, MetricKey
-from backend.errors import RewardServerFailed
 from backend.runs import lifecycle
+from backend.storage.models import Attempt, Event, MetricKey
 from tests.worker.rewards.test_judge import grade, server  # noqa: F401 - fixture
 from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome

@@ -7,14 +7,14 @@ import threading
 import pytest
 from sqlalchemy import delete, select
 
+from backend.base.settings import Settings
 from backend.config.evaluation import UNSCHEDULED
 from backend.config.metrics import OF_THE_MACHINE, find_metric
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Checkpoint, RolloutGroup, Run
 from backend.metrics.history import valid_steps
 from backend.rollouts.packing import unpack_text
 from backend.runs import lifecycle
-from backend.settings import Settings
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Checkpoint, RolloutGroup, Run
 from tests.factories import make_run
 from tests.gate import first_in_gate
 from worker.train import Assignment, train_run

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from backend.base.settings import Settings
 from backend.config.environments import ToolUse
 from backend.config.merge import resolve
-from backend.config.run import PolicyConfig
-from backend.settings import Settings
+from backend.config.sections import PolicyConfig
 from worker.objective.policy_loss import denominators, policy_loss
 from worker.policy.logprobs import token_logprobs
 from worker.policy.microbatches import Microbatches

@@ -13,15 +13,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from sqlalchemy import select
 
-from backend.artifacts.store import artifact_store
 from backend.config.merge import resolve
 from backend.config.metrics import METRICS, OF_THE_MACHINE, find_metric
 from backend.config.presets.book import BOOK
-from backend.db.engine import open_engine, open_sessions
-from backend.db.models import Checkpoint, Event, Metric, MetricKey, RolloutGroup, Run
 from backend.metrics.reading import read_points
 from backend.rollouts.reading import tokens_of
 from backend.runs import lifecycle
+from backend.storage.artifacts.store import artifact_store
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Checkpoint, Event, Metric, MetricKey, RolloutGroup, Run
 from tests.factories import stored_completions
 from tests.gate import first_in_gate
 from tests.presets import METHODS

@@ -5,9 +5,9 @@ import copy
 import pytest
 import torch
 
+from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.config.run import TrustRegion
-from backend.settings import Settings
+from backend.config.sections import TrustRegion
 from worker.policy import logprobs
 from worker.policy.logprobs import next_tokens, token_logprobs
 from worker.policy.model import load_policy

@@ -10,7 +10,7 @@ import shutil
 import pytest
 from safetensors.torch import load_file, save_file
 
-from backend.errors import GrpoLabError, InvalidConfig
+from backend.base.errors import GrpoLabError, InvalidConfig
 from backend.runs.checks import runnable
 from worker.policy.model import BUILT_IN, load_policy
 from worker.problems.mixture import build_mixture

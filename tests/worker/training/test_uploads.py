@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from backend.artifacts.store import ArtifactFault, ArtifactStore, artifact_store
 from backend.config.merge import resolve
-from backend.db.models import Checkpoint, Event, Run
 from backend.runs import deletion
+from backend.storage.artifacts.store import ArtifactFault, ArtifactStore, artifact_store
+from backend.storage.models import Checkpoint, Event, Run
 from tests.worker.training.test_trainer import (  # noqa: F401 - fixtures
     SMALL,
     queued,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from backend.config.run import OptimizerConfig
+from backend.config.sections import OptimizerConfig
 from worker.policy.optimizer import PolicyOptimizer
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
+from backend.base.text import clean_text, read_json
 from backend.config.environments import OpenEnv
-from backend.db.text import clean_text, read_json
 from backend.rollouts.tags import CLOSE
 from worker.policy.model import Policy
 from worker.rollout.tool_calls import CLOSED, OPENED, CallForm, FoundCall, Frame

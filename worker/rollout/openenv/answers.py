@@ -7,7 +7,7 @@
 import math
 from typing import Any, NamedTuple
 
-from backend.db.text import read_json
+from backend.base.text import read_json
 
 SHOWN_CHARACTERS = 200
 """Of the words of a server that become part of a reason."""

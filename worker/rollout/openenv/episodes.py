@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 
+from backend.base.settings import Settings
 from backend.config.environments import OpenEnv
-from backend.settings import Settings
 from worker.policy.model import Policy
 from worker.prompt import Prompt
 from worker.rollout.engine import Samples, SamplingLike, encoded_prompts

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import httpx2
 
+from backend.base.errors import EnvironmentFailed
+from backend.base.redaction import redact
+from backend.base.settings import Settings
+from backend.base.text import clean_text, read_json
 from backend.config.environments import OpenEnv
-from backend.db.text import clean_text, read_json
-from backend.errors import EnvironmentFailed
-from backend.redaction import redact
-from backend.settings import Settings
 from worker.rewards.endpoint import AnswerTooLong, pause_seconds, read_answer
 from worker.rollout.openenv.actions import ActionSchema, BadSchema
 from worker.rollout.openenv.answers import SHOWN_CHARACTERS, Full, Lost, Observed, Refused

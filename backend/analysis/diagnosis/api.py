@@ -1,0 +1,57 @@
+"""Route of the diagnosis of one run."""
+
+import math
+from typing import Any
+
+from backend.analysis.diagnosis.diagnose import diagnose
+from backend.analysis.diagnosis.findings import Diagnosis, Finding, Ranked
+from backend.analysis.diagnosis.schemas import DiagnosisItem
+from backend.analysis.diagnosis.store import log_of
+from backend.http.dependencies import ReadSession
+from backend.http.responses import Json
+from backend.http.routing import Router
+
+router = Router(prefix="/api/v1/runs", tags=["runs"])
+
+
+@router.get("/{run_id}/diagnosis", response_model=DiagnosisItem)
+def of_run(session: ReadSession, run_id: str) -> Json:
+    """Verdict on the run's goal, what broke first and what to try, by its metrics as they are now."""
+    return Json(shown(diagnose(log_of(session, run_id))))
+
+
+def shown(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The diagnosis as JSON shows it."""
+    outcome = diagnosis.outcome
+    return {
+        "verdict": outcome.verdict,
+        "goal": outcome.goal,
+        "start": _number(outcome.start),
+        "best": _number(outcome.best),
+        "best_step": outcome.best_step,
+        "end": _number(outcome.end),
+        "note": outcome.note,
+        "onset": diagnosis.onset and diagnosis.onset._asdict(),
+        "fall": outcome.onset and outcome.onset._asdict(),
+        "first_signals": list(diagnosis.first_signals),
+        "causes": [_cause(each) for each in diagnosis.causes],
+        "warnings": [_finding(each) for each in diagnosis.warnings],
+        "unjudged": [each._asdict() for each in diagnosis.unjudged],
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return finding._asdict() | {"onset": finding.onset._asdict()}
+
+
+def _cause(ranked: Ranked) -> dict[str, Any]:
+    return _finding(ranked.finding) | {
+        "share": ranked.share,
+        "earliness": ranked.earliness,
+        "explained_by": ranked.explained_by,
+        "remedy": ranked.remedy._asdict(),
+    }

@@ -1,0 +1,185 @@
+"""Detectors of what the policy does: entropy, length, and how far its sampler is from it."""
+
+import numpy as np
+
+from backend.analysis.diagnosis.changes import Change, Direction
+from backend.analysis.diagnosis.findings import Finding
+from backend.analysis.diagnosis.log import Log
+from backend.analysis.diagnosis.outcome import Outcome
+from backend.analysis.diagnosis.signs import (
+    Answer,
+    Sign,
+    change_of,
+    finding_of,
+    first_of,
+    has,
+    lacking,
+    standing,
+)
+
+
+def mismatch(log: Log, outcome: Outcome) -> Answer:
+    """Sampler and learner differ more than before, or more than training tolerates."""
+    if gap := lacking(
+        log,
+        "mismatch",
+        "log-probabilities of the sampler (mismatch/k3)",
+        "mismatch/k3",
+        "mismatch/prob_diff_mean",
+        "mismatch/ess",
+    ):
+        return gap
+    signs = (
+        Sign("mismatch/k3", "up", 3.0, 1e-4, is_log=True, beyond=1e-2),
+        Sign("mismatch/prob_diff_mean", "up", 2.0, 1e-3, beyond=0.03),
+    )
+    if (found := first_of(log, outcome, *signs)) is not None:
+        return finding_of("mismatch", found)
+    return standing(log, "mismatch", "mismatch/k3", 5e-2)
+
+
+def staleness(log: Log, outcome: Outcome) -> Answer:
+    """Ratios and clipping that grow where a batch is used for many updates or was sampled by old weights."""
+    age = log.find("sampling/staleness")
+    is_old = age is not None and float(np.median(age[1].values)) >= 1
+    updates = log.find("optim/updates")
+    is_reused = updates is not None and float(np.median(updates[1].values)) > 1
+    if age is None and updates is None:
+        needs = "the age of samples and the updates per step"
+        return lacking(log, "staleness", needs, "sampling/staleness", "optim/updates")
+    if not (is_old or is_reused):
+        return None
+    found = first_of(
+        log, outcome,
+        Sign("sampling/staleness", "up", 1.5, 0.5, is_setting=True, beyond=0.9),
+        Sign("clip/low_frac", "up", 2.0, 0.02, beyond=0.1),
+        Sign("clip/high_frac", "up", 2.0, 0.02, beyond=0.1),
+        Sign("ratio/max", "up", 3.0, 0.2, is_log=True, beyond=5.0),
+        Sign("optim/updates", "up", 1.5, 0.5, is_setting=True, beyond=1.0),
+    )  # fmt: skip
+    if found is None:
+        return None
+    why = f"samples are {np.median(age[1].values):.0f} steps old" if is_old and age else ""
+    reuse = f"{np.median(updates[1].values):.0f} updates a step" if is_reused and updates else ""
+    words = " and ".join(part for part in (why, reuse) if part)
+    is_cause = found.metric in {"sampling/staleness", "optim/updates"} or is_old
+    return finding_of("staleness", found, tier="specific" if is_cause else "consistent", words=(words,))
+
+
+def router_drift(log: Log, outcome: Outcome) -> Answer:
+    """Experts that a mixture no longer chooses for the same tokens."""
+    if not has(log, "router/expert_change_frac", "router/shift_mean"):
+        return None  # no mixture of experts
+    signs = (
+        Sign("router/expert_change_frac", "up", 1.5, 0.02, beyond=0.3),
+        Sign("router/shift_mean", "down", 0.9, 0.02),
+    )
+    found = first_of(log, outcome, *signs)
+    return None if found is None else finding_of("router_drift", found)
+
+
+def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
+    """Entropy far above its healthy level: the text becomes nonsense."""
+    if gap := lacking(log, "entropy_explosion", "the policy's entropy", "policy/entropy"):
+        return gap
+    found = change_of(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02))
+    if found is None or found.extreme - found.healthy < 0.25:
+        return None
+    return _pushed(log, outcome, "entropy_explosion", found, "down")
+
+
+def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
+    """Entropy far below its healthy level, with groups whose completions are all alike."""
+    if gap := lacking(log, "entropy_collapse", "the policy's entropy", "policy/entropy"):
+        return gap
+    found = change_of(log, outcome, Sign("policy/entropy", "down", 0.3, 0.02))
+    if found is None:
+        return None
+    return _pushed(log, outcome, "entropy_collapse", found, "up")
+
+
+def _pushed(log: Log, outcome: Outcome, cause: str, found: Change, direction: Direction) -> Finding:
+    """A finding that begins with the entropy term of the loss where that grew first."""
+    term = change_of(
+        log,
+        outcome,
+        Sign("loss/entropy", direction, 3.0 if direction == "up" else -3.0, 1e-3, is_setting=True),
+    )
+    if term is None or term.onset.sick > found.onset.sick:
+        alike = first_of(
+            log,
+            outcome,
+            Sign("policy/distinct_frac", "down", 0.7, 0.02, beyond=-0.4),
+            Sign("groups/zero_variance_frac", "up", 1.3, 0.02, beyond=0.5),
+        )
+        is_specific = cause == "entropy_explosion" or alike is not None
+        words = (f"{alike.metric} went to {alike.extreme:.2f}",) if alike else ()
+        return finding_of(cause, found, tier="specific" if is_specific else "consistent", words=words)
+    pushed = finding_of(cause, found, words=(f"loss/entropy went to {term.extreme:.3g} before it",))
+    return pushed._replace(onset=term.onset, metrics=("loss/entropy", *pushed.metrics))
+
+
+def length_blowup(log: Log, outcome: Outcome) -> Answer:
+    """Completions that grow until the cap truncates them."""
+    if gap := lacking(
+        log, "length_blowup", "the length of completions", "length/mean", "length/truncated_frac"
+    ):
+        return gap
+    signs = (
+        Sign("length/mean", "up", 1.5, 2.0),
+        Sign("length/truncated_frac", "up", 1.5, 0.02, beyond=0.1),
+    )
+    found = first_of(log, outcome, *signs)
+    return None if found is None else finding_of("length_blowup", found)
+
+
+def length_collapse(log: Log, outcome: Outcome) -> Answer:
+    """Completions far shorter than when the run was healthy, and not because the cap truncates them."""
+    if gap := lacking(log, "length_collapse", "the length of completions", "length/mean"):
+        return gap
+    found = change_of(log, outcome, Sign("length/mean", "down", 0.6, 2.0))
+    is_cut = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, beyond=0.1))
+    return None if found is None or is_cut else finding_of("length_collapse", found)
+
+
+def repetition(log: Log, outcome: Outcome) -> Answer:
+    """Completions that loop: the same pieces of text over and over."""
+    if gap := lacking(
+        log, "repetition", "the repetition of texts (text/repetition)", "text/repetition", "text/compression"
+    ):
+        return gap
+    signs = (
+        Sign("text/repetition", "up", 2.0, 0.02, beyond=0.2),
+        Sign("text/compression", "down", 0.6, 0.02),
+    )
+    found = first_of(log, outcome, *signs)
+    return None if found is None else finding_of("repetition", found)
+
+
+def broken_format(log: Log, outcome: Outcome) -> Answer:
+    """Thinking tags that open twice, never close, or answers that are no longer boxed."""
+    if gap := lacking(
+        log, "broken_format", "the structure of completions (text/structure_ok)", "text/structure_ok"
+    ):
+        return gap
+    signs = (
+        Sign("text/structure_broken", "up", 2.0, 0.02, beyond=0.1),
+        Sign("text/structure_polluted", "up", 2.0, 0.02, beyond=0.1),
+    )
+    if (found := first_of(log, outcome, *signs)) is not None:
+        return finding_of("broken_format", found)
+    lost = change_of(log, outcome, Sign("text/structure_ok", "down", 0.7, 0.02))
+    return None if lost is None else finding_of("broken_format", lost, tier="consistent")
+
+
+def language_mix(log: Log, outcome: Outcome) -> Answer:
+    """Letters of another script than the prompt's."""
+    if gap := lacking(
+        log,
+        "language_mix",
+        "the scripts of completions (text/unusual_script_frac)",
+        "text/unusual_script_frac",
+    ):
+        return gap
+    found = change_of(log, outcome, Sign("text/unusual_script_frac", "up", 2.0, 0.01, beyond=0.05))
+    return None if found is None else finding_of("language_mix", found)

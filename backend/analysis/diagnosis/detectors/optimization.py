@@ -1,0 +1,230 @@
+"""Detectors of what is wrong with the updates: numbers, sizes, pulls, ages, critics."""
+
+import math
+
+import numpy as np
+
+from backend.analysis.diagnosis.findings import Finding
+from backend.analysis.diagnosis.log import Log
+from backend.analysis.diagnosis.outcome import Interval, Outcome
+from backend.analysis.diagnosis.signs import (
+    TITLES,
+    Answer,
+    Sign,
+    finding_of,
+    first_of,
+    has,
+    lacking,
+    standing,
+    unjudged,
+)
+
+
+def non_finite(log: Log, outcome: Outcome) -> Answer:
+    """Loss, gradient or reward that is not a number; a skipped update is one, too."""
+    names = ("loss/total", "loss/policy", "optim/grad_norm", "reward/mean", "policy/entropy")
+    firsts = {
+        name: int(series.steps[~np.isfinite(series.values)][0])
+        for name in names
+        if (series := log.series.get(name)) is not None and not np.isfinite(series.values).all()
+    }
+    skipped = log.series.get("optim/skipped")
+    if skipped is not None and (skipped.values > 0).any():
+        firsts["optim/skipped"] = int(skipped.steps[skipped.values > 0][0])
+    if not firsts:
+        return None if has(log, *names) else unjudged("non_finite", "a loss, a gradient norm or a reward")
+    name, step = min(firsts.items(), key=lambda item: item[1])
+    series = log.series[name]
+    bad = (series.values > 0) if name == "optim/skipped" else ~np.isfinite(series.values)
+    last = int(series.steps[bad][-1])
+    share = float(np.mean(bad[series.steps >= step]))
+    count = int(bad.sum())
+    words = f"{name} was not finite at {count} of {len(series)} steps, from step {step} to {last}"
+    if name == "optim/skipped":
+        words = (
+            f"{int(bad.sum())} steps skipped updates whose loss or gradient was not finite, first step {step}"
+        )
+    before = series.steps[series.steps < step]
+    onset = Interval(int(before[-1]) if len(before) else step, step)
+    return Finding("non_finite", TITLES["non_finite"], onset, "specific", 1.0, share, (words,), (name,))
+
+
+def update_size(log: Log, outcome: Outcome) -> Answer:
+    """Gradients and learning rate that grow: a step moves the policy further than it tolerates."""
+    if not has(log, "optim/grad_norm", "optim/lr", "optim/update_norm"):
+        found = _large_from_the_start(log, outcome)
+        return found or unjudged("update_size", "the gradient norm or the learning rate")
+    signs = (
+        Sign("optim/lr", "up", 1.5, 1e-12, is_log=True, is_setting=True),
+        Sign("optim/grad_norm", "up", 3.0, 1e-6, is_log=True),
+        Sign("optim/update_norm", "up", 3.0, 1e-9, is_log=True),
+        Sign("ratio/max", "up", 3.0, 0.2, is_log=True, beyond=3.0),
+    )
+    change = first_of(log, outcome, *signs)
+    if change is None:
+        return _large_from_the_start(log, outcome)
+    return finding_of(
+        "update_size", change, tier="consistent" if change.metric == "ratio/max" else "specific"
+    )
+
+
+EARLY = 10
+"""Steps within which a fall leaves no healthy window to compare with."""
+
+
+def _large_from_the_start(log: Log, outcome: Outcome) -> Answer:
+    """Distances and ratios that no step should make, or a policy that its first updates changed at once."""
+    if outcome.onset is None or outcome.onset.healthy > EARLY:
+        return None
+    return (
+        standing(log, "update_size", "ratio/max", 10.0)
+        or standing(log, "update_size", "kl/k3", 0.5)
+        or _changed_at_once(log)
+    )
+
+
+def _changed_at_once(log: Log) -> Answer:
+    """Entropy, length or probability that the first few updates took far from the policy that came."""
+    factors = {"policy/entropy": 2.0, "length/mean": 1.4, "policy/token_prob_mean": 1.2}
+    for metric, factor in factors.items():
+        series = log.series.get(metric)
+        finite = series.finite() if series is not None else None
+        if finite is None or len(finite) < 4 or finite.steps[0] > 1 or finite.values[0] <= 0:
+            continue
+        first, soon = float(finite.values[0]), float(np.median(finite.values[1:4]))
+        if 1 / factor < soon / first < factor:
+            continue
+        words = f"{metric} went from {first:.3g} at step 1 to {soon:.3g} within {int(finite.steps[3])} steps"
+        onset = Interval(int(finite.steps[0]), int(finite.steps[1]))
+        return Finding(
+            "update_size", TITLES["update_size"], onset, "consistent", 0.8, 1.0, (words,), (metric,)
+        )
+    return None
+
+
+def dead_run(log: Log, outcome: Outcome) -> Answer:
+    """Weights that no update moves. A loss of 0 or a ratio of 1 says nothing about it."""
+    if outcome.onset is not None:
+        return None  # what fell has moved
+    limits = {"optim/update_norm": 0.0, "optim/lr": NO_RATE, "optim/grad_norm": 0.0}
+    known = [found for name in limits if (found := log.find(name, least=5)) is not None]
+    if not known:
+        needs = "the learning rate, the gradient norm or the size of the updates"
+        return lacking(log, "dead_run", needs, *limits, least=5)
+    for name, series in known:
+        still = float(np.mean(series.values[len(series) // 10 :] <= limits[name]))
+        if still > 0.9:
+            onset = Interval(int(series.steps[0]), int(series.steps[0]))
+            words = (
+                f"{name} is at most {limits[name]:g} at {still:.0%} of the steps",
+                *_same_evaluations(log),
+            )
+            return Finding("dead_run", TITLES["dead_run"], onset, "specific", 1.0, 1.0, words, (name,))
+    return None
+
+
+NO_RATE = 1e-9
+"""Learning rate below which float32 weights hardly change in a run's time."""
+
+
+def _same_evaluations(log: Log) -> tuple[str, ...]:
+    found = log.find("eval/accuracy")
+    if found is None or float(np.ptp(found[1].values)) > 0:
+        return ()
+    return (f"all {len(found[1])} evaluations gave exactly {found[1].values[0]:.3g}",)
+
+
+def kl_pull(log: Log, outcome: Outcome) -> Answer:
+    """A KL term whose size in the loss jumps; a k1 in the loss may even push away from the reference."""
+    if not has(log, "loss/kl", "optim/kl_share"):
+        return None if has(log, "loss/total") else unjudged("kl_pull", "the KL term of the loss")
+    found = first_of(
+        log,
+        outcome,
+        Sign("loss/kl", "up", 3.0, 1e-3, is_setting=True),
+        Sign("loss/kl", "down", -3.0, 1e-3, is_setting=True),
+        *(() if has(log, "loss/kl") else (Sign("optim/kl_share", "up", 3.0, 0.02, beyond=DOMINANT),)),
+    )
+    kind, coefficient = log.setting("objective.kl.type"), log.setting("objective.kl.coef")
+    words = (f"objective.kl is {kind} with coef {coefficient:g} in the loss",) if kind and coefficient else ()
+    always = _share_of_kl(log, 0, outcome)
+    if always > DOMINANT:
+        return _always_pulled(log, (_dominates(always), *words))
+    if found is None:
+        return None
+    share = _share_of_kl(log, found.onset.sick, outcome)
+    if share > DOMINANT:
+        words = (_dominates(share), *words)
+    is_specific = kind == "k1" or share > DOMINANT
+    return finding_of("kl_pull", found, tier="specific" if is_specific else "consistent", words=words)
+
+
+DOMINANT = 0.6
+"""The KL term's part of the gradient from which on it, and not the reward, steers the policy."""
+
+
+def _dominates(share: float) -> str:
+    return f"the KL term makes {share:.0%} of the gradient in the median step"
+
+
+def _share_of_kl(log: Log, first: int, outcome: Outcome) -> float:
+    """The KL term's part of the gradient from a step on until the fall; 0 where it is not known."""
+    last = outcome.onset.sick if outcome.onset and outcome.onset.sick > first + 2 else math.inf
+    measured = log.find("optim/kl_share")
+    values = measured[1].between(first, last).values if measured else np.zeros(0)
+    with_signal = values[values < 1]
+    return float(np.median(with_signal)) if len(with_signal) >= 3 else 0.0
+
+
+def _always_pulled(log: Log, words: tuple[str, ...]) -> Finding:
+    first = int(log.series["optim/kl_share"].steps[0])
+    onset, metrics = Interval(first, first), ("optim/kl_share",)
+    return Finding("kl_pull", TITLES["kl_pull"], onset, "consistent", 0.8, 1.0, words, metrics)
+
+
+def kl_runaway(log: Log, outcome: Outcome) -> Answer:
+    """Distance from the reference that grows while the goal does not."""
+    if gap := lacking(log, "kl_runaway", "a KL to the reference", "kl/k3", "kl/k2", "kl/k1"):
+        return gap
+    signs = (
+        Sign("kl/k3", "up", 5.0, 1e-3, is_log=True, beyond=0.05),
+        Sign("kl/k2", "up", 5.0, 1e-3, is_log=True, beyond=0.05),
+    )
+    found = first_of(log, outcome, *signs)
+    return None if found is None else finding_of("kl_runaway", found, tier="consistent")
+
+
+def displacement(log: Log, outcome: Outcome) -> Answer:
+    """Updates that make right answers less likely: the pull of wrong ones drags them along."""
+    lift = log.find("policy/lift_right", least=4)
+    if lift is None:
+        needs = "the lift of right answers (policy/lift_right)"
+        return lacking(log, "displacement", needs, "policy/lift_right", least=4)
+    if outcome.healthy is None or outcome.onset is None:
+        return None
+    before = lift[1].between(-math.inf, outcome.healthy.sick).values
+    during = lift[1].between(outcome.healthy.sick + 1, outcome.onset.sick + 1)
+    if len(before) < 2 or len(during) < 2 or float(np.median(before)) <= 0:
+        return None
+    middle = float(np.median(during.values))
+    if middle > -float(np.median(before)):
+        return None
+    words = (
+        f"policy/lift_right was {float(np.median(before)):.3g} nats a step while the run was healthy and "
+        f"{middle:.3g} before the goal fell"
+    )
+    onset = Interval(outcome.healthy.sick, int(during.steps[during.values < 0][0]))
+    metrics = ("policy/lift_right",)
+    return Finding("displacement", TITLES["displacement"], onset, "specific", 0.8, 1.0, (words,), metrics)
+
+
+def critic(log: Log, outcome: Outcome) -> Answer:
+    """A critic whose predictions are worse than the mean of the returns."""
+    if not has(log, "critic/explained_variance"):
+        return None  # no critic
+    found = first_of(
+        log, outcome,
+        Sign("critic/loss", "up", 5.0, 1e-6, is_log=True),
+        Sign("critic/explained_variance", "down", 0.0, 0.1, beyond=0.0),
+    )  # fmt: skip
+    return None if found is None else finding_of("critic", found, tier="consistent")

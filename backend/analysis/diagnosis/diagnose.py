@@ -1,0 +1,186 @@
+"""The diagnosis of a log: outcome, causes in order, first signal, and what could not be judged."""
+
+import math
+
+from backend.analysis.diagnosis.detectors import DETECTORS
+from backend.analysis.diagnosis.findings import Diagnosis, Finding, Ranked, Unjudged
+from backend.analysis.diagnosis.log import Log
+from backend.analysis.diagnosis.outcome import Interval, Outcome, judge
+from backend.analysis.diagnosis.remedies import remedy_for
+
+ILL = frozenset({"collapsed", "declining", "recovered", "never_learned"})
+
+AFTERMATH = frozenset(
+    {
+        "entropy_explosion",
+        "entropy_collapse",
+        "kl_runaway",
+        "length_blowup",
+        "length_collapse",
+        "mismatch",
+        "vanishing_signal",
+        "repetition",
+        "broken_format",
+        "language_mix",
+    }
+)
+"""What any policy shows that has been broken."""
+
+CONSEQUENCES: dict[str, frozenset[str]] = {
+    "non_finite": frozenset(DETECTORS) - {"non_finite"},
+    "verifier": AFTERMATH | {"update_size"},
+    "kl_pull": AFTERMATH | {"update_size"},
+    "staleness": AFTERMATH | {"update_size", "kl_pull"},
+    "mismatch": (AFTERMATH | {"update_size"}) - {"mismatch"},
+    "router_drift": frozenset({"mismatch", "update_size", "entropy_explosion", "length_blowup"}),
+    "update_size": AFTERMATH | {"kl_pull"},
+    "entropy_explosion": (AFTERMATH | {"update_size", "kl_pull"}) - {"entropy_explosion", "entropy_collapse"},
+    "entropy_collapse": frozenset(
+        {"vanishing_signal", "kl_runaway", "length_collapse", "overfitting", "reward_hacking", "update_size"}
+    ),
+    "displacement": AFTERMATH | {"update_size"},
+    "repetition": frozenset({"length_blowup", "vanishing_signal", "broken_format"}),
+    "broken_format": frozenset({"vanishing_signal", "repetition"}),
+    "language_mix": frozenset({"vanishing_signal"}),
+    "length_blowup": frozenset({"vanishing_signal", "broken_format"}),
+    "length_collapse": frozenset({"vanishing_signal"}),
+    "reward_hacking": AFTERMATH - {"mismatch", "entropy_explosion"},
+    "overfitting": frozenset({"vanishing_signal", "kl_runaway", "entropy_collapse", "reward_hacking"}),
+    "dead_run": frozenset({"vanishing_signal"}),
+}
+"""Which findings a cause explains away, unless they began before it."""
+
+ORDER = {cause: place for place, cause in enumerate(CONSEQUENCES)} | {
+    "critic": 99,
+    "kl_runaway": 99,
+    "vanishing_signal": 99,
+}
+"""Of two causes at the same step the one that stands first."""
+
+CONSISTENT_WEIGHT = 0.5
+"""Of evidence that speaks for more than one cause, against evidence that is specific."""
+
+
+def diagnose(log: Log) -> Diagnosis:
+    """Verdict on a run, with onset, causes and remedies."""
+    outcome = judge(log)
+    answers = [detector(log, outcome) for detector in DETECTORS.values()]
+    findings = [answer for answer in answers if isinstance(answer, Finding)]
+    unjudged = tuple(answer for answer in answers if isinstance(answer, Unjudged))
+    outcome = _with_dead_run(_with_non_finite(outcome, findings), findings)
+    if outcome.verdict not in ILL:
+        return Diagnosis(outcome, None, (), (), tuple(findings), unjudged)
+    before = [each for each in findings if _may_cause(each, outcome)]
+    causes = ranked(before, log, _width(outcome))
+    own = [each.finding for each in causes if not each.explained_by]
+    first = min(own, key=lambda each: each.onset.sick, default=None)
+    onset = first.onset if first else outcome.onset
+    signals = tuple(
+        dict.fromkeys(each.metrics[0] for each in own if first and _overlap(each.onset, first.onset))
+    )
+    later = tuple(each for each in findings if each not in before)
+    return Diagnosis(outcome, onset, signals, causes, later, unjudged)
+
+
+def _with_non_finite(outcome: Outcome, findings: list[Finding]) -> Outcome:
+    """A run whose numbers stay not finite has collapsed, whatever its goal was until then."""
+    broken = next((each for each in findings if each.cause == "non_finite" and each.lasting > 0.5), None)
+    if broken is None or outcome.verdict in {"collapsed", "declining"}:
+        return outcome
+    return outcome._replace(verdict="collapsed", onset=broken.onset, note="by numbers that are not finite")
+
+
+def _with_dead_run(outcome: Outcome, findings: list[Finding]) -> Outcome:
+    """Weights that do not move cannot have learned, whatever the noise of the goal leaves open."""
+    is_dead = any(each.cause == "dead_run" for each in findings)
+    if not is_dead or outcome.verdict != "inconclusive" or not outcome.goal:
+        return outcome
+    return outcome._replace(verdict="never_learned", note="no update moved the weights")
+
+
+def _may_cause(finding: Finding, outcome: Outcome) -> bool:
+    """What began after the goal had surely fallen did not make it fall."""
+    return outcome.onset is None or finding.onset.healthy <= outcome.onset.sick
+
+
+def _width(outcome: Outcome) -> float:
+    """Steps by which an onset may be off."""
+    if outcome.onset is None:
+        return 10.0
+    return max(5.0, float(outcome.onset.sick - outcome.onset.healthy))
+
+
+def ranked(findings: list[Finding], log: Log, width: float) -> tuple[Ranked, ...]:
+    """Causes by strength, earliness and duration; one that another explains stands behind all others."""
+    first = min((each.onset.sick for each in findings), default=0)
+    explained = _explanations(findings, width)
+    scores = {}
+    for each in findings:
+        earliness = math.exp(-(each.onset.sick - first) / width)
+        weight = 1.0 if each.tier == "specific" else CONSISTENT_WEIGHT
+        scores[each.cause] = (each.strength * earliness * each.lasting * weight, earliness)
+    total = sum(score for cause, (score, _) in scores.items() if not explained[cause]) or 1.0
+    found = [
+        Ranked(
+            each,
+            0.0 if explained[each.cause] else scores[each.cause][0] / total,
+            scores[each.cause][1],
+            explained[each.cause],
+            remedy_for(each.cause, log),
+        )
+        for each in findings
+    ]
+    return tuple(
+        sorted(found, key=lambda each: (bool(each.explained_by), -each.share, each.finding.onset.sick))
+    )
+
+
+def _explanations(findings: list[Finding], width: float) -> dict[str, str]:
+    """Cause that explains each finding; "" for one that stands for itself, at which every chain ends."""
+    explainers = {
+        each.cause: [other.cause for other in findings if _explains(other, each, width)] for each in findings
+    }
+    place = {each.cause: (each.onset.sick, ORDER[each.cause]) for each in findings}
+    found = {cause: "" for cause, others in explainers.items() if not others}
+    waiting = list(found)
+    while len(found) < len(explainers):
+        if not waiting:
+            # The rest explain each other in a circle: the first of those that nothing outside it explains.
+            rest = (cause for cause in explainers if cause not in found)
+            waiting = [min(rest, key=lambda cause: (len(_behind(cause, explainers)), place[cause]))]
+            found[waiting[0]] = ""
+        cause = waiting.pop(0)  # the nearest first: chains stay short
+        named = [each for each, others in explainers.items() if cause in others and each not in found]
+        found |= dict.fromkeys(named, cause)
+        waiting += named
+    return found
+
+
+def _behind(cause: str, explainers: dict[str, list[str]]) -> set[str]:
+    """Causes that explain one, directly or through others."""
+    behind: set[str] = set()
+    waiting = [cause]
+    while waiting:
+        new = set(explainers[waiting.pop()]) - behind
+        behind |= new
+        waiting += new
+    return behind
+
+
+def _explains(other: Finding, finding: Finding, width: float) -> bool:
+    is_earlier = other.onset.sick < finding.onset.sick
+    is_weak = other.tier == "consistent" and finding.tier == "specific" and not is_earlier
+    is_late = other.onset.healthy > finding.onset.sick + width / 2
+    is_consequence = finding.cause in CONSEQUENCES.get(other.cause, ())
+    return is_consequence and not is_weak and not is_late and not _precedes(finding, other)
+
+
+def _precedes(finding: Finding, other: Finding) -> bool:
+    """Whether two causes explain each other and the first is the earlier, or stands earlier in ORDER."""
+    if other.cause not in CONSEQUENCES.get(finding.cause, ()):
+        return False
+    return (finding.onset.sick, ORDER[finding.cause]) < (other.onset.sick, ORDER[other.cause])
+
+
+def _overlap(one: Interval, other: Interval) -> bool:
+    return one.healthy <= other.sick and other.healthy <= one.sick

@@ -1,0 +1,70 @@
+"""Results of a diagnosis, as its callers show and store them."""
+
+from typing import Literal, NamedTuple
+
+from backend.analysis.diagnosis.outcome import Interval, Outcome
+
+Tier = Literal["specific", "consistent"]
+
+
+class Remedy(NamedTuple):
+    """The first thing to try against a cause."""
+
+    words: str
+    changes: dict[str, object]
+    """Fields of a run's config by their dotted paths; empty where the remedy is no knob."""
+    source: str
+
+
+class Finding(NamedTuple):
+    """A cause that the log speaks for."""
+
+    cause: str
+    title: str
+    onset: Interval
+    tier: Tier
+    """Whether the evidence is specific to the cause, or only consistent with it."""
+    strength: float
+    """0 to 1: how far its metric is from healthy."""
+    lasting: float
+    """0 to 1: share of the steps afterwards at which it still was."""
+    evidence: tuple[str, ...]
+    """Sentences with the numbers."""
+    metrics: tuple[str, ...]
+    """The metrics of those numbers, first of all the one whose onset is given."""
+
+
+class Unjudged(NamedTuple):
+    """A cause that the log cannot speak for or against."""
+
+    cause: str
+    title: str
+    needs: str
+    """What is missing, as a sentence's end."""
+
+
+class Ranked(NamedTuple):
+    """A finding with its place among the causes."""
+
+    finding: Finding
+    share: float
+    """Of all causes that are not explained by another."""
+    earliness: float
+    """1 for the first signal, less for a later one."""
+    explained_by: str
+    """The cause that has it as a consequence; empty if it stands for itself."""
+    remedy: Remedy
+
+
+class Diagnosis(NamedTuple):
+    """Verdict on a run, with onset, causes and remedies."""
+
+    outcome: Outcome
+    onset: Interval | None
+    """Of the first signal, or of the fall of the goal where there is none."""
+    first_signals: tuple[str, ...]
+    """Metrics that changed first; several where their intervals overlap."""
+    causes: tuple[Ranked, ...]
+    warnings: tuple[Finding, ...]
+    """Signs without a fall of the goal."""
+    unjudged: tuple[Unjudged, ...]

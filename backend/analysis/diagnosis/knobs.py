@@ -1,0 +1,275 @@
+"""Remedies as changes of a run's config: for each cause what may be tried, the first choice first.
+
+A change is offered only if the config that it makes is valid and is another one than the run's.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from backend.base.errors import InvalidConfig
+from backend.config import knobs
+from backend.config.merge import merge, merged_fields, nested
+from backend.config.rewards import LengthReward
+from backend.config.run import RunConfig
+
+Changes = dict[str, Any]
+"""Fields by dotted path."""
+Remedies = Iterator[Changes]
+
+MOST_KL = 0.04
+"""Coefficient of k3 in DeepSeekMath (arXiv:2402.03300), section 4.1; that of a sum is no measure for it."""
+
+CLIP_HIGHER = 1.4
+"""DAPO's upper clip over PPO's: 0.28 / 0.2."""
+
+PRETRAIN_STEPS = 50
+"""Of the critic in VAPO (arXiv:2504.05118)."""
+
+FORMATS = frozenset({"think_format", "boxed_format"})
+
+NO_RATE = 1e-8
+"""Learning rates below it are no choice of anybody."""
+
+
+def first_change(cause: str, fields: Mapping[str, Any]) -> Changes:
+    """The first change of a config, as RunConfig writes it; empty where nothing fits."""
+    try:
+        config = RunConfig.model_validate(fields)
+    except ValidationError:
+        return {}  # of another version: it cannot be forked either
+    for changes in CHANGES[cause](config) if cause in CHANGES else ():
+        if _is_another(config, changes):
+            return changes
+    return {}
+
+
+def _is_another(config: RunConfig, changes: Changes) -> bool:
+    """Whether a run can be started with these changes, and does something else then."""
+    try:
+        return RunConfig.model_validate(merge(config.model_dump(mode="json"), nested(changes))) != config
+    except ValidationError:
+        return False
+
+
+def _smaller_updates(config: RunConfig) -> Remedies:
+    if config.updates.rule == "natural_gradient":  # the learning rate is the critic's alone
+        yield {"updates.trust.delta": _rounded(config.updates.trust.delta / 3)}
+        return
+    norm = {"optimizer.max_grad_norm": 1.0} if config.optimizer.max_grad_norm > 1 else {}
+    yield {"optimizer.lr": _rounded(config.optimizer.lr / 3)} | norm
+
+
+def _less_entropy(config: RunConfig) -> Remedies:
+    if getattr(config.objective.entropy, "coef", 0) > 0 or config.objective.entropy.type == "adaptive":
+        yield {"objective.entropy": {"type": "none"}}
+    yield from _smaller_updates(config)
+
+
+def _more_entropy(config: RunConfig) -> Remedies:
+    if getattr(config.objective.entropy, "coef", 0) < 0:
+        yield {"objective.entropy": {"type": "none"}}
+    surrogate = config.objective.surrogate
+    updates = config.updates.epochs * config.updates.minibatches
+    is_clipped = updates > 1 or config.sampling.staleness > 0 or config.sampling.ahead > 0
+    if is_clipped and isinstance(surrogate, knobs.PpoClip) and surrogate.eps_high <= surrogate.eps_low:
+        yield {"objective.surrogate.eps_high": _rounded(CLIP_HIGHER * surrogate.eps_high)}
+    yield {"objective.entropy": {"type": "adaptive"}}
+
+
+def _fresh_samples(config: RunConfig) -> Remedies:
+    other: Changes = {"updates.resample_each_epoch": False} if config.updates.resample_each_epoch else {}
+    if config.sampling.ahead:
+        other["sampling.ahead"] = 0
+    yield {"updates.epochs": 1, "updates.minibatches": 1, "sampling.staleness": 0} | other
+
+
+def _same_probabilities(config: RunConfig) -> Remedies:
+    sampling = config.sampling
+    own: Changes = {"sampling.precision": "policy"}
+    if (sampling.top_p < 1 or sampling.top_k > 0) and not sampling.keep_mask:
+        own["sampling.keep_mask"] = True
+    yield own | {"objective.correction": {"type": "token_tis", "cap": 2.0}}
+    yield own
+    if config.policy.dtype != "float32":
+        yield {"policy.dtype": "float32"}
+
+
+def _same_experts(_: RunConfig) -> Remedies:
+    yield {"sampling.routing_replay": True}
+    yield {"objective.router": {"type": "router_shift"}}
+
+
+def _other_pull(config: RunConfig) -> Remedies:
+    kl = config.objective.kl
+    if isinstance(kl, knobs.NoKl):
+        return
+    yield {"objective.kl": {"type": "k3", "coef": _each(kl.coef, lambda coef: min(coef or 0.01, MOST_KL))}}
+    yield {"objective.kl.coef": _each(kl.coef, lambda coef: _rounded(coef / 4))}
+
+
+def _stronger_pull(config: RunConfig) -> Remedies:
+    kl = config.objective.kl
+    if not isinstance(kl, knobs.NoKl):
+        yield {"objective.kl": {"type": "k3", "coef": _each(kl.coef, lambda coef: 2 * coef or 0.01)}}
+    yield {"objective.kl": {"type": "k3", "coef": 0.01}}
+
+
+def _imitation(config: RunConfig) -> Remedies:
+    yield {"objective.nll": {"type": "positive", "coef": 0.1}}
+    yield {"objective.nll.coef": 2 * getattr(config.objective.nll, "coef", 0)}
+
+
+def _no_cut_ones(_: RunConfig) -> Remedies:
+    yield {"length.truncated": {"type": "mask"}}
+    yield {"length.penalty": {"type": "soft_overlong"}}
+
+
+def _no_loops(config: RunConfig) -> Remedies:
+    yield {"length.truncated": {"type": "mask"}}
+    yield from _stronger_pull(config)
+
+
+def _required_format(config: RunConfig) -> Remedies:
+    """The format becomes a condition: that of every format term, else the box that nothing asks for."""
+    if any(term.name in FORMATS for term in config.rewards):
+        yield _rewards(config, _as_condition)
+    elif any(getattr(term, "extraction", "") == "lenient" for term in config.rewards):
+        yield _rewards(config, _as_condition, [{"name": "boxed_format", "weight": 0.0, "required": True}])
+
+
+def _as_condition(term: Changes) -> Changes:
+    """What lacks the format earns 0, so no wrong answer may earn less."""
+    if term["name"] in FORMATS:
+        return {"weight": 0.0, "required": True}
+    return {"map": "0/1"} if term["name"] == "correctness" else {}
+
+
+def _one_script(config: RunConfig) -> Remedies:
+    if all(term.name != "language" for term in config.rewards):
+        yield _rewards(config, more=[{"name": "language", "weight": 0.1}])
+    required = {"form": "consistent", "required": True}
+    yield _rewards(config, lambda term: required if term["name"] == "language" else {})
+
+
+def _longer(config: RunConfig) -> Remedies:
+    if any(isinstance(term, LengthReward) and term.weight > 0 for term in config.rewards):
+        yield _rewards(config, lambda term: {"weight": 0.0} if term["name"] == "length" else {})
+    yield {"length.penalty": {"type": "none"}}
+    yield from _required_format(config)
+    if config.objective.aggregation.type == "seq_mean_token_mean":
+        yield {"objective.aggregation": {"type": "seq_mean_token_sum_norm"}}
+
+
+def _earned_rewards(config: RunConfig) -> Remedies:
+    """Only right answers pay. A term that cannot depend on them, or does and pays all the same, pays less."""
+    if all(term.name != "correctness" for term in config.rewards):
+        yield _rewards(config, _quarter)
+        return
+    yield _rewards(config, _only_when_correct)
+    yield _rewards(config, _quarter)
+
+
+def _only_when_correct(term: Changes) -> Changes:
+    weight = term["weight"]
+    if term["name"] == "correctness":
+        return {} if weight > 0 else {"weight": -weight or 1.0}
+    if weight <= 0:
+        return {}
+    return {"only_when_correct": True} if "only_when_correct" in term else {"weight": weight / 4}
+
+
+def _quarter(term: Changes) -> Changes:
+    is_other = term["name"] != "correctness" and term["weight"] > 0
+    return {"weight": term["weight"] / 4} if is_other else {}
+
+
+def _rewards(
+    config: RunConfig,
+    change: Callable[[Changes], Changes] = lambda _: {},
+    more: list[Changes] | None = None,
+) -> Changes:
+    """The whole list of reward terms, each with its changes, and further ones."""
+    terms = [term.model_dump(mode="json") for term in config.rewards]
+    return {"rewards": [*(term | change(term) for term in terms), *(more or [])]}
+
+
+def _nearer_to_the_start(config: RunConfig) -> Remedies:
+    if isinstance(config.objective.kl, knobs.NoKl):
+        yield {"objective.kl": {"type": "k3", "coef": 0.01}}
+    yield from _smaller_updates(config)
+
+
+def _other_groups(config: RunConfig) -> Remedies:
+    if config.filters.groups.type == "none":
+        yield {"filters.groups": {"type": "zero_variance"}, "filters.refill": {"type": "dynamic"}}
+    yield {"filters.refill": {"type": "dynamic"}}
+    yield {"sampling.group_size": 2 * config.sampling.group_size}
+
+
+def _better_critic(config: RunConfig) -> Remedies:
+    """VAPO's head start and pace; a critic that has them passes over each step's rollouts more often."""
+    if config.objective.critic is None:
+        return
+    value = config.objective.value
+    vapo = {"objective.value.lr_factor": 2.0}
+    if value.pretrain_steps < PRETRAIN_STEPS < config.steps:
+        vapo["objective.value.pretrain_steps"] = PRETRAIN_STEPS
+    yield vapo
+    passes = config.updates.epochs if value.epochs == "updates.epochs" else value.epochs
+    yield {"objective.value.epochs": 2 * passes}
+
+
+def _some_rate(config: RunConfig) -> Remedies:
+    """The learning rate of the preset and the policy where the run's is none; a warm-up that ends in time."""
+    if config.optimizer.lr < NO_RATE:
+        yield {"optimizer.lr": _usual_rate(config)}
+    if 2 * config.optimizer.warmup_steps > config.steps:
+        yield {"optimizer.warmup_steps": config.steps // 10}
+    if config.optimizer.max_grad_norm < NO_RATE:
+        yield {"optimizer.max_grad_norm": 1.0}
+
+
+def _usual_rate(config: RunConfig) -> float:
+    base = {"preset": config.preset, "policy": {"name": config.policy.name}}
+    try:
+        return float(merged_fields(base, {})["optimizer"]["lr"])
+    except InvalidConfig:  # a preset that there is no more
+        return float(merged_fields(base | {"preset": ""}, {})["optimizer"]["lr"])
+
+
+def _each(coef: Any, change: Callable[[float], float]) -> Any:
+    """The change of a coefficient, or of that of each domain."""
+    if isinstance(coef, Mapping):
+        return {domain: change(value) for domain, value in coef.items()}
+    return change(coef)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+CHANGES: dict[str, Callable[[RunConfig], Remedies]] = {
+    "non_finite": _smaller_updates,
+    "mismatch": _same_probabilities,
+    "staleness": _fresh_samples,
+    "router_drift": _same_experts,
+    "update_size": _smaller_updates,
+    "kl_pull": _other_pull,
+    "kl_runaway": _stronger_pull,
+    "entropy_explosion": _less_entropy,
+    "entropy_collapse": _more_entropy,
+    "displacement": _imitation,
+    "repetition": _no_loops,
+    "broken_format": _required_format,
+    "language_mix": _one_script,
+    "length_blowup": _no_cut_ones,
+    "length_collapse": _longer,
+    "reward_hacking": _earned_rewards,
+    "overfitting": _nearer_to_the_start,
+    "vanishing_signal": _other_groups,
+    "critic": _better_critic,
+    "dead_run": _some_rate,
+}
+"""What may be tried by cause; a verifier that is wrong is no field."""

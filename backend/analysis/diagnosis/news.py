@@ -1,0 +1,84 @@
+"""News of a diagnosis: what changed since the one before, as lines of a run's history."""
+
+from typing import Any, Literal, NamedTuple
+
+from backend.analysis.diagnosis.diagnose import ILL
+from backend.analysis.diagnosis.findings import Diagnosis, Finding
+from backend.analysis.diagnosis.outcome import Interval
+from backend.analysis.diagnosis.signs import TITLES
+from backend.config.causes import Verdict
+
+LEVELS: dict[Verdict, str] = {"collapsed": "error", "declining": "warning"}
+"""Of an event; all other verdicts are for information."""
+
+
+class News(NamedTuple):
+    """A change of the verdict, or a new warning."""
+
+    kind: Literal["verdict", "warning"]
+    level: str
+    message: str
+    data: dict[str, Any]
+    onset: Interval | None
+    """Of what is told; a checkpoint from before it is worth keeping."""
+
+
+def news(before: Diagnosis | None, now: Diagnosis) -> list[News]:
+    """Changes between two diagnoses of one run; that there is too little to judge at first is none."""
+    was = before.outcome.verdict if before else "inconclusive"
+    verdict = verdict_news(was, now)
+    told = [verdict] if verdict else []
+    if now.outcome.verdict in ILL:
+        return told  # signs behind a fall are its consequences
+    known = {each.cause for each in findings_of(before)} if before else set()
+    return told + [_warning(each) for each in now.warnings if each.cause not in known]
+
+
+def findings_of(diagnosis: Diagnosis) -> list[Finding]:
+    """Every sign of a diagnosis, whether it is called a cause or a warning."""
+    return [each.finding for each in diagnosis.causes] + list(diagnosis.warnings)
+
+
+def first_cause(diagnosis: Diagnosis) -> str:
+    """The first of the causes that stand for themselves; empty where there is none."""
+    return next((each.finding.cause for each in diagnosis.causes if not each.explained_by), "")
+
+
+def summary_of(diagnosis: Diagnosis) -> str:
+    """Verdict, cause and onset: "collapsed: Updates are too large, between steps 60 and 70"."""
+    cause = first_cause(diagnosis)
+    parts = [TITLES[cause] if cause else "", between(diagnosis.onset)]
+    about = ", ".join(part for part in parts if part)
+    verdict = diagnosis.outcome.verdict.replace("_", " ")
+    return f"{verdict}: {about}" if about else verdict
+
+
+def between(onset: Interval | None) -> str:
+    """The interval in words; empty where there is none."""
+    if onset is None:
+        return ""
+    healthy, sick = onset
+    return f"from step {sick}" if healthy == sick else f"between steps {healthy} and {sick}"
+
+
+def verdict_news(was: str, now: Diagnosis) -> News | None:
+    """The change of the verdict, if it is one."""
+    outcome = now.outcome
+    if outcome.verdict == was:
+        return None
+    data = {
+        "verdict": outcome.verdict,
+        "before": was,
+        "goal": outcome.goal,
+        "cause": first_cause(now),
+        "onset": now.onset and now.onset._asdict(),
+    }
+    message = f"verdict {summary_of(now)}; it was {was.replace('_', ' ')}"
+    onset = now.onset if outcome.verdict in ILL else None
+    return News("verdict", LEVELS.get(outcome.verdict, "info"), message, data, onset)
+
+
+def _warning(finding: Finding) -> News:
+    message = f"warning: {finding.title}, {between(finding.onset)}; {finding.evidence[0]}"
+    data = {"warning": finding.cause, "onset": finding.onset._asdict()}
+    return News("warning", "warning", message, data, finding.onset)

@@ -1,0 +1,82 @@
+"""Remedies: what to try first against a cause, as a change of a run's config. Each is a hypothesis."""
+
+from backend.analysis.diagnosis.findings import Remedy
+from backend.analysis.diagnosis.knobs import first_change
+from backend.analysis.diagnosis.log import Log
+
+
+def remedy_for(cause: str, log: Log) -> Remedy:
+    """The first remedy of a cause; its changes follow the run's config, and a foreign log has none."""
+    words, source = REMEDIES[cause]
+    return Remedy(words, first_change(cause, log.config) if log.config else {}, source)
+
+
+REMEDIES: dict[str, tuple[str, str]] = {
+    "non_finite": (
+        "A third of the learning rate from the checkpoint before; compute log-probabilities in float32.",
+        "verl issue 721",
+    ),
+    "verifier": (
+        "Run the reward on the reference answers: all must be right. Then fork from the checkpoint before.",
+        "DAPO issue 28",
+    ),
+    "mismatch": (
+        "Correct for the sampler (truncated importance weights, cap 2) and sample in the policy's precision.",
+        "verl, rollout correction",
+    ),
+    "staleness": ("One update per batch, sampled by the weights that it updates.", "arXiv:2507.18071"),
+    "router_drift": ("Replay the sampler's experts in the learner.", "arXiv:2510.11370"),
+    "update_size": ("A third of the learning rate; gradient norm at most 1.", "arXiv:2503.14476"),
+    "kl_pull": (
+        "Estimate the KL by k3, coefficient at most 0.04: k1's gradient does not pull to the reference.",
+        "arXiv:2510.01555",
+    ),
+    "kl_runaway": ("Twice the KL coefficient, or renew the reference every n steps.", "arXiv:2501.12948"),
+    "entropy_explosion": (
+        "No entropy bonus; where there is none, a third of the learning rate.",
+        "verl issue 2738",
+    ),
+    "entropy_collapse": (
+        "A higher upper clip (0.28 for 0.2); where nothing is clipped, an entropy bonus with a target.",
+        "arXiv:2503.14476",
+    ),
+    "displacement": (
+        "Add an imitation loss on right answers, and push away less from wrong ones.",
+        "arXiv:2512.04220",
+    ),
+    "repetition": (
+        "Leave truncated completions out of the loss, and add a KL penalty.",
+        "arXiv:2506.13585",
+    ),
+    "broken_format": (
+        "Require the format instead of adding its reward: no format, no reward.",
+        "arXiv:2606.26027",
+    ),
+    "language_mix": ("Reward the prompt's script.", "arXiv:2506.10910"),
+    "length_blowup": (
+        "Leave truncated completions out of the loss, or penalise length softly before the cap.",
+        "arXiv:2503.14476",
+    ),
+    "length_collapse": (
+        "Take out rewards for brevity, require the format, or divide no loss by its completion's length.",
+        "arXiv:2503.20783",
+    ),
+    "reward_hacking": (
+        "Give the terms that wrong answers earn only to right ones, or a quarter of their weight.",
+        "arXiv:2606.04923",
+    ),
+    "overfitting": (
+        "Use more problems, add a KL penalty, or stop at the best evaluation.",
+        "arXiv:2509.04259",
+    ),
+    "vanishing_signal": (
+        "Resample groups without signal; use larger groups; use problems of medium difficulty.",
+        "arXiv:2503.14476",
+    ),
+    "critic": (
+        "Train the critic longer before the policy, with a learning rate of its own.",
+        "arXiv:2504.05118",
+    ),
+    "dead_run": ("Check the learning rate, the schedule and which weights train.", "TRL issue 2703"),
+}
+"""Words and source by cause."""

@@ -1,0 +1,143 @@
+"""Signs: what of a metric speaks for a cause, and the findings that they make."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from backend.analysis.diagnosis.changes import SMOOTHED, Change, Direction, change
+from backend.analysis.diagnosis.findings import Finding, Tier, Unjudged
+from backend.analysis.diagnosis.log import Log, Series
+from backend.analysis.diagnosis.outcome import Interval, Outcome
+
+Answer = Finding | Unjudged | None
+Detector = Callable[[Log, Outcome], Answer]
+
+
+class Sign(NamedTuple):
+    """A change of one metric that speaks for a cause."""
+
+    metric: str
+    direction: Direction
+    least: float
+    """Its smoothed value has to be this many times the healthy one (`up`: more, `down`: less)."""
+    floor: float
+    """Smallest spread of the healthy window."""
+    is_log: bool = False
+    is_setting: bool = False
+    """Set by the config: it jumps and does not fluctuate."""
+    beyond: float = -math.inf
+    """And beyond this value, whatever was healthy; for `down` below it."""
+
+
+TITLES = {
+    "non_finite": "Numbers that are not finite",
+    "verifier": "The reward changed, not the policy",
+    "mismatch": "Sampler and learner disagree",
+    "staleness": "Samples are too old for their updates",
+    "router_drift": "The router moved to other experts",
+    "update_size": "Updates are too large",
+    "kl_pull": "The KL term drives the update",
+    "kl_runaway": "The policy runs away from the reference",
+    "entropy_explosion": "Entropy exploded",
+    "entropy_collapse": "Entropy collapsed",
+    "displacement": "Right answers become less likely",
+    "repetition": "Completions repeat themselves",
+    "broken_format": "The format broke",
+    "language_mix": "Completions mix scripts",
+    "length_blowup": "Completions grew to the cap",
+    "length_collapse": "Completions shrank",
+    "reward_hacking": "Reward is earned without right answers",
+    "overfitting": "Training problems improve, held-out ones do not",
+    "vanishing_signal": "Groups carry no signal",
+    "critic": "The critic mispredicts",
+    "dead_run": "The policy does not move",
+}
+
+
+def finding_of(
+    cause: str,
+    found: Change,
+    *,
+    tier: Tier = "specific",
+    words: tuple[str, ...] = (),
+    also: tuple[str, ...] = (),
+) -> Finding:
+    said = (
+        f"{found.metric} went from {found.healthy:.3g} while the run was healthy to {found.extreme:.3g}, "
+        f"between steps {found.onset.healthy} and {found.onset.sick}"
+    )
+    return Finding(
+        cause, TITLES[cause], found.onset, tier, min(1.0, found.spreads / 10), found.lasting,
+        (said, *words), (found.metric, *also),
+    )  # fmt: skip
+
+
+def unjudged(cause: str, needs: str) -> Unjudged:
+    return Unjudged(cause, TITLES[cause], needs)
+
+
+def lacking(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> Unjudged | None:
+    """The reason why a cause cannot be judged; None where a metric has at least `least` finite values.
+
+    The log lacks `needs` where it has none of the metrics, else values of the one that has the most.
+    """
+    if log.find(*metrics, least=least) is not None:
+        return None
+    counts = {name: len(log.series[name].finite()) for name in metrics if name in log.series}
+    name, count = max(counts.items(), key=lambda item: item[1], default=("", 0))
+    if not count:
+        return unjudged(cause, needs)
+    return unjudged(cause, f"values of {name}: it has only {count}, and {least} are needed")
+
+
+def change_of(log: Log, outcome: Outcome, sign: Sign) -> Change | None:
+    """The change that a sign asks for; None where the metric is missing or did not change that far."""
+    series, healthy = log.series.get(sign.metric), outcome.healthy
+    if series is None or healthy is None:
+        return None
+    if sign.is_setting and len(series):
+        series = _from_nothing(series, log)
+    smoothed = 1 if sign.is_setting else SMOOTHED
+    found = change(
+        sign.metric, series, healthy, sign.direction, floor=sign.floor, is_log=sign.is_log, smoothed=smoothed
+    )
+    if found is None:
+        return None
+    if sign.direction == "up":
+        is_enough = found.extreme >= sign.least * found.healthy and found.extreme > sign.beyond
+    else:
+        is_enough = found.extreme <= sign.least * found.healthy and found.extreme < -sign.beyond
+    return found if is_enough else None
+
+
+def _from_nothing(series: Series, log: Log) -> Series:
+    """The series of a term of the loss that was not there at first: 0 until then."""
+    longest = max(log.series.values(), key=len)
+    before = longest.steps[longest.steps < series.steps[0]]
+    return Series(
+        np.concatenate([before, series.steps]), np.concatenate([np.zeros(len(before)), series.values])
+    )
+
+
+def first_of(log: Log, outcome: Outcome, *signs: Sign) -> Change | None:
+    """The earliest change that any of the signs asks for."""
+    found = [each for sign in signs if (each := change_of(log, outcome, sign)) is not None]
+    return min(found, key=lambda each: (each.onset.sick, -each.spreads), default=None)
+
+
+def has(log: Log, *metrics: str) -> bool:
+    return any(log.find(metric) is not None for metric in metrics)
+
+
+def standing(log: Log, cause: str, metric: str, limit: float) -> Finding | None:
+    """A metric that was beyond its limit all the time: no change, and yet a cause."""
+    found = log.find(metric, least=5)
+    if found is None or (middle := float(np.median(found[1].values))) <= limit:
+        return None
+    first = int(found[1].steps[0])
+    words = f"{metric} is {middle:.3g} in the median of all steps; up to {limit:g} is harmless"
+    strength = min(1.0, 0.3 + 0.1 * math.log2(middle / limit))
+    onset = Interval(first, first)
+    return Finding(cause, TITLES[cause], onset, "consistent", strength, 1.0, (words,), (metric,))

@@ -1,0 +1,129 @@
+"""Logs of runs out of SQL, and verdicts into their rows."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from sqlalchemy import and_, or_, select, update
+from sqlalchemy.orm import Session
+
+from backend.analysis.diagnosis.detectors import VERSION
+from backend.analysis.diagnosis.diagnose import diagnose
+from backend.analysis.diagnosis.findings import Diagnosis
+from backend.analysis.diagnosis.log import METRICS, Log, Series
+from backend.analysis.diagnosis.news import News, first_cause, verdict_news
+from backend.base.errors import RunNotFound
+from backend.metrics.reading import read_curves
+from backend.runs.events import add_event
+from backend.runs.origin import is_ours
+from backend.storage.engine import Sessions, reading
+from backend.storage.models import Run
+
+logger = logging.getLogger(__name__)
+
+HAS_NO_TRAINER = or_(
+    Run.status.in_(("paused", "finished", "stopped", "failed")),
+    and_(Run.status == "running", Run.writer.is_not(None)),
+)
+"""Condition in SQL: the run is at rest or pushed. The verdict of all others is stored by their trainer."""
+
+AT_ONCE = 100
+"""Runs that are looked up at a time."""
+
+
+def log_of(session: Session, run_id: str) -> Log:
+    """The log of a run; a fork's begins with the steps it inherited."""
+    run = session.get(Run, run_id)
+    if run is None or run.deleting_at is not None:
+        raise RunNotFound(run_id)
+    series = {metric: points.thinned() for metric, points in series_of(session, run_id).items()}
+    config = run.config if is_ours(run) else {}  # another trainer's fields mean other things
+    return Log(series, config, run.status, run.reason)
+
+
+def series_of(session: Session, run_id: str) -> dict[str, Series]:
+    """The recorded points of every metric that a detector reads."""
+    curves = read_curves(session, [run_id], METRICS, "step")
+    return {metric: Series(curve.steps, curve.values) for (_, metric), curve in curves.items()}
+
+
+def columns_of(diagnosis: Diagnosis | None, step: int | None) -> dict[str, Any]:
+    """The columns of a run's row that hold its diagnosis after a step; None: there is none."""
+    onset = diagnosis.onset if diagnosis else None
+    return {
+        "verdict": diagnosis.outcome.verdict if diagnosis else None,
+        "onset_healthy": onset.healthy if onset else None,
+        "onset_sick": onset.sick if onset else None,
+        "cause": first_cause(diagnosis) if diagnosis else "",
+        "judged_step": step,
+        "judged_by": VERSION,
+    }
+
+
+def diagnosis_of(log: Log, name: str) -> Diagnosis | None:
+    """The diagnosis; None, and a line in the service's log, where a detector fails."""
+    try:
+        return diagnose(log)
+    except Exception:  # the run is stored, and all others are judged, all the same
+        logger.exception("run %s cannot be diagnosed", name)
+        return None
+
+
+class Judged(NamedTuple):
+    """The diagnosis of a run that no trainer of ours judges, as its row holds it."""
+
+    run_id: str
+    last_step: int
+    changed_at: float
+    """Of its row when it was read."""
+    columns: dict[str, Any]
+    news: News | None
+    """Of a pushed run, which is judged while it trains: its new verdict."""
+
+
+def judge_run(session: Session, run_id: str) -> Judged:
+    """Diagnose a run by what is recorded; raises RunNotFound."""
+    columns = (Run.last_step, Run.changed_at, Run.steps, Run.writer, Run.verdict)
+    row = session.execute(select(*columns).where(Run.id == run_id)).one_or_none()
+    if row is None:
+        raise RunNotFound(run_id)
+    diagnosis = None
+    if row.last_step and row.steps:
+        diagnosis = diagnosis_of(log_of(session, run_id), run_id)
+    was = row.verdict or "inconclusive"
+    told = verdict_news(was, diagnosis) if row.writer is not None and diagnosis else None
+    return Judged(run_id, row.last_step, row.changed_at, columns_of(diagnosis, row.last_step), told)
+
+
+def store_verdict(session: Session, judged: Judged) -> None:
+    """Write it into the run's row, unless the run trains again or has changed."""
+    columns = dict(judged.columns)
+    if columns["verdict"] is None:
+        columns["changed_at"] = Run.changed_at  # no page shows a difference
+    is_same = and_(Run.last_step == judged.last_step, Run.changed_at == judged.changed_at)
+    still = and_(Run.id == judged.run_id, HAS_NO_TRAINER, is_same)
+    stored = session.scalar(update(Run).where(still).values(**columns).returning(Run.id))
+    if stored is not None and (told := judged.news) is not None:
+        add_event(
+            session, "diagnosis", told.message, run_id=judged.run_id, level=told.level,
+            step=judged.last_step, data=told.data,
+        )  # fmt: skip
+
+
+def unjudged(session: Session) -> list[str]:
+    """Some of the runs without a trainer of ours whose verdict is missing, or of other steps or detectors."""
+    is_due = or_(Run.judged_step.is_distinct_from(Run.last_step), Run.judged_by != VERSION)
+    query = select(Run.id).where(HAS_NO_TRAINER, is_due, Run.deleting_at.is_(None))
+    return list(session.scalars(query.limit(AT_ONCE)))
+
+
+def judge_runs(sessions: Sessions, run_ids: Sequence[str]) -> Iterator[None]:
+    """Judge these runs one after the other, each in a transaction of its own."""
+    for run_id in run_ids:
+        with suppress(RunNotFound):  # deleted meanwhile
+            with reading(sessions) as session:
+                judged = judge_run(session, run_id)
+            with sessions.begin() as session:
+                store_verdict(session, judged)
+        yield

@@ -1,0 +1,50 @@
+"""Routes of evaluations: benchmarks on offer, and the results of runs."""
+
+from typing import Annotated
+
+from fastapi import Query
+
+from backend.analysis.evaluations.results import evaluations_of
+from backend.analysis.evaluations.schemas import EvaluationPage
+from backend.base.errors import FieldError, InvalidRequest
+from backend.config.suite_recipes import SUITE_RECIPES
+from backend.http.dependencies import ReadSession
+from backend.http.paging import split_list
+from backend.http.responses import Json, Page
+from backend.http.routing import Router
+from backend.storage.run_lookup import must_exist
+
+router = Router(prefix="/api/v1", tags=["evaluations"])
+
+MOST_RUNS = 50
+
+
+@router.get("/suite-recipes", response_model=Page)
+def suite_recipes() -> Json:
+    """Benchmarks as suites, with license and commit; `config` holds the suite that is added to a run's."""
+    items = [
+        {
+            "name": name,
+            "title": recipe.title,
+            "source": f"{recipe.source}, license: {recipe.licence}",
+            "note": recipe.note,
+            "config": {"suite": recipe.suite.model_dump(mode="json")},
+        }
+        for name, recipe in SUITE_RECIPES.items()
+    ]
+    return Json({"items": items, "next": None})
+
+
+@router.get("/evaluations", response_model=EvaluationPage)
+def evaluations(
+    session: ReadSession,
+    runs: Annotated[str, Query(min_length=1, max_length=8_000, description="Ids, separated by commas.")],
+) -> Json:
+    """Results of the held-out sets and suites of runs, with those of evaluations of their checkpoints."""
+    run_ids = list(dict.fromkeys(split_list(runs)))
+    if not 0 < len(run_ids) <= MOST_RUNS:
+        reason = f"holds {len(run_ids)} runs; expected 1 to {MOST_RUNS}"
+        raise InvalidRequest([FieldError("runs", reason)])
+    for run_id in run_ids:
+        must_exist(session, run_id)
+    return Json(evaluations_of(session, run_ids).model_dump(mode="json"))

@@ -1,0 +1,144 @@
+"""Results of evaluations: those that a run made itself, and later ones of its checkpoints."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.analysis.evaluations.schemas import EvaluationItem, EvaluationPage
+from backend.config.evaluation import RESERVED
+from backend.config.metrics import has_interval, interval_of
+from backend.metrics.reading import read_points
+from backend.metrics.series import Points
+from backend.storage.models import Checkpoint, Run
+from backend.storage.numbers import spell
+
+PREFIX = "eval/"
+MOST_STEPS = 100
+"""Of one suite of one run, beside the first and the best."""
+
+MOST_CHILDREN = 1_000
+"""Evaluations of checkpoints that are looked at."""
+
+HELD_OUT = ("accuracy", "length_mean", "truncated_frac")
+"""Metrics of the held-out set, beside those of pass@k."""
+
+
+class EvaluatedStep(NamedTuple):
+    """A step of a run at which something was evaluated, and where that is stored."""
+
+    run: str
+    step: int
+    source: str
+    source_step: int
+
+
+def evaluations_of(session: Session, run_ids: Sequence[str]) -> EvaluationPage:
+    """Everything that runs were evaluated on, in the order of the ids; of a step the latest result."""
+    children = _children(session, run_ids)
+    later = {child: (parent, step) for child, parent, step in children}
+    sources = [*run_ids, *later]
+    names = _names(session, sources)
+    points = read_points(session, sources, sorted({name for each in names.values() for name in each}))
+    found: dict[tuple[str, str], dict[int, tuple[EvaluatedStep, dict[str, float]]]] = defaultdict(dict)
+    for source in sources:  # evaluations of checkpoints come last, the newest of them at the end
+        for (suite, step), values in _by_suite(points, source, names[source]).items():
+            run, of_step = later.get(source, (source, step))
+            found[run, suite][of_step] = EvaluatedStep(run, of_step, source, step), values
+    saved = _checkpoint_steps(session, run_ids)
+    items, left_out = [], 0
+    for run, suite in sorted(found, key=lambda place: (run_ids.index(place[0]), place[1])):
+        results = found[run, suite]
+        best = max(results, key=lambda step: (_accuracy(results[step][1]), step))
+        shown = set(sorted(results)[-MOST_STEPS:]) | {min(results), best}
+        left_out += len(results) - len(shown)
+        items += [
+            _item(suite, *results[step], has_checkpoint=step in saved[run], is_best=step == best)
+            for step in sorted(shown)
+        ]
+    return EvaluationPage(items=items, left_out=left_out)
+
+
+def _children(session: Session, run_ids: Sequence[str]) -> list[tuple[str, str, int]]:
+    """The newest evaluations of the runs' checkpoints, oldest first."""
+    query = select(Run.id, Run.parent_run, Run.fork_step).where(
+        Run.parent_run.in_(run_ids),
+        Run.fork_step.is_not(None),
+        Run.steps == 0,
+        Run.check_hash.is_(None),
+        Run.deleted_at.is_(None),
+        Run.deleting_at.is_(None),
+    )
+    newest = session.execute(query.order_by(Run.id.desc()).limit(MOST_CHILDREN)).all()
+    return [(row.id, row.parent_run or "", row.fork_step or 0) for row in reversed(newest)]
+
+
+def _names(session: Session, run_ids: Iterable[str]) -> dict[str, list[str]]:
+    """The metrics of evaluations that each run has recorded."""
+    query = select(Run.id, Run.summary).where(Run.id.in_(list(run_ids)))
+    last = {row.id: (row.summary or {}).get("last", {}) for row in session.execute(query)}
+    shown = {run: [name for name in last.get(run, {}) if _place_of(name)] for run in run_ids}
+    return {run: [*names, *_ends(names)] for run, names in shown.items()}
+
+
+def _ends(names: Sequence[str]) -> list[str]:
+    return [end for name in names if has_interval(name) for end in interval_of(name)]
+
+
+def _place_of(name: str) -> tuple[str, str] | None:
+    """Suite and name within it of a metric; None for one that the table does not show."""
+    parts = name.removeprefix(PREFIX).split("/") if name.startswith(PREFIX) else []
+    if len(parts) == 2 and parts[0] not in RESERVED:
+        return parts[0], parts[1]
+    is_shown = len(parts) == 1 and (parts[0] in HELD_OUT or parts[0].startswith("pass_at_"))
+    return ("", parts[0]) if is_shown else None
+
+
+def _by_suite(
+    points: Mapping[tuple[str, str], Points], source: str, names: Sequence[str]
+) -> dict[tuple[str, int], dict[str, float]]:
+    """The values of each suite at each step."""
+    found: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+    for name in names:
+        suite, metric = _place_of(name) or ("", "")
+        if (stored := points.get((source, name))) is not None:
+            for step, value in zip(stored.steps.tolist(), stored.values.tolist(), strict=True):
+                found[suite, step][metric] = value
+    return found
+
+
+def _checkpoint_steps(session: Session, run_ids: Sequence[str]) -> dict[str, set[int]]:
+    steps: dict[str, set[int]] = {run: set() for run in run_ids}
+    query = select(Checkpoint.run_id, Checkpoint.step).where(Checkpoint.run_id.in_(run_ids))
+    for row in session.execute(query):
+        steps[row.run_id].add(row.step)
+    return steps
+
+
+def _accuracy(values: Mapping[str, float]) -> float:
+    accuracy = values.get("accuracy", math.nan)
+    return accuracy if math.isfinite(accuracy) else -math.inf
+
+
+def _item(
+    suite: str, place: EvaluatedStep, values: Mapping[str, float], *, has_checkpoint: bool, is_best: bool
+) -> EvaluationItem:
+    ends = {name: interval_of(name) for name in values}
+    intervals = {
+        name: [spell(values[low]), spell(values[high])]
+        for name, (low, high) in ends.items()
+        if low in values and high in values
+    }
+    hidden = {end for name in intervals for end in ends[name]}
+    return EvaluationItem(
+        **place._asdict(),
+        suite=suite,
+        values={name: spell(value) for name, value in values.items() if name not in hidden},
+        intervals=intervals,
+        source_kind=f"{PREFIX}{suite}".removesuffix("/"),
+        has_checkpoint=has_checkpoint,
+        is_best=is_best,
+    )

@@ -1,0 +1,1 @@
+"""What every other room may use: settings, errors, logs, redaction, the sandbox."""

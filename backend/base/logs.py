@@ -1,0 +1,134 @@
+"""Logging of every process: one line per event, as text or as JSON (`LOG_FORMAT`).
+
+    time level logger message        always; the time is UTC, to the millisecond
+    request_id                       while a request is answered: the answer's X-Request-ID
+    run_id attempt                   while a run is supervised
+    method path status ms            the access log
+    exception                        a traceback
+
+Secrets are replaced first, then what is too long is cut, then control characters are escaped.
+"""
+
+import json
+import logging
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, TextIO
+
+from backend.base.redaction import learn_secrets, redact
+from backend.base.settings import Settings
+
+OURS = ("backend", "worker", "uvicorn", "celery")
+"""These report their progress; everybody else only warnings."""
+
+MESSAGE_CHARACTERS = 10_000
+EXCEPTION_CHARACTERS = 50_000
+
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What could move a terminal's cursor, begin a line of its own or turn a text's direction."""
+
+STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName", "data"}
+
+_about: ContextVar[dict[str, Any]] = ContextVar("about", default={})  # noqa: B039 - replaced, never changed
+
+logger = logging.getLogger(__name__)
+
+
+def set_up_logging(settings: Settings, *, is_json: bool | None = None, stream: TextIO | None = None) -> None:
+    """Everything this process reports goes to `stream` (standard error), errors that nobody caught too."""
+    learn_secrets(settings)
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(Lines(is_json=settings.log_format == "json" if is_json is None else is_json))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    for name in OURS:
+        logging.getLogger(name).setLevel(logging.INFO)
+    logging.captureWarnings(capture=True)
+    sys.excepthook = _report
+    threading.excepthook = _report_thread
+
+
+@contextmanager
+def about(**fields: Any) -> Iterator[None]:
+    """Every line that is reported meanwhile, by this thread or task, carries these fields."""
+    token = _about.set({**_about.get(), **fields})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+def request_id() -> str:
+    """The id of the request in progress; empty outside of one."""
+    return str(_about.get().get("request_id", ""))
+
+
+def escape_controls(text: str) -> str:
+    """One line that does nothing to a terminal: four signs for what would have been an escape."""
+    return CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class Lines(logging.Formatter):
+    """One line per event; in text, a traceback follows on indented lines."""
+
+    def __init__(self, *, is_json: bool) -> None:
+        super().__init__()
+        self._is_json = is_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of this event."""
+        now = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {
+            "time": now.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _cut(redact(record.getMessage()), MESSAGE_CHARACTERS),
+        }
+        line |= _about.get()
+        if record.exc_info:
+            text = redact(self.formatException(record.exc_info))
+            line["exception"] = _cut(text, EXCEPTION_CHARACTERS)
+        return self._json(record, line) if self._is_json else self._text(line)
+
+    @staticmethod
+    def _json(record: logging.LogRecord, line: dict[str, Any]) -> str:
+        extras = {name: value for name, value in vars(record).items() if name not in STANDARD}
+        extras = {name: redact(value) if isinstance(value, str) else value for name, value in extras.items()}
+        return json.dumps(extras | line, default=lambda value: redact(str(value)))  # ASCII: all is escaped
+
+    @staticmethod
+    def _text(line: dict[str, Any]) -> str:
+        known = ("time", "level", "logger", "message", "exception")
+        context = " ".join(f"{name}={value}" for name, value in line.items() if name not in known)
+        head = f"{line['time']} {line['level'].upper():<7} {line['logger']}: {line['message']}"
+        lines = [escape_controls(head + (f" [{context}]" if context else ""))]
+        lines += [f"    | {escape_controls(each)}" for each in line.get("exception", "").splitlines()]
+        return "\n".join(lines)
+
+
+def _cut(text: str, most: int) -> str:
+    """The beginning and the end of a text that is too long: a traceback says most at its end."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]} [{len(text) - most:,} characters left out] {text[-most // 2 :]}"
+
+
+def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        return
+    logger.critical("ended by an unexpected error", exc_info=(kind, error, trace))
+
+
+def _report_thread(failure: threading.ExceptHookArgs) -> None:
+    if failure.exc_value is not None:
+        name = failure.thread.name if failure.thread else "a thread"
+        logger.critical(
+            "%s ended by an unexpected error",
+            name,
+            exc_info=(failure.exc_type, failure.exc_value, failure.exc_traceback),
+        )

@@ -1,0 +1,205 @@
+"""Secrets have no place in what others may read: configs, the record of a run, logs, answers.
+
+`secret_errors` refuses a document that holds one. `redact` replaces what slipped through: everything that
+looks like a secret, and the secrets that this process was given itself (`learn_secrets`). The files of tokens
+are looked at each time: whoever runs for weeks knows a token as soon as another process has made it.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote
+
+from backend.base.errors import FieldError, InvalidRequest
+from backend.base.settings import Settings
+
+REDACTED = "[secret]"
+
+
+SHAPES = tuple(
+    (re.compile(pattern), offset)
+    for pattern, offset in (
+        (r"hf_(?<!\whf_)[A-Za-z0-9]{30,}", 0),
+        (r"sk-(?<!\wsk-)[A-Za-z0-9_-]{20,}", 0),
+        (r"://[^/\s:@]*:[^/\s@]+(?=@)", 3),  # user and password of an address
+        (r"writer\.(?<!\wwriter\.)[\w-]{1,64}\.[0-9a-f]{64}\b", 0),
+        # the ticket of a one-time link, a cookie
+        (r"\.(?<=\b\d{10}\.)(?:[\w-]{16,43}\.)?[0-9a-f]{64}\b", -10),
+    )
+)
+"""Looks of secrets, and where one begins, from the beginning of its match. Each pattern begins with fixed
+characters, for which `re` searches twenty times as fast as for a set of them."""
+
+NAMED_LIKE_A_SECRET = re.compile(
+    r"(?:TOKEN|SECRET|PASSWORD|PASSWD|_KEY|CREDENTIALS?|CONNECTION_STRING)$", re.IGNORECASE
+)
+"""Names of environment variables whose values are secrets."""
+
+LONGEST_SECRET = 512
+"""Characters; whoever cuts a text into pieces keeps that much together."""
+
+WINDOW = 100_000
+"""Characters that are looked through at once."""
+
+SHORTEST_SECRET = 8
+"""A shorter value may be a word of a sentence: replacing it everywhere would tell what it is."""
+
+TOKEN_FILES = ("token", "viewer-token", "writer-key")
+"""Below the state directory, where no token was chosen."""
+
+Stamp = tuple[int, int, int]
+"""Changes when a file is made or replaced."""
+
+_known: set[str] = set()
+_watched: dict[Path, Stamp | None] = {}
+"""Files that hold a token, or will; None: not yet."""
+
+
+def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = None) -> None:
+    """Make `redact` recognise this installation's tokens and the passwords in its addresses."""
+    environment = os.environ if environment is None else environment
+    values = [value for name, value in environment.items() if NAMED_LIKE_A_SECRET.search(name)]
+    values += [_password(settings.database_url), _password(settings.broker_url)]
+    own = (settings.grpolab_token, settings.grpolab_viewer_token, settings.grpolab_writer_key)
+    keys = (settings.judge_api_key, settings.reward_model_api_key, settings.engine_api_key)
+    learn(
+        *own,
+        *keys,
+        *settings.openenv_secrets.values(),
+        settings.grpolab_webhook_url,
+        settings.grpolab_webhook_secret,
+        *values,
+    )
+    _watched.clear()  # a process has one installation
+    _watched.update(dict.fromkeys(settings.state / name for name in TOKEN_FILES))
+    _look_at_tokens()
+
+
+def _look_at_tokens() -> None:
+    """Learn what token files hold that were made or replaced since the last look."""
+    for path, known in list(_watched.items()):
+        if (stamp := _stamp(path)) != known:
+            learn(_content(path))
+            _watched[path] = stamp  # only now: another thread must not take it for learnt
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def learn(*values: str) -> None:
+    """Add strings that `redact` replaces."""
+    global _known  # noqa: PLW0603 - one set for the process, as its environment is one
+    added = set[str]()
+    for value in values:
+        if SHORTEST_SECRET <= len(value) <= LONGEST_SECRET:
+            plain = unquote(value)
+            added |= {value, plain, quote(value, safe=""), quote(plain, safe=""), quote_plus(plain)}
+    _known |= added  # a new set: another thread may be going through the old one
+
+
+def redact(text: str) -> str:
+    """The text with every secret replaced. Do it before anything is cut off: half a secret is not found."""
+    _look_at_tokens()
+    return _redacted_text(text)
+
+
+def redact_document(document: Any) -> Any:
+    """The same for every text in a JSON document, names of fields too; nested as deeply as it may be."""
+    _look_at_tokens()
+    names: dict[Any, Any] = {}
+    holder = [document]
+    containers: list[Any] = [holder]
+    while containers:
+        container = containers.pop()
+        pairs = list(container.items() if isinstance(container, dict) else enumerate(container))
+        if isinstance(container, dict):
+            container.clear()
+        for key, value in pairs:
+            if key not in names:
+                names[key] = _redacted_text(key) if isinstance(key, str) else key
+            container[names[key]] = copy = _redacted_or_copied(value)
+            if isinstance(copy, dict | list):
+                containers.append(copy)
+    return holder[0]
+
+
+def _redacted_or_copied(value: Any) -> Any:
+    if isinstance(value, str):
+        return _redacted_text(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, list) else value
+
+
+def _redacted_text(text: str) -> str:
+    pieces, end = [], 0
+    for first, last in sorted(_secrets_in(text)):
+        if first >= end:
+            pieces += [text[end:first], REDACTED]
+        end = max(end, last)
+    return "".join([*pieces, text[end:]]) if pieces else text
+
+
+def _secrets_in(text: str) -> Iterator[tuple[int, int]]:
+    """(begin, end) of every secret; they may overlap."""
+    if len(text) < SHORTEST_SECRET and "://" not in text:
+        return
+    for word in _known:
+        at = text.find(word)
+        while at >= 0:
+            yield at, at + len(word)
+            at = text.find(word, at + 1)
+    ends = dict.fromkeys(SHAPES, 0)
+    for start in range(0, len(text), WINDOW):  # others may run in between
+        for pattern, offset in SHAPES:
+            for cut in pattern.finditer(text, start, start + WINDOW + LONGEST_SECRET):
+                if cut.start() < ends[pattern, offset]:
+                    continue  # of a longer one that began before
+                if (match := pattern.match(text, cut.start())) is not None:
+                    ends[pattern, offset] = match.end()
+                    yield match.start() + offset, match.end()
+
+
+def secret_errors(document: Any, path: str = "") -> Iterator[FieldError]:
+    """One error for every text that looks like a token or an address with a password; it is not repeated."""
+    _look_at_tokens()
+    yield from _secret_errors(document, path)
+
+
+def _secret_errors(document: Any, path: str) -> Iterator[FieldError]:
+    if isinstance(document, str) and next(_secrets_in(document), None):
+        reason = "looks like a secret: set it in the environment of the service or worker, never in a run"
+        yield FieldError(path, reason)
+    elif isinstance(document, dict):
+        for key, value in document.items():
+            yield from _secret_errors(str(key), path)
+            yield from _secret_errors(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(document, list):
+        for number, value in enumerate(document):
+            yield from _secret_errors(value, f"{path}.{number}")
+
+
+def refuse_secrets(text: str, path: str) -> None:
+    """Raise InvalidRequest for a text that looks like a secret."""
+    if errors := list(secret_errors(text, path)):
+        raise InvalidRequest(errors)
+
+
+def _password(url: str) -> str:
+    """Of an address; empty when it has none. A password with unescaped signs is taken as it stands."""
+    found = re.search(r"://[^/:@]*:(.+)@", url)
+    return found[1] if found else ""
+
+
+def _content(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,280 @@
+"""Forks of the warm parent: each works on one answer, confined further, and is killed at its limits."""
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import resource
+import selectors
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from backend.base.sandbox.operation import Operation, Request
+
+GRACE_SECONDS = 2.0
+MAX_REPLY_BYTES = 4_000_000
+MAX_OUTPUT_BYTES = 256 * 1024
+"""Standard output of a program that is kept; one that prints more is killed."""
+
+FILES = 256
+WRITTEN_BYTES = 64 * 2**20
+PR_SET_PDEATHSIG = 1
+"""From <linux/prctl.h>."""
+
+OWNER = 0
+"""File descriptor of whoever asks: nothing comes there while answers are worked on, only its end."""
+
+Reply = Mapping[str, Any]
+
+
+class Rules(NamedTuple):
+    """The rules for every fork of one warm parent."""
+
+    strict: Any
+    """Filter of system calls; None: this machine has none."""
+    writes: bool
+    """Whether it may write to a directory of its own below `scratch`."""
+    scratch: Path
+    ends_all: bool
+    """Whether a fork may start processes, which end with it: then only one works at a time."""
+
+
+class Fork:
+    """One fork, as the warm parent sees it."""
+
+    def __init__(self, at: int, operation: Operation, request: Request, rules: Rules) -> None:
+        self.at = at
+        self.is_program = operation.is_program
+        self._output = b""
+        self._directory = Path(tempfile.mkdtemp(dir=rules.scratch)) if rules.writes else None
+        self._input = str(request["stdin"]).encode(errors="replace") if self.is_program else b""
+        self.pipe, write = os.pipe()
+        theirs, self.stdin = os.pipe() if self.is_program else (-1, -1)
+        self.deadline = time.monotonic() + request["seconds"]
+        self._pid = os.fork()
+        if self._pid == 0:
+            _be_the_fork(operation, request, rules, pipe=write, stdin=theirs, directory=self._directory)
+        os.close(write)
+        if self.is_program:
+            os.close(theirs)
+            os.set_blocking(self.stdin, False)
+
+    def feed(self) -> None:
+        """Write what the program's standard input can take, and close it after the last byte."""
+        try:
+            self._input = self._input[os.write(self.stdin, self._input) :] if self._input else b""
+        except BlockingIOError:
+            return
+        except OSError:  # the program has closed it
+            self._input = b""
+        if not self._input:
+            self._close_input()
+
+    def read(self) -> Reply | None:
+        """Take what it has written; its reply, once that is complete."""
+        block = os.read(self.pipe, 65536)
+        self._output += block
+        most = MAX_OUTPUT_BYTES if self.is_program else MAX_REPLY_BYTES
+        if len(self._output) > most:
+            return self.end({"died": f"it answered more than {most:,} bytes"})
+        if self.is_program:
+            return None if block else self._end_program()
+        if block and not self._output.endswith(b"\n"):
+            return None
+        return self.end(_checked(self._output) if block else None)
+
+    def end(self, reply: Reply | None) -> Reply:
+        """Kill it with all that it started, and remove what it wrote; without a reply, tell how it ended."""
+        code = os.waitstatus_to_exitcode(self._kill())
+        return reply or {"died": f"the process that worked on it ended with code {code}"}
+
+    def _end_program(self) -> Reply:
+        """Output and exit code of a program whose output has ended; it may go on until its deadline."""
+        while True:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
+                self._clean()
+                code = os.waitstatus_to_exitcode(status)
+                return {"value": {"output": self._output.decode(errors="replace"), "code": code}}
+            if time.monotonic() > self.deadline:
+                return self.end({"timeout": True})
+            time.sleep(0.001)
+
+    def _kill(self) -> int:
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(self._pid, signal.SIGKILL)
+        _, status = os.waitpid(self._pid, 0)
+        self._clean()
+        return status
+
+    def _clean(self) -> None:
+        os.close(self.pipe)
+        self._close_input()
+        if self._directory is not None:
+            shutil.rmtree(self._directory)
+
+    def _close_input(self) -> None:
+        if self.stdin >= 0:
+            os.close(self.stdin)
+            self.stdin = -1
+
+
+class Forks:
+    """Answers requests by forks of this process, several at a time."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def replies(
+        self, operation: Operation, requests: Sequence[Request], *, at_a_time: int
+    ) -> Iterator[tuple[int, Reply]]:
+        """Each request's place and reply, as soon as it is there."""
+        waiting = list(enumerate(requests))[::-1]
+        working: list[Fork] = []
+        most = 1 if self._rules.ends_all or operation.is_program else at_a_time
+        gc.freeze()
+        while waiting or working:
+            while waiting and len(working) < most:
+                at, request = waiting.pop()
+                working.append(Fork(at, operation, request, self._rules))
+            ended = self._ended(working)
+            working = [fork for fork in working if fork not in ended]
+            if not working:
+                self._clear()
+            yield from ((fork.at, reply) for fork, reply in ended.items())
+
+    def _ended(self, working: Sequence[Fork]) -> dict[Fork, Reply]:
+        """Forks that have answered or run out of time; waits until something happens.
+
+        Ends this process when whoever asks has gone meanwhile, and the forks end with it.
+        """
+        with selectors.DefaultSelector() as selector:
+            selector.register(OWNER, selectors.EVENT_READ)
+            for fork in working:
+                selector.register(fork.pipe, selectors.EVENT_READ)
+                if fork.stdin >= 0:
+                    selector.register(fork.stdin, selectors.EVENT_WRITE)
+            first = min(fork.deadline for fork in working)
+            ready = {key.fd for key, _ in selector.select(max(0.0, first - time.monotonic()))}
+        ended: dict[Fork, Reply] = {}
+        for fork in working:
+            if fork.stdin in ready:
+                fork.feed()
+            if fork.pipe in ready:
+                reply = fork.read()
+            else:
+                reply = fork.end({"timeout": True}) if time.monotonic() >= fork.deadline else None
+            if reply is not None:
+                ended[fork] = reply
+        if OWNER in ready and not ended:
+            raise SystemExit
+        return ended
+
+    def _clear(self) -> None:
+        """End what a fork has left running, and remove what it left behind."""
+        if self._rules.ends_all:
+            with contextlib.suppress(ProcessLookupError):  # all but the first process and this
+                os.kill(-1, signal.SIGKILL)
+        if self._rules.writes:
+            _empty(self._rules.scratch)
+
+
+def _be_the_fork(
+    operation: Operation, request: Request, rules: Rules, *, pipe: int, stdin: int, directory: Path | None
+) -> None:
+    """Answer one request and leave; never returns."""
+    code = 1
+    try:
+        die_with_parent()
+        os.setpgid(0, 0)
+        if operation.is_program:
+            os.dup2(stdin, 0)
+            os.dup2(pipe, 1)
+            os.closerange(3, FILES)
+        else:
+            os.closerange(3, pipe)
+            os.closerange(pipe + 1, FILES)
+            os.close(0)
+        if directory is not None:
+            os.environ["TMPDIR"] = os.environ["HOME"] = tempfile.tempdir = str(directory)
+        limit(resource.RLIMIT_CPU, request.get("cpu_seconds", int(request["seconds"] + GRACE_SECONDS) + 1))
+        limit(resource.RLIMIT_FSIZE, WRITTEN_BYTES if rules.writes else 0)
+        if "memory_bytes" in request:
+            limit(resource.RLIMIT_AS, request["memory_bytes"])
+        if rules.strict is not None:
+            rules.strict.load()
+        if operation.is_program:
+            code = operation.answer(request)
+        else:
+            reply = answer(operation, request)
+            while reply:
+                reply = reply[os.write(pipe, reply) :]
+            code = 0
+    finally:
+        os._exit(code)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the one that forked it ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
+def limit(kind: int, value: int) -> None:
+    """Lower a limit of this process, for good."""
+    _, hard = resource.getrlimit(kind)
+    most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    with contextlib.suppress(
+        *(() if sys.platform == "linux" else (OSError, ValueError))
+    ):  # macOS has not all
+        resource.setrlimit(kind, (most, most))
+
+
+def answer(operation: Operation, request: Request) -> bytes:
+    """The value of a request, or what went wrong: anything can, when text is hostile or code a user's own."""
+    try:
+        return as_line({"value": operation.answer(request)})
+    except Exception as error:  # noqa: BLE001 - see above; the trainer decides what an error means
+        return as_line({"error": words_of(error)})
+
+
+def as_line(reply: Reply) -> bytes:
+    """A reply as one line of JSON."""
+    return json.dumps(reply).encode() + b"\n"
+
+
+def words_of(error: Exception) -> str:
+    """An error's class and message."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an exception class of a user's own
+        text = "(no message)"
+    return f"{type(error).__name__}: {text}"[:2000]
+
+
+def _checked(said: bytes) -> Reply:
+    """A fork may have been taken over by what it read: of its words only a value or an error counts."""
+    try:
+        reply = json.loads(said)
+    except (ValueError, RecursionError):
+        return {"died": "it answered nonsense"}
+    if isinstance(reply, dict) and len(reply) == 1 and reply.keys() <= {"value", "error"}:
+        return reply
+    return {"died": "it answered nonsense"}
+
+
+def _empty(directory: Path) -> None:
+    """Remove what a call left behind; what cannot be removed ends this process, and a fresh one follows."""
+    for entry in os.scandir(directory):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            Path(entry.path).unlink()

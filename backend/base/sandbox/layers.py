@@ -1,0 +1,110 @@
+"""Layers of the sandbox: what each keeps out, and whether this machine has it."""
+
+import sys
+from functools import cache
+from typing import NamedTuple
+
+from backend.base.errors import GrpoLabError
+from backend.base.sandbox import bubblewrap
+from backend.base.settings import Settings
+
+HIDING_FILES = {"namespaces", "landlock"}
+
+
+class Layer(NamedTuple):
+    """One independent barrier around a process that reads model text."""
+
+    name: str
+    keeps_out: str
+    missing: str
+    """Why this machine lacks it, and what to do; "" when it has it."""
+
+
+class SandboxIncomplete(GrpoLabError):
+    """A layer is missing that the settings require, or without which no program may run."""
+
+    status = 503
+    title = "Sandbox incomplete"
+
+
+@cache
+def layers() -> tuple[Layer, ...]:
+    """Every layer, outermost first."""
+    return (
+        Layer("environment", "the trainer's environment variables, such as tokens and addresses", ""),
+        Layer("descriptors", "files and connections that the trainer has open", ""),
+        Layer("namespaces", "other processes, the network, and every file but code", _no_namespaces()),
+        Layer("landlock", "files outside of code, and TCP connections", _no_landlock()),
+        Layer("seccomp", "system calls that grading does not need", _no_seccomp()),
+        Layer("limits", "unlimited memory, processor time, files and processes", ""),
+        Layer("fork", "state that one answer leaves behind for the next", ""),
+    )
+
+
+def missing_layers() -> list[Layer]:
+    """The layers that this machine lacks."""
+    return [layer for layer in layers() if layer.missing]
+
+
+def layer_names() -> dict[str, list[str]]:
+    """{"on": names, "missing": names}: what a run or a worker reports."""
+    return {
+        "on": [layer.name for layer in layers() if not layer.missing],
+        "missing": [layer.name for layer in missing_layers()],
+    }
+
+
+def check_sandbox(settings: Settings) -> None:
+    """Raise SandboxIncomplete when the settings require a layer that this machine lacks."""
+    if settings.sandbox == "required" and (absent := missing_layers()):
+        reasons = "; ".join(f"{layer.name}: {layer.missing}" for layer in absent)
+        raise SandboxIncomplete(f"SANDBOX=required, but this machine lacks {reasons}")
+
+
+def program_refusal(settings: Settings) -> str:
+    """Why programs and plugins may not run on this machine; "" if they may.
+
+    Without both layers that hide files, a program reads tokens, the database and other processes' variables.
+    """
+    absent = {layer.name for layer in missing_layers()}
+    if settings.sandbox == "unconfined" or not absent >= HIDING_FILES:
+        return ""
+    return (
+        "neither user namespaces nor Landlock hide the files of this machine from programs: allow one of "
+        "them (`make doctor` says how), or set SANDBOX=unconfined"
+    )
+
+
+def check_programs(settings: Settings) -> None:
+    """Raise SandboxIncomplete where no program and no plugin may run."""
+    if reason := program_refusal(settings):
+        raise SandboxIncomplete(f"the reward code, plugins and the tool python are refused: {reason}")
+
+
+def _no_namespaces() -> str:
+    reason = bubblewrap.why_not()
+    return reason and f"{reason}; install bubblewrap and allow unprivileged user namespaces"
+
+
+def _no_landlock() -> str:
+    if sys.platform != "linux":
+        return "only available on Linux"
+    try:
+        import py_landlock
+
+        py_landlock.get_abi_version()
+    except ImportError:
+        return "py-landlock is not installed"
+    except py_landlock.LandlockError as error:
+        return f"the kernel lacks it ({error}); it needs Linux 5.13 or newer with landlock among its LSMs"
+    return ""
+
+
+def _no_seccomp() -> str:
+    if sys.platform != "linux":
+        return "only available on Linux"
+    try:
+        import pyseccomp  # noqa: F401 - importing it looks for the library
+    except (ImportError, RuntimeError):
+        return "libseccomp is not installed (Debian: apt-get install libseccomp2)"
+    return ""

@@ -1,0 +1,193 @@
+"""The sandboxed process, `python -m backend.base.sandbox.server ORDERS`: confines itself, then answers.
+
+It is a warm parent: it imports what operations need and never works on hostile text itself. Each such request
+is answered by a fork, which is confined further and killed afterwards, so that nothing of it meets the next.
+Both pipes carry JSON, an object a line. A request asks for one or several answers; `at_a_time` of them are
+worked on at once, and each is sent as soon as it is there, with its place in the request:
+
+    stdin   {"op": "equal", "seconds": 2.0, "at_a_time": 1, "each": [{"expected": "1/2", "found": "0.5"}]}
+    stdout  {"prepared": true}, then {"at": 0, "value": true}
+            or, for "value", "error": "...", "timeout": true, "died": "..."
+"""
+
+import importlib
+import json
+import logging
+import os
+import resource
+import select
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from backend.base.sandbox import forks, landlock, seccomp
+from backend.base.sandbox.forks import (
+    GRACE_SECONDS,
+    OWNER,
+    Forks,
+    Rules,
+    answer,
+    as_line,
+    die_with_parent,
+    limit,
+    words_of,
+)
+from backend.base.sandbox.operation import Operation, Request
+
+PREPARE_SECONDS = 120.0
+MOST_PROCESSES = 256
+
+
+class Orders(NamedTuple):
+    """The orders that a sandboxed process gets when it is started."""
+
+    operations: str
+    """Name of the module with `OPERATIONS`."""
+    layers: list[str]
+    """Layers that this machine has: the process fails when it cannot apply one of them."""
+    readable: list[str]
+    executable: list[str]
+    devices: list[str]
+    memory_bytes: int
+    network: bool
+    processes: bool
+    scratch: str
+    """Directory that libraries may write to while they are imported, and nothing else."""
+    is_plugin: bool
+    """Whether it is a user's own code, which may print and write to `scratch`, emptied after each call."""
+    forgets: bool
+    """Whether a fork reads and serves each request, so that nothing of it stays in this process's memory."""
+
+
+def main() -> None:
+    """Confine this process, then answer requests until standard input ends."""
+    orders = Orders(**json.loads(sys.argv[1]))
+    replies = os.dup(1)
+    os.dup2(2, 1)  # whatever the libraries print must not reach the answers
+    try:
+        server = _confined_server(orders, replies)
+    except Exception as error:  # noqa: BLE001 - whatever it is, whoever asks must hear of it
+        os.write(replies, as_line({"unusable": words_of(error)}))
+        return
+    server.say({"ready": True})
+    if orders.forgets:
+        while _served_by_a_fork(server):
+            pass
+    else:
+        for line in sys.stdin:
+            server.serve(json.loads(line))
+    os._exit(0)  # a thread that a plugin started while it was imported would be waited for
+
+
+def _served_by_a_fork(server: "Server") -> bool:
+    """Serve one request in a fork of its own; whether there may be another."""
+    select.select([OWNER], [], [])
+    pid = os.fork()
+    if pid == 0:
+        try:
+            die_with_parent()
+            line = sys.stdin.readline()
+            if line:
+                server.serve(json.loads(line))
+                os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    return status == 0
+
+
+def _confined_server(orders: Orders, replies: int) -> "Server":
+    if not orders.is_plugin:
+        logging.disable(logging.CRITICAL)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+    strict = confine(orders)
+    return Server(importlib.import_module(orders.operations).OPERATIONS, orders, replies, strict)
+
+
+def confine(orders: Orders) -> Any:
+    """Apply every layer that is asked for to this process; the filter that its forks load further."""
+    filters: list[Any] = []
+    if "seccomp" in orders.layers:
+        filters = [
+            seccomp.warm_parent(network=orders.network),
+            seccomp.answering(
+                processes=orders.processes,
+                writes=orders.is_plugin,
+                network=orders.network,
+                sees_own_files_only="namespaces" in orders.layers,
+            ),
+        ]
+    limit(resource.RLIMIT_AS, orders.memory_bytes)
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_FSIZE, forks.WRITTEN_BYTES)
+    limit(resource.RLIMIT_NOFILE, forks.FILES)
+    if "namespaces" in orders.layers:  # the kernel counts processes by user namespace
+        limit(resource.RLIMIT_NPROC, MOST_PROCESSES)
+    if "landlock" in orders.layers:
+        landlock.restrict(
+            map(Path, orders.readable),
+            executable=map(Path, orders.executable),
+            devices=map(Path, orders.devices),
+            network=orders.network,
+            scratch=Path(orders.scratch),
+        )
+    if filters:
+        filters[0].load()
+    return filters[-1] if filters else None
+
+
+class Server:
+    """Answers one request after the other."""
+
+    def __init__(
+        self, operations: Mapping[str, Operation], orders: Orders, replies: int, strict: Any
+    ) -> None:
+        self._operations = operations
+        self._replies = replies
+        self._forks = Forks(
+            Rules(
+                strict=strict,
+                writes=orders.is_plugin,
+                scratch=Path(orders.scratch),
+                ends_all="namespaces" in orders.layers and orders.processes,
+            )
+        )
+
+    def say(self, reply: Mapping[str, Any]) -> None:
+        """Write one line to whoever asks."""
+        line = as_line(reply)
+        while line:
+            line = line[os.write(self._replies, line) :]
+
+    def serve(self, request: Request) -> None:
+        """Prepare a request, say so, and give its answers."""
+        # if the trainer is killed while this process hangs in C code, the default action of SIGALRM ends it
+        signal.setitimer(signal.ITIMER_REAL, PREPARE_SECONDS)
+        operation = self._operations[request["op"]]
+        parts = [{**request, **part} for part in request["each"]]
+        try:
+            operation.prepare(parts[0])
+        except Exception as error:  # noqa: BLE001 - code of a user's own; the trainer decides what it means
+            self.say({"unusable": words_of(error)})
+            return
+        self.say({"prepared": True})
+        self._rearm(request)
+        if not operation.is_forked:
+            self.say({"at": 0, **json.loads(answer(operation, parts[0]))})
+        else:
+            for at, reply in self._forks.replies(operation, parts, at_a_time=request["at_a_time"]):
+                self.say({"at": at, **reply})
+                self._rearm(request)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _rearm(self, request: Request) -> None:
+        signal.setitimer(signal.ITIMER_REAL, request["seconds"] + 2 * GRACE_SECONDS)
+
+
+if __name__ == "__main__":
+    main()

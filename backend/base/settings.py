@@ -1,0 +1,464 @@
+"""Settings of one installation, read from the environment and validated once."""
+
+import base64
+import ipaddress
+import re
+import shlex
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, TypeAdapter, ValidationInfo, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from backend.base.plugin_permissions import Permissions
+from backend.base.wording import has_control
+
+LONGEST_LEASE_SECONDS = 3600.0
+
+PERMISSIONS = TypeAdapter(dict[str, Permissions])
+
+DATABASES = ("sqlite:///", "postgresql://", "postgresql+psycopg://")
+BROKERS = ("redis://", "rediss://", "redis+socket://", "filesystem://")
+"""What an address may begin with: the databases and brokers that are tried."""
+
+
+class Settings(BaseSettings):
+    """The settings of an installation: where it listens, what it writes to and what it may reach."""
+
+    model_config = SettingsConfigDict(
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    host: str = "127.0.0.1"
+    """Address the API listens on."""
+
+    port: Annotated[int, Field(ge=1, le=65535)] = 8400
+    """Port the API listens on."""
+
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Further host names (comma separated) under which the API may be reached, e.g. behind a proxy."""
+
+    state_dir: Path = Path("state")
+    """Directory that holds what the service writes: database, checkpoints, sockets, token; not uploads."""
+
+    artifacts_url: str = ""
+    """Address that checkpoints are copied to, such as s3://bucket/grpolab; empty: they stay in the state
+    directory."""
+
+    database_url: str = ""
+    """SQLAlchemy URL; empty: SQLite in the state directory."""
+
+    broker_url: str = ""
+    """Celery broker URL; empty: the embedded broker (Valkey on a Unix socket, else files)."""
+
+    models_dir: Path = Path("models")
+    """Directory whose subdirectories are offered as local policies."""
+
+    datasets_dir: Path = Path("datasets")
+    """Directory whose JSONL files are offered as problems, the same for all machines; also holds uploads."""
+
+    upload_bytes: Annotated[int, Field(ge=1_000, le=2**40)] = 512_000_000
+    """Size of the largest dataset or log that may be uploaded, in bytes; a dataset's packed and unpacked."""
+
+    hf_online: bool = False
+    """Whether policies and datasets may be downloaded from the Hugging Face hub."""
+
+    token_mb_per_run: Annotated[int, Field(ge=0, le=2**40)] = 2_000
+    """Budget of the stored token values of one run, in MB; the oldest are removed first. 0: no limit."""
+
+    token_mb: Annotated[int, Field(ge=0, le=2**40)] = 20_000
+    """Budget of the stored token values of all runs, in MB; the run with the most is trimmed first. 0: no
+    limit."""
+
+    worker_slots: Annotated[int, Field(ge=0, le=64)] = 0
+    """Runs at a time on this machine; 0: one per GPU, else one per CPU core, at most four."""
+
+    worker_runs: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Runs after which a worker exits; 0: never."""
+
+    worker_idle_seconds: Annotated[float, Field(ge=0, le=1e7)] = 0.0
+    """Seconds without any run after which a worker exits; 0: never."""
+
+    worker_until: Annotated[float, Field(ge=0, le=1e11)] = 0.0
+    """Time at which a worker exits, in seconds since 1970 (UTC); 0: never."""
+
+    worker_nodes: Annotated[int, Field(ge=1, le=64)] = 1
+    """Nodes of a worker's group, which train one run at a time together; 1: it works alone."""
+
+    worker_node_rank: Annotated[int, Field(ge=0, le=63)] = 0
+    """Number of a worker's node within its group: 0 leads it."""
+
+    worker_group: Annotated[str, Field(max_length=128)] = ""
+    """Name of the group of nodes; the same for all of its workers, and for no others."""
+
+    node_address: str = ""
+    """Name or address under which the other nodes of a group reach this one; empty: the host's name. The
+    ranks meet there."""
+
+    node_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Port at which the ranks of a group meet, or the first of the 32 that are tried; 0: any that is free."""
+
+    slot_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """Price of one worker slot of this machine per hour, for the cost of runs; 0: none is shown."""
+
+    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
+    """Currency of SLOT_PRICE and of the prices of judges, as ISO 4217 writes it."""
+
+    lease_seconds: Annotated[float, Field(gt=0.5, le=LONGEST_LEASE_SECONDS)] = 60.0
+    """How long a worker owns a run without renewing its lease, in seconds."""
+
+    poll_seconds: Annotated[float, Field(gt=0.05, le=600)] = 15.0
+    """How often a worker looks for runs when no broker message comes, in seconds."""
+
+    grpolab_token: str = ""
+    """Operator's token; empty: one is generated and stored in the state directory."""
+
+    log_format: Literal["text", "json"] = "text"
+    """Format of the logs: `text` for people, `json` for one JSON object per line."""
+
+    grpolab_viewer_token: str = ""
+    """Token of viewers, who can read everything and change nothing; empty: generated in the same way."""
+
+    grpolab_writer_key: str = ""
+    """Key that signs the tokens of writers, who only push runs of their own; empty: generated likewise."""
+
+    grpolab_webhook_url: str = ""
+    """Address that events of runs are posted to; empty: none. https://, of the public internet."""
+
+    grpolab_webhook_secret: str = ""
+    """Key that signs webhooks as Standard Webhooks does: `whsec_` and 24 to 64 bytes in base64. Required,
+    unless Slack or Discord receives them."""
+
+    grpolab_webhook_format: Literal["auto", "json", "slack", "discord"] = "auto"
+    """Form of a webhook; `auto`: that of Slack or Discord where the address is theirs, else JSON."""
+
+    grpolab_webhook_level: Literal["info", "warning", "error"] = "info"
+    """Lowest level of an event that is posted: a collapse or a failed run is an `error`."""
+
+    grpolab_webhook_private: bool = False
+    """Whether the webhook may be at an internal address (loopback, private, link-local) and over http://."""
+
+    trusted_proxies: str = ""
+    """Addresses (comma separated) of proxies whose X-Forwarded-For and -Proto are trusted; empty: none."""
+
+    writes_per_second: Annotated[float, Field(ge=0, le=100_000)] = 10.0
+    """Changes per second that one token may make, on average; up to 20 seconds' worth at once. 0: no
+    limit."""
+
+    streams_per_token: Annotated[int, Field(ge=0, le=100_000)] = 20
+    """Pages that one token may follow live at a time. 0: no limit."""
+
+    sandbox: Literal["auto", "required", "unconfined"] = "auto"
+    """Whether a machine without every layer of the sandbox may train: `auto`: yes, but without user
+    namespaces and Landlock it runs no programs of the policy and no reward plugins; `required`: no;
+    `unconfined`: it runs those too, and they can read every file that the worker can read."""
+
+    plugin_permissions: str = ""
+    """What reward plugins may reach, as JSON by name, e.g. {"judge": {"network": true}}; empty: nothing."""
+
+    judge_url: str = ""
+    """Base address of the OpenAI-compatible server that the reward `judge` asks, such as
+    http://127.0.0.1:8000/v1; empty: no run can use that reward."""
+
+    judge_model: str = ""
+    """Name of the judge's model on that server."""
+
+    judge_api_key: str = ""
+    """Key that is sent to that server; empty: none."""
+
+    judge_input_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """Price of a million tokens that the judge reads, in CURRENCY, for the cost of runs; 0: none."""
+
+    judge_output_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """Price of a million tokens that the judge writes, in CURRENCY; 0: none."""
+
+    reward_model_url: str = ""
+    """Base address of the vLLM server that the reward `reward_model` asks by its route /pooling, such as
+    http://127.0.0.1:8001; empty: no run can use that reward."""
+
+    reward_model_name: str = ""
+    """Name of the reward model on that server."""
+
+    reward_model_api_key: str = ""
+    """Key that is sent to that server; empty: none."""
+
+    reward_model_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """Price of a million tokens that the reward model reads, in CURRENCY; 0: none."""
+
+    judge_concurrency: Annotated[int, Field(ge=1, le=1024)] = 256
+    """Requests at a time that one reward term of a run may have at its server."""
+
+    engine_url: str = ""
+    """Addresses (comma separated) of the vLLM servers that sample for runs with sampling.engine = server,
+    such as http://127.0.0.1:8000; empty: no run can use that engine."""
+
+    engine_model: str = ""
+    """Name of the model on those servers; empty: the only one that they serve."""
+
+    engine_api_key: str = ""
+    """Key that is sent to those servers; empty: none."""
+
+    engine_dir: str = ""
+    """Directory through which new weights reach those servers, which see it under the same path; empty:
+    `engine` in the state directory."""
+
+    engine_logprobs: Literal["raw", "processed"] = "raw"
+    """The --logprobs-mode of those servers; with `raw`, runs need temperature 1, no top_p and no top_k."""
+
+    engine_concurrency: Annotated[int, Field(ge=1, le=4096)] = 256
+    """Prompts at a time that one run may have at those servers."""
+
+    engine_python: str = ""
+    """Absolute path of the Python that can import vLLM, such as /opt/vllm/bin/python, with which trainers
+    start the server of a run with sampling.engine = colocated; empty: no run can use that engine."""
+
+    engine_arguments: str = ""
+    """Further arguments of that server, quoted as in a shell, such as --enforce-eager; empty: none."""
+
+    openenv_urls: str = ""
+    """OpenEnv servers that runs may play with, by name (comma separated), such as
+    guess=http://127.0.0.1:8000; empty: none."""
+
+    openenv_keys: str = ""
+    """Keys that are sent to those servers as bearer tokens, by the same names (comma separated), such as
+    guess=hf_...; empty: none."""
+
+    reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8
+    """Reads of curves and rollouts in progress per token, and as many exports; others wait. 0: no limit."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_one_line(cls, value: object, info: ValidationInfo) -> object:
+        """Scripts, headers and command lines are made of them; JSON may be written on several lines."""
+        if (
+            info.field_name != "plugin_permissions"
+            and isinstance(value, str | Path)
+            and has_control(str(value))
+        ):
+            raise ValueError("it must have no line break and no other control character")
+        return value
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _split_at_commas(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(_listed(value))
+        return value
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_a_database(cls, url: str) -> str:
+        return _begins_with_one_of(DATABASES, url.replace("postgres://", "postgresql://", 1))
+
+    @field_validator("broker_url")
+    @classmethod
+    def _is_a_broker(cls, url: str) -> str:
+        return _begins_with_one_of(BROKERS, url)
+
+    @field_validator("artifacts_url")
+    @classmethod
+    def _is_a_storage(cls, url: str) -> str:
+        scheme, separator, rest = url.partition("://")
+        if url and not (re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) and separator and rest.strip("/")):
+            raise ValueError("it must be an address such as s3://bucket/directory or file:///mnt/share")
+        if scheme in ("memory", "local", "http", "https") or (scheme == "file" and not rest.startswith("/")):
+            raise ValueError("it must be a storage that can be written and that all machines name alike")
+        if re.search(r"::|\.\.|[?#*\[\]{}\s]", url) or not url.isprintable():
+            raise ValueError("it must be one plain address, without ?, #, *, brackets, spaces and ..")
+        if "@" in rest and scheme not in ("abfs", "abfss"):  # whose containers are named so
+            raise ValueError("it must not hold a user or a password: the storage's own variables hold them")
+        return url
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_addresses(cls, addresses: str) -> str:
+        for address in _listed(addresses):
+            if address != "*":
+                ipaddress.ip_network(address, strict=False)
+        return addresses
+
+    @field_validator("grpolab_webhook_url")
+    @classmethod
+    def _is_an_address(cls, url: str) -> str:
+        return _checked_address(url, "https://")
+
+    @field_validator("judge_url", "reward_model_url")
+    @classmethod
+    def _is_a_server(cls, url: str) -> str:
+        return _checked_address(url, "http:// or https://").rstrip("/")
+
+    @field_validator("engine_url")
+    @classmethod
+    def _are_servers(cls, urls: str) -> str:
+        return ",".join(_checked_address(url, "http:// or https://").rstrip("/") for url in _listed(urls))
+
+    @field_validator("engine_python")
+    @classmethod
+    def _is_a_program(cls, path: str) -> str:
+        if path and not Path(path).is_absolute():
+            raise ValueError("it must be an absolute path")
+        return path
+
+    @field_validator("engine_arguments")
+    @classmethod
+    def _are_words(cls, text: str) -> str:
+        shlex.split(text)
+        return text
+
+    @field_validator("openenv_urls")
+    @classmethod
+    def _are_named_servers(cls, pairs: str) -> str:
+        found: dict[str, str] = {}
+        for pair in _listed(pairs):
+            name, _, url = (part.strip() for part in pair.partition("="))
+            if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name) or name in found or not url:
+                raise ValueError("it must be names of a-z, 0-9, _ and -, each once, with addresses: name=url")
+            found[name] = _checked_address(url, "http:// or https://").rstrip("/")
+        return ",".join(f"{name}={url}" for name, url in found.items())
+
+    @field_validator("openenv_keys")
+    @classmethod
+    def _are_named_keys(cls, pairs: str) -> str:
+        found = _listed(pairs)
+        if not all(re.fullmatch(r"[a-z0-9_-]+=[!-~]+", pair) for pair in found):
+            raise ValueError("it must be names with keys of printable ASCII, without spaces: name=key")
+        return ",".join(found)
+
+    @model_validator(mode="after")
+    def _has_servers_for_keys(self) -> Self:
+        if unknown := sorted(self.openenv_secrets.keys() - self.openenv_servers.keys()):
+            raise ValueError(f"OPENENV_KEYS has a key for {unknown[0]}, which OPENENV_URLS does not name")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Self:
+        if self.worker_node_rank >= self.worker_nodes:
+            of = f"a group of {self.worker_nodes} has the ranks 0 to {self.worker_nodes - 1}"
+            raise ValueError(f"WORKER_NODE_RANK is {self.worker_node_rank}: {of}")
+        if self.worker_nodes > 1 and not self.worker_group:
+            raise ValueError(f"WORKER_NODES is {self.worker_nodes}: WORKER_GROUP must name the group")
+        return self
+
+    @model_validator(mode="after")
+    def _names_a_model(self) -> Self:
+        for url, model in (("judge_url", "judge_model"), ("reward_model_url", "reward_model_name")):
+            if getattr(self, url) and not getattr(self, model):
+                raise ValueError(f"{url.upper()} is set: {model.upper()} must name the model there")
+        return self
+
+    @field_validator("grpolab_webhook_secret")
+    @classmethod
+    def _is_a_key(cls, secret: str) -> str:
+        if secret:
+            key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+            if not secret.startswith("whsec_") or not 24 <= len(key) <= 64:
+                raise ValueError("it must be whsec_ and 24 to 64 bytes in base64")
+        return secret
+
+    @field_validator("plugin_permissions")
+    @classmethod
+    def _are_permissions(cls, text: str) -> str:
+        if text:
+            PERMISSIONS.validate_json(text)
+        return text
+
+    @cached_property
+    def permissions(self) -> dict[str, Permissions]:
+        """The permissions of each reward plugin that is named."""
+        return PERMISSIONS.validate_json(self.plugin_permissions or "{}")
+
+    @property
+    def unserved_rewards(self) -> dict[str, str]:
+        """The setting that is missing for each reward term whose server is not configured."""
+        servers = {
+            "judge": ("JUDGE_URL", self.judge_url),
+            "reward_model": ("REWARD_MODEL_URL", self.reward_model_url),
+        }
+        return {term: name for term, (name, url) in servers.items() if not url}
+
+    @property
+    def served_prices(self) -> dict[str, tuple[float, float]]:
+        """Price of a million tokens that each reward term's server reads, and of a million that it writes."""
+        return {
+            "judge": (self.judge_input_price, self.judge_output_price),
+            "reward_model": (self.reward_model_price, 0.0),
+        }
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether anything here has a price."""
+        return bool(self.slot_price) or any(map(any, self.served_prices.values()))
+
+    @property
+    def engine_urls(self) -> list[str]:
+        """The addresses of the servers that sample, without the /v1 that some write."""
+        return [url.removesuffix("/v1") for url in _listed(self.engine_url)]
+
+    @property
+    def openenv_servers(self) -> dict[str, str]:
+        """Address of each OpenEnv server, by its name."""
+        return dict(pair.split("=", 1) for pair in _listed(self.openenv_urls))
+
+    @property
+    def openenv_secrets(self) -> dict[str, str]:
+        """Key of each OpenEnv server that has one, by its name."""
+        return dict(pair.split("=", 1) for pair in _listed(self.openenv_keys))
+
+    @property
+    def engine_directory(self) -> Path:
+        """Directory through which weights reach the servers that sample."""
+        return Path(self.engine_dir).expanduser().resolve() if self.engine_dir else self.state / "engine"
+
+    @property
+    def state(self) -> Path:
+        """Absolute state directory."""
+        return self.state_dir.expanduser().resolve()
+
+    @cached_property
+    def effective_database_url(self) -> str:
+        """The database that is really used."""
+        return self.database_url or f"sqlite:///{self.state / 'grpolab.db'}"
+
+    @property
+    def run_dir(self) -> Path:
+        """Directory of sockets, locks and process ids."""
+        return self.state / "run"
+
+    def artifacts_of(self, run_id: str) -> Path:
+        """Directory of one run's checkpoints."""
+        return self.state / "runs" / run_id
+
+
+def _listed(text: str) -> list[str]:
+    """The items of a comma-separated list."""
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _begins_with_one_of(beginnings: tuple[str, ...], url: str) -> str:
+    if url and not url.startswith(beginnings):
+        raise ValueError(f"it must begin with {', '.join(beginnings[:-1])} or {beginnings[-1]}")
+    return url
+
+
+def _checked_address(url: str, beginning: str) -> str:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises ValueError
+    except ValueError:  # whose words hold a part of the address
+        raise ValueError(f"it must be an address that begins with {beginning}") from None
+    if url and (parts.scheme not in {"http", "https"} or not parts.hostname or not url.isprintable()):
+        raise ValueError(f"it must be an address that begins with {beginning}")
+    if parts.username or parts.password or " " in url:
+        raise ValueError("it must not hold a user, a password or spaces")
+    return url
+
+
+def service_url(settings: Settings) -> str:
+    """Address of the service on this machine."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"

@@ -1,0 +1,1 @@
+"""What a run can be launched with: policies and datasets."""

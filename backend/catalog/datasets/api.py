@@ -1,0 +1,209 @@
+"""Routes of datasets: what there is, upload, deletion."""
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request
+from fastapi.concurrency import contextmanager_in_threadpool, run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from backend.base.documented import Documented
+from backend.base.errors import Conflict, NotFound
+from backend.base.settings import Settings
+from backend.catalog.datasets.checking import place_upload, preview_upload
+from backend.catalog.datasets.files import Draft, OwnFile, Upload, Uploads, own_files
+from backend.catalog.datasets.guess import MOST_NAME, Mapped
+from backend.catalog.datasets.kinds import kind_of
+from backend.catalog.datasets.preview import DatasetPreview
+from backend.catalog.datasets.repeats import Repeats, repeats_of
+from backend.catalog.datasets.users import runs_that_need
+from backend.config.columns import AnswerForm
+from backend.http.dependencies import SettingsOf, WriteSession
+from backend.http.paging import iso
+from backend.http.responses import Json
+from backend.http.routing import Router
+from backend.http.timeout import take_time
+from backend.http.upload import CannotStore, CutOff, check_type, receive
+
+router = Router(prefix="/api/v1/datasets", tags=["datasets"])
+
+TYPES = (
+    "application/gzip", "application/jsonl", "application/octet-stream", "application/vnd.apache.parquet",
+    "application/x-gzip", "application/x-ndjson", "application/zstd", "text/csv",
+)  # fmt: skip
+SHA256 = re.compile(r"[0-9a-f]{64}")
+MOST_LISTED = 1000
+CHECK_SECONDS = 900.0
+"""How long a client waits while every line of a large file is checked."""
+
+Name = Annotated[
+    str, Query(min_length=1, max_length=200, description="A label; its extension says the format.")
+]
+Column = Annotated[str | None, Query(min_length=1, max_length=MOST_NAME)]
+
+
+def _named(
+    prompt_field: Column = None,
+    answer_field: Column = None,
+    answer_after: Annotated[str | None, Query(max_length=32)] = None,
+    answer_form: AnswerForm | None = None,
+) -> dict[str, str]:
+    """The fields that the request names; the others are recognised."""
+    named = {
+        "prompt_field": prompt_field,
+        "answer_field": answer_field,
+        "answer_after": answer_after,
+        "answer_form": answer_form,
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+Named = Annotated[dict[str, str], Depends(_named)]
+
+
+class DatasetItem(Documented):
+    """A dataset that a run's `file` problem may name."""
+
+    path: str
+    """What the problem's `path` is set to."""
+    name: str
+    """The label it was uploaded with; of the operator's own files the path."""
+    bytes: int
+    changed_at: str
+    sha256: str | None
+    """Of the content; null for the operator's own files, which may change."""
+    rows: int | None
+    mapping: Mapped | None
+    """Columns of the upload, for the problem that names it; null for the operator's own files."""
+
+
+class DatasetPage(Documented):
+    """Every dataset of this installation."""
+
+    items: list[DatasetItem]
+    next: str | None
+    most_bytes: int
+    """Size of the largest file that may be uploaded, packed and unpacked."""
+
+
+@router.get("", response_model=DatasetPage)
+def list_all(settings: SettingsOf) -> Json:
+    """Uploads, newest first, then the files of DATASETS_DIR by name."""
+    uploads = [shown_upload(upload) for upload in Uploads(settings.datasets_dir).all()[:MOST_LISTED]]
+    own = own_files(settings.datasets_dir, most=MOST_LISTED)
+    items = [*uploads, *map(_shown_file, own)]
+    return Json({"items": items, "next": None, "most_bytes": settings.upload_bytes})
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=DatasetItem,
+    responses={200: {"description": "The same content was already uploaded", "model": DatasetItem}},
+    openapi_extra={"requestBody": {"required": True, "content": {kind: {} for kind in TYPES}}},
+)
+async def upload(
+    request: Request,
+    settings: SettingsOf,
+    name: Name,
+    named: Named,
+) -> Json:
+    """Keep a file that is the body as it is, each row checked: JSONL (plain, .gz, .zst), Parquet or CSV.
+
+    Parquet and CSV are stored as JSONL. Columns that are not named are recognised.
+    """
+    kind = kind_of(name)
+    async with _received(request, settings) as (uploads, packed):
+        place = partial(place_upload, name=name, kind=kind, named=named, most_bytes=settings.upload_bytes)
+        found, is_new = await run_in_threadpool(place, uploads, packed)
+    return Json(shown_upload(found) | _shown_mapping(found.mapping), 201 if is_new else 200)
+
+
+@router.post(
+    "/preview",
+    response_model=DatasetPreview,
+    openapi_extra={"requestBody": {"required": True, "content": {kind: {} for kind in TYPES}}},
+)
+async def preview(
+    request: Request,
+    settings: SettingsOf,
+    *,
+    name: Name,
+    named: Named,
+    cut: Annotated[bool, Query(description="The body is the beginning of a file, cut anywhere.")] = False,
+) -> Json:
+    """Three rows of a file as a problem would use them, by the columns recognised; keeps nothing."""
+    kind = kind_of(name)
+    async with _received(request, settings) as (_, packed):
+        look = partial(preview_upload, name=name, kind=kind, named=named, is_cut=cut)
+        found = await run_in_threadpool(look, packed)
+    return Json(found.model_dump(mode="json"))
+
+
+@asynccontextmanager
+async def _received(request: Request, settings: Settings) -> AsyncGenerator[tuple[Uploads, Draft]]:
+    """The body in a draft, for as long as it is looked at."""
+    check_type(request, TYPES, expected="application/x-ndjson or application/octet-stream")
+    uploads = Uploads(settings.datasets_dir)
+    try:
+        await run_in_threadpool(uploads.sweep)
+        async with contextmanager_in_threadpool(uploads.draft()) as packed:
+            await receive(request, packed.file, settings.upload_bytes)
+            take_time(CHECK_SECONDS)
+            yield uploads, packed
+    except ClientDisconnect:
+        raise CutOff("the connection closed before the upload was complete; nothing was stored") from None
+    except OSError as error:
+        raise CannotStore(error, f"DATASETS_DIR ({settings.datasets_dir})") from None
+
+
+@router.post("/{sha256}/repeats", response_model=Repeats)
+def repeats(sha256: str, settings: SettingsOf) -> Json:
+    """Count rows of an upload that repeat one another, or what the file holds out; takes up to minutes."""
+    uploads = Uploads(settings.datasets_dir)
+    found = _found(uploads, sha256)
+    take_time(CHECK_SECONDS)
+    return Json(repeats_of(found, settings.datasets_dir.expanduser().absolute() / found.path).model_dump())
+
+
+@router.delete("/{sha256}", response_model=DatasetItem)
+def delete(sha256: str, session: WriteSession, settings: SettingsOf) -> Json:
+    """Remove an upload, unless a run that is not finished trains on it."""
+    uploads = Uploads(settings.datasets_dir)
+    found = _found(uploads, sha256)
+    if users := runs_that_need(session, found.sha256):
+        raise Conflict(f"{found.name!r} is used by {', '.join(users)}: wait until they end, or delete them")
+    uploads.remove(found.sha256)
+    return Json(shown_upload(found))
+
+
+def _found(uploads: Uploads, sha256: str) -> Upload:
+    found = uploads.find(sha256) if SHA256.fullmatch(sha256) else None
+    if found is None:
+        raise NotFound(f"there is no uploaded dataset {sha256!r}")
+    return found
+
+
+def shown_upload(upload: Upload) -> dict[str, Any]:
+    """An upload as the HTTP interface shows it: DatasetItem."""
+    return {
+        "path": upload.path,
+        "name": upload.name,
+        "bytes": upload.bytes,
+        "changed_at": iso(upload.uploaded_at),
+        "sha256": upload.sha256,
+        "rows": upload.rows,
+        **_shown_mapping(upload.mapping),
+    }
+
+
+def _shown_mapping(mapping: Mapped | None) -> dict[str, Any]:
+    return {"mapping": mapping and mapping.model_dump()}
+
+
+def _shown_file(file: OwnFile) -> dict[str, Any]:
+    shown = {"path": file.path, "name": file.path, "bytes": file.bytes, "changed_at": iso(file.changed_at)}
+    return shown | {"sha256": None, "rows": None, "mapping": None}

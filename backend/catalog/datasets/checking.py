@@ -1,0 +1,90 @@
+"""Checks of an upload, from its bytes to a dataset in its place."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+
+from backend.base.errors import FieldError, InvalidRequest
+from backend.catalog.datasets.files import Draft, Upload, Uploads
+from backend.catalog.datasets.guess import Mapped, guessed
+from backend.catalog.datasets.preview import DatasetPreview, beginning, parsed, preview_of
+from backend.catalog.datasets.tables import KINDS as TABLES
+from backend.catalog.datasets.tables import table_lines
+from backend.catalog.datasets.unpacking import BadFile, unpacked
+from backend.config.rows import LineError, LineSplitter, RowCheck
+
+MOST_PREVIEWED = 1 << 40
+"""Bytes of a file of which only the beginning is read."""
+
+_one_at_a_time = threading.Lock()
+"""Checking takes a whole processor: whoever uploads second waits."""
+
+
+def place_upload(
+    uploads: Uploads, packed: Draft, *, name: str, kind: str, named: Mapping[str, str], most_bytes: int
+) -> tuple[Upload, bool]:
+    """Unpack, check, hash and keep; (the dataset, whether it is new). InvalidRequest names the lines.
+
+    The columns are those that are named, and the likeliest others.
+    """
+    with _one_at_a_time, uploads.draft() as content:
+        mapping = Mapped()
+        check, lines, digest, size = RowCheck(mapping.columns), LineSplitter(), sha256(), 0
+        try:
+            first, pieces = beginning(_pieces(packed, kind, most_bytes))
+            mapping = guessed(parsed(first), named) or mapping
+            check = RowCheck(mapping.columns)
+            for piece in pieces:
+                digest.update(piece)
+                content.file.write(piece)
+                size += len(piece)
+                for line in lines.feed(piece):
+                    check.take(line)
+                if check.is_over:
+                    break
+        except BadFile as error:
+            check.errors.insert(0, LineError(0, str(error)))
+        for line in lines.finish():
+            check.take(line)
+        if errors := check.finish():
+            unit = "row" if kind in TABLES else "line"
+            raise InvalidRequest([_field_error(error, name, unit) for error in errors])
+        found = Upload(
+            sha256=digest.hexdigest(),
+            name=name,
+            rows=check.rows,
+            bytes=size,
+            uploaded_at=time.time(),
+            mapping=mapping,
+        )
+        return uploads.keep(content, found)
+
+
+def preview_upload(
+    packed: Draft, *, name: str, kind: str, named: Mapping[str, str], is_cut: bool
+) -> DatasetPreview:
+    """The first rows of a file, which may be cut behind them; InvalidRequest where it has none."""
+    try:
+        lines, _ = beginning(_pieces(packed, kind, MOST_PREVIEWED), is_cut=is_cut)
+        return preview_of(lines, named)
+    except BadFile as error:
+        raise InvalidRequest([_field_error(LineError(0, str(error)), name, "row")]) from None
+
+
+def _pieces(packed: Draft, kind: str, most_bytes: int) -> Iterator[bytes]:
+    """The content as JSONL."""
+    packed.file.seek(0)
+    if kind not in TABLES:
+        return unpacked(packed.file, kind, most_bytes=most_bytes)
+    if packed.file.writable():
+        packed.file.flush()
+    return table_lines(packed.path, kind, most_bytes=most_bytes)
+
+
+def _field_error(error: LineError, name: str, unit: str) -> FieldError:
+    return (
+        FieldError(f"{unit} {error.line}", error.reason)
+        if error.line
+        else FieldError("file", f"{name!r} {error.reason}")
+    )

@@ -1,0 +1,68 @@
+"""The command `upload`: a file of this machine becomes a dataset of DATASETS_DIR."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from backend.base.errors import FieldError, InvalidRequest
+from backend.base.settings import Settings
+from backend.base.text import clean_text
+from backend.catalog.datasets.checking import place_upload, preview_upload
+from backend.catalog.datasets.files import Draft, Upload, Uploads
+from backend.catalog.datasets.guess import Mapped
+from backend.catalog.datasets.kinds import kind_of
+from backend.catalog.datasets.preview import DatasetPreview
+
+
+def upload_file(settings: Settings, path: Path, *, dry_run: bool, columns: dict[str, str]) -> Iterator[str]:
+    """Keep the file, each row checked; yields its first rows and the problem that names it.
+
+    Raises InvalidRequest where it cannot be read or kept.
+    """
+    _check(columns)
+    name = clean_text(path.name)[:200]
+    kind = kind_of(name)
+    uploads = Uploads(settings.datasets_dir)
+    try:
+        uploads.sweep()
+        with path.open("rb") as file:
+            packed = Draft(path, file)
+            yield from _told(preview_upload(packed, name=name, kind=kind, named=columns, is_cut=False))
+            if dry_run:
+                return
+            limit = settings.upload_bytes
+            found, is_new = place_upload(
+                uploads, packed, name=name, kind=kind, named=columns, most_bytes=limit
+            )
+    except OSError as error:
+        raise InvalidRequest([FieldError("file", f"{error.filename or path}: {error.strerror}")]) from None
+    yield f"  {'' if is_new else 'was there already: '}{found.rows:,} rows in {found.path}"
+    yield f"  problem: {json.dumps(_problem(found))}"
+
+
+def _check(columns: dict[str, str]) -> None:
+    try:
+        Mapped.model_validate(columns)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidRequest([FieldError(str(first["loc"][0]), first["msg"])]) from None
+
+
+def _told(preview: DatasetPreview) -> Iterator[str]:
+    if preview.mapping is None:
+        yield f"  no columns were recognised among {', '.join(map(repr, preview.columns[:10]))}"
+        return
+    columns = preview.mapping
+    yield f"  prompt: {columns.prompt_field!r}, answer: {columns.answer_field!r}"
+    for row in preview.rows:
+        yield f"    {row.error or f'{row.prompt[:80]!r} -> {row.answer[:40]!r}'}"
+    for note in preview.notes:
+        yield f"  {note}"
+
+
+def _problem(upload: Upload) -> dict[str, str]:
+    """The file problem, without fields that have their usual value."""
+    mapping = upload.mapping or Mapped()
+    return {"name": "file", "path": upload.path, **mapping.model_dump(exclude_defaults=True)}

@@ -1,0 +1,176 @@
+"""Uploaded datasets on the disk: `uploads/<sha256 of the content>.jsonl` below DATASETS_DIR.
+
+The name a user gave is a label in `<sha256>.json` beside it and never part of a path. A file appears under
+its hash when it is complete and checked; until then it is a draft, which is locked by the process that
+writes it. A draft whose process has died is removed by the next one.
+"""
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from pydantic import BaseModel
+
+from backend.base.durable_files import make_directory, sync
+from backend.base.text import clean_text
+from backend.catalog.datasets.guess import Mapped
+
+DIRECTORY = "uploads"
+DRAFT = ".draft-"
+LOCK = ".lock"
+
+
+class Upload(BaseModel):
+    """An uploaded dataset, as far as its files tell."""
+
+    sha256: str
+    name: str
+    """The user's label."""
+    rows: int
+    bytes: int
+    uploaded_at: float
+    """Seconds since 1970."""
+    mapping: Mapped | None = None
+    """The columns that were checked; null: uploaded before they were kept."""
+
+    @property
+    def path(self) -> str:
+        """The file, relative to DATASETS_DIR."""
+        return f"{DIRECTORY}/{self.sha256}.jsonl"
+
+
+class OwnFile(NamedTuple):
+    """A file that the operator has put into DATASETS_DIR."""
+
+    path: str
+    bytes: int
+    changed_at: float
+
+
+class Draft(NamedTuple):
+    """A file that is not yet what it is to be."""
+
+    path: Path
+    file: IO[bytes]
+
+
+class Uploads:
+    """The directory of uploads."""
+
+    def __init__(self, datasets_dir: Path) -> None:
+        self._directory = datasets_dir.expanduser().absolute() / DIRECTORY
+
+    @contextmanager
+    def draft(self) -> Iterator[Draft]:
+        """A file to write to that is gone afterwards unless it was kept; also when this process is gone."""
+        make_directory(self._directory, mode=0o750)
+        with self._locked():
+            draft = self._new_draft()
+        try:
+            with draft.file:
+                yield draft
+        finally:
+            draft.path.unlink(missing_ok=True)
+
+    def keep(self, draft: Draft, upload: Upload) -> tuple[Upload, bool]:
+        """Give a checked draft its place; (what is there now, whether it is new).
+
+        Of content that is there already, the label stays, and the columns returned are those of this draft.
+        """
+        draft.file.flush()
+        os.fsync(draft.file.fileno())
+        with self._locked():
+            if (known := self.find(upload.sha256)) is not None:
+                sync(self._directory)  # whoever gave it its place may have died before this
+                return known.model_copy(update={"mapping": upload.mapping}), False
+            label = self._new_draft()
+            try:
+                with label.file:
+                    label.file.write(upload.model_dump_json().encode())
+                    label.file.flush()
+                    os.fsync(label.file.fileno())
+                    draft.path.replace(self._file(upload.sha256))
+                    label.path.replace(self._label(upload.sha256))
+            finally:
+                label.path.unlink(missing_ok=True)
+            sync(self._directory)
+        return upload, True
+
+    def _new_draft(self) -> Draft:
+        """Locked for as long as it is open; whoever calls holds the directory's lock."""
+        descriptor, name = tempfile.mkstemp(dir=self._directory, prefix=DRAFT)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return Draft(Path(name), os.fdopen(descriptor, "w+b"))
+
+    def find(self, sha256: str) -> Upload | None:
+        """The upload with this content."""
+        try:
+            label = json.loads(self._label(sha256).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return Upload.model_validate(label) if self._file(sha256).is_file() else None
+
+    def all(self) -> list[Upload]:
+        """Every upload, newest first."""
+        names = (path.stem for path in self._directory.glob("*.json"))
+        found = [upload for name in names if (upload := self.find(name)) is not None]
+        return sorted(found, key=lambda upload: upload.uploaded_at, reverse=True)
+
+    def remove(self, sha256: str) -> None:
+        """Take an upload away; one that is not there is no error."""
+        with self._locked():
+            self._label(sha256).unlink(missing_ok=True)
+            self._file(sha256).unlink(missing_ok=True)
+            sync(self._directory)
+
+    def sweep(self) -> None:
+        """Remove what dead processes have left: drafts, files without a label, labels without a file."""
+        if not self._directory.is_dir():
+            return
+        with self._locked():
+            for path in self._directory.glob(f"{DRAFT}*"):
+                _remove_if_free(path)
+            for path in (*self._directory.glob("*.jsonl"), *self._directory.glob("*.json")):
+                if self.find(path.stem) is None:
+                    path.unlink(missing_ok=True)
+
+    def _file(self, sha256: str) -> Path:
+        return self._directory / f"{sha256}.jsonl"
+
+    def _label(self, sha256: str) -> Path:
+        return self._directory / f"{sha256}.json"
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One process at a time, also on another machine that shares the directory."""
+        with (self._directory / LOCK).open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _remove_if_free(path: Path) -> None:
+    with suppress(OSError), path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+
+
+def own_files(datasets_dir: Path, *, most: int) -> list[OwnFile]:
+    """The operator's JSONL files, uploads left out."""
+    root = datasets_dir.expanduser().resolve()
+    return sorted(islice(_own_files(root), most))
+
+
+def _own_files(root: Path) -> Iterator[OwnFile]:
+    for directory, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if Path(directory, name) != root / DIRECTORY]
+        for path in (Path(directory, name) for name in names if name.endswith(".jsonl")):
+            inside = path.relative_to(root).as_posix()
+            if inside == clean_text(inside) and path.is_file() and path.resolve().is_relative_to(root):
+                status = path.stat()
+                yield OwnFile(inside, status.st_size, status.st_mtime)

@@ -1,0 +1,51 @@
+"""Questions that repeat, or that share runs of words with held-out ones.
+
+Source of the latter: GPT-3, arXiv:2005.14165, appendix C.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from hashlib import blake2b
+
+from backend.catalog.datasets.words import WORD, normalised
+
+COMMON_ROWS = 10
+"""Of an n-gram in more training rows than this nothing follows: it is a common phrase, as GPT-3 has it."""
+
+Gram = tuple[str, ...]
+
+
+def fingerprint(question: str) -> bytes:
+    """Hash by which questions are the same."""
+    return blake2b(normalised(question).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def grams(question: str, n: int) -> set[Gram]:
+    """Every n words and signs in a row; of a shorter question the whole."""
+    words = tuple(WORD.findall(normalised(question)))
+    return {words[at : at + n] for at in range(max(1, len(words) - n + 1))} if words else set()
+
+
+def overlapping(questions: Iterable[str], held_out: Collection[str], n: int) -> set[int]:
+    """Numbers of the questions that share an n-gram with a held-out one, common phrases left out."""
+    wanted = {gram for question in held_out for gram in grams(question, n)}
+    found: dict[int, set[Gram]] = {}
+    counts: Counter[Gram] = Counter()
+    for number, question in enumerate(questions):
+        if shared := grams(question, n) & wanted:
+            found[number] = shared
+            counts.update(shared)
+    whole = {tuple(WORD.findall(normalised(question))) for question in held_out}
+    return {
+        number
+        for number, shared in found.items()
+        if any(counts[gram] <= COMMON_ROWS or gram in whole for gram in shared)
+    }
+
+
+def first_of_each(questions: Iterable[str]) -> list[int]:
+    """Numbers of the questions that did not stand before."""
+    seen: dict[bytes, int] = {}
+    for number, question in enumerate(questions):
+        seen.setdefault(fingerprint(question), number)
+    return sorted(seen.values())

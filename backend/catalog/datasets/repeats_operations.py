@@ -1,0 +1,55 @@
+"""Operation of the sandbox that compares the rows of an upload with one another and with held-out ones."""
+
+from pathlib import Path
+from typing import Any
+
+from backend.base.sandbox.operation import Operation, Request
+from backend.config.columns import Columns, prompt_of
+from backend.config.messages import question_text
+from backend.config.rows import EVAL, parse_line, split_mark
+
+NGRAM, SIMILARITY = 13, 0.7
+"""The defaults of `data.ngram` and `data.similarity`."""
+
+MOST_NAMED = 10
+
+
+def _import(_request: Request) -> None:
+    import backend.catalog.datasets.overlap
+    import backend.catalog.datasets.similarity  # noqa: F401 - so that forks have it
+
+
+def repeats(request: Request) -> dict[str, Any]:
+    """Counts and the first examples; lines are counted from 1."""
+    from backend.catalog.datasets.overlap import first_of_each, overlapping
+    from backend.catalog.datasets.similarity import near_duplicates
+
+    columns = Columns(request["prompt_field"], request["answer_field"])
+    lines: dict[bool, list[int]] = {False: [], True: []}
+    questions: dict[bool, list[str]] = {False: [], True: []}
+    with Path(request["path"]).open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                row = parse_line(line.rstrip(b"\n"))
+                is_held_out = split_mark(row) == EVAL
+                lines[is_held_out].append(number)
+                questions[is_held_out].append(question_text(prompt_of(row, columns)))
+    train, held_out = questions[False], questions[True]
+    twins = near_duplicates(train, held_out, SIMILARITY)
+    return {
+        "rows": len(train),
+        "duplicates": len(train) - len(first_of_each(train)),
+        "contaminated": len(overlapping(train, held_out, NGRAM)),
+        "near": len(twins),
+        "twins": [
+            [
+                lines[False][twin.number],
+                lines[False][twin.other] if twin.other >= 0 else lines[True][twin.other],
+                twin.similarity,
+            ]
+            for twin in twins[:MOST_NAMED]
+        ],
+    }
+
+
+OPERATIONS = {"repeats": Operation(repeats, _import)}

@@ -1,0 +1,202 @@
+"""Operations of the sandbox that turn rows of a Parquet or CSV file at a path into lines of JSON."""
+
+import csv
+import json
+import os
+from base64 import b64encode
+from collections.abc import Iterator
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from backend.base.sandbox.operation import Operation, Request
+
+ANSWER_BYTES = 600_000
+"""Lines of one answer; one row is always answered."""
+
+MOST_ROW_BYTES = 400_000
+"""A longer row is cut: it is refused afterwards, and its beginning says which one it was."""
+
+MOST_COLUMNS = 2_000
+MOST_NAMES = 20_000
+"""Characters of all names together."""
+
+BATCH_ROWS = 256
+ABSENT_IF_EMPTY = ("id", "split", "domain", "tools")
+"""Fields that a row need not have: a table has them in every row, empty where they say nothing."""
+
+
+def _import(_request: Request) -> None:
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the others reserve more than the limit of memory
+    import pyarrow.parquet
+
+    pyarrow.set_cpu_count(1)
+
+
+def parquet_rows(request: Request) -> dict[str, Any]:
+    """Rows of a Parquet file from one on, as they are; `next` is None behind the last one."""
+    import pyarrow.parquet
+
+    row = int(request["at"])
+    with pyarrow.parquet.ParquetFile(request["path"], pre_buffer=False) as file:
+        _check_schema(list(file.schema_arrow))
+        lines = Lines()
+        for batch in _batches(file, row):
+            for each in batch.to_pylist():
+                if not lines.add(each):
+                    return lines.answer(row)
+                row += 1
+        return lines.answer(None)
+
+
+def _check_schema(fields: list[Any]) -> None:
+    if len(fields) > MOST_COLUMNS:
+        raise ValueError(f"has more than {MOST_COLUMNS:,} columns")
+    _check_names([field.name for field in fields])
+    for field in fields:
+        if _holds_bytes(field.type):
+            raise ValueError(f"column {field.name!r} holds bytes (images, audio), which cannot be trained on")
+
+
+def _check_names(names: list[str]) -> None:
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"has two columns of the name {twice[0][:60]!r}")
+
+
+def _holds_bytes(kind: Any) -> bool:
+    from pyarrow import types
+
+    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    if is_bytes or types.is_fixed_size_binary(kind):
+        return True
+    return any(_holds_bytes(kind.field(at).type) for at in range(kind.num_fields))
+
+
+def _batches(file: Any, row: int) -> Iterator[Any]:
+    """Rows from one on; row groups before it are not read."""
+    first = 0
+    for group in range(file.num_row_groups):
+        rows = file.metadata.row_group(group).num_rows
+        if row < first + rows:
+            skip = max(0, row - first)
+            for batch in file.iter_batches(BATCH_ROWS, [group], use_threads=False):
+                if skip < batch.num_rows:
+                    yield batch.slice(skip)
+                skip = max(0, skip - batch.num_rows)
+        first += rows
+
+
+def csv_rows(request: Request) -> dict[str, Any]:
+    """Rows of a CSV file from a byte on, every value as text; `names` of the first line are given back."""
+    csv.field_size_limit(MOST_ROW_BYTES)
+    number, names = int(request["row"]), list(request["names"])
+    with Path(request["path"]).open("rb") as file:
+        file.seek(int(request["at"]))
+        texts = Texts(file)
+        records = csv.reader(texts, strict=True)
+        try:
+            if not names:
+                names = next(records, [])
+                names[:1] = [name.removeprefix("\ufeff") for name in names[:1]]
+                _check_header(names)
+            lines, end = Lines(), texts.read
+            for record in records:
+                if record:
+                    number += 1
+                    row = _csv_row(names, record, number)
+                    if not lines.add(row):
+                        return lines.answer(end) | {"names": names}
+                end = texts.read
+        except csv.Error as error:
+            raise ValueError(f"row {number + 1} is not CSV ({error})") from None
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"row {number + 1} is not UTF-8 ({error.reason}): save the file as CSV in UTF-8"
+            ) from None
+    return lines.answer(None) | {"names": names}
+
+
+class Texts:
+    """The lines of a file as text, and the place behind the last one that was read."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.read = file.tell()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._file.readline(MOST_ROW_BYTES)
+        if not line:
+            raise StopIteration
+        self.read += len(line)
+        if len(line) == MOST_ROW_BYTES and not line.endswith(b"\n"):
+            raise csv.Error(f"it is longer than {MOST_ROW_BYTES:,} bytes")
+        return str(line.decode())
+
+
+def _check_header(names: list[str]) -> None:
+    if not names:
+        raise ValueError("has no first line with the names of its columns")
+    if len(names) > MOST_COLUMNS:
+        raise ValueError(f"has more than {MOST_COLUMNS:,} columns")
+    if "\0" in "".join(names):
+        raise ValueError("is not text: its first line holds NUL bytes")
+    if sum(map(len, names)) > MOST_NAMES:
+        raise ValueError(f"has a first line of more than {MOST_NAMES:,} characters")
+    _check_names(names)
+
+
+def _csv_row(names: list[str], record: list[str], number: int) -> dict[str, str]:
+    if len(record) != len(names):
+        raise ValueError(f"row {number} has {len(record)} values, the first line has {len(names)} names")
+    return dict(zip(names, record, strict=True))
+
+
+class Lines:
+    """Rows as lines of JSON, up to the size of an answer: less than 1 MB in base64, whatever they hold."""
+
+    def __init__(self) -> None:
+        self._lines: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, row: dict[str, Any]) -> bool:
+        """Whether the row still has room."""
+        told = {
+            key: value for key, value in row.items() if value not in (None, "") or key not in ABSENT_IF_EMPTY
+        }
+        line = json.dumps(_without_nan(told), ensure_ascii=False, default=_as_json).encode(
+            "utf-8", "surrogatepass"
+        )
+        line = line[:MOST_ROW_BYTES]
+        if self._lines and self._bytes + len(line) > ANSWER_BYTES:
+            return False
+        self._lines.append(line)
+        self._bytes += len(line) + 1
+        return True
+
+    def answer(self, next_: int | None) -> dict[str, Any]:
+        """The lines, packed, and where to go on."""
+        text = b"".join(line + b"\n" for line in self._lines)
+        return {"next": next_, "lines": b64encode(text).decode()}
+
+
+def _without_nan(value: Any) -> Any:
+    """pandas writes NaN where there is no number: null in JSON."""
+    if isinstance(value, dict):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and value != value else value  # noqa: PLR0124 - NaN alone differs
+
+
+def _as_json(value: Any) -> Any:
+    """The values of Parquet that JSON lacks."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value.isoformat() if isinstance(value, date | datetime | time) else str(value)
+
+
+OPERATIONS = {"parquet": Operation(parquet_rows, _import), "csv": Operation(csv_rows)}

@@ -1,0 +1,207 @@
+"""Bytes that a forward pass keeps for its backward pass: what autograd saves, layer by layer.
+
+The rules follow what transformers' layers compute, operation by operation; `make bench-memory` compares them
+with the tensors that are really saved. N tokens are rows x columns, padding included.
+"""
+
+from typing import NamedTuple
+
+from backend.catalog.policies.forward_pass import Pass
+from backend.catalog.policies.mixers import attention, convolution, delta_rule, state_space
+from backend.catalog.policies.model_shape import ModelShape, is_expert, is_linear
+from backend.catalog.policies.tree_activations import tree_layer
+from backend.catalog.policies.weight_files import Weight
+
+WIDE_NORMS = ("gemma", "gpt_oss", "olmo2", "olmo3", "qwen3_next", "qwen3_5")
+"""Beginnings of the model types whose norms multiply by their gain in float32."""
+
+SAME_INPUT = {
+    **dict.fromkeys(
+        ("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "q_a_proj", "kv_a_proj_with_mqa"),
+        "attention",
+    ),
+    **dict.fromkeys(
+        ("in_proj_qkvz", "in_proj_ba", "in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b"), "linear"
+    ),
+    **dict.fromkeys(
+        ("gate_proj", "up_proj", "gate_up_proj", "w1", "w3", "input_linear", "shared_expert_gate"), "mlp"
+    ),
+}
+"""Linear layers that read one input, by the last word of their names."""
+
+MLP_OUT = ("down_proj", "w2", "dense_4h_to_h", "output_linear")
+ATTENTION_OUT = ("o_proj", "dense")
+COPIES_MIXED = ("deepseek_v3", "gemma2", "glm4", "gpt_neox", "gpt_oss", "phi3", "qwen3_5_text", "qwen3_next")
+"""Model types whose attention gives the output layer a copy of the mixed values, or of them times a gate."""
+
+
+class Kept(NamedTuple):
+    """Bytes that a forward pass keeps, without the model's weights."""
+
+    layers: tuple[float, ...]
+    """By layer."""
+    rest: float
+    """Bytes of embeddings and the final norm."""
+    inputs: float
+    """Bytes of the input of one layer, which is all that recomputation keeps of it."""
+    passing: float
+    """Gradients of activations that one layer's backward pass holds at a time."""
+
+    def most(self, *, recomputed: bool) -> float:
+        """The bytes kept when the backward pass begins."""
+        return self.rest + (len(self.layers) * self.inputs if recomputed else sum(self.layers))
+
+    def again(self, *, recomputed: bool) -> float:
+        """The bytes that the backward pass adds: passing gradients, and the largest layer computed again."""
+        return self.passing + (max(self.layers) if recomputed else 0.0)
+
+
+def kept_bytes(shape: ModelShape, run: Pass) -> Kept:
+    """Bytes that the model's body keeps; the output layer's part is `logits_bytes`."""
+    if uses_tree(shape, run):
+        return Kept(*tree_layer(shape, run))
+    layers = [_layer(shape, run, number, weights) for number, weights in shape.layers.items()]
+    if not run.trains_base:  # what comes before the first adapted weight needs no gradient
+        layers[0] -= run.tokens * _first_norm(shape)
+    final = run.tokens * (_norm(shape, run, shape.hidden) + shape.hidden * run.value_bytes)
+    inputs = run.tokens * shape.hidden * run.value_bytes
+    passing = 4.0 * run.tokens * (2 * shape.hidden + _widest(shape))
+    if run.adapts_experts:  # the gradient of one layer's gate and up projections, two thirds of its experts
+        passing += max(map(_summed_experts, shape.weights)) * run.value_bytes * 2 / 3
+    if run.is_packed and run.on_cpu and (shape.kind == "gemma2" or shape.is_compressed):
+        passing += 6.0 * run.tokens * shape.heads * run.seen  # gradients of all scores
+    return Kept(tuple(layers), final, inputs, passing)
+
+
+def uses_tree(shape: ModelShape, run: Pass) -> bool:
+    """Whether the learner walks the tree of prefixes: on a CPU in float32, while scores are few."""
+    scores = run.rows * (run.columns + 1) ** 2 * shape.heads
+    is_lean = shape.kind in ("llama", "qwen2", "qwen3") and all(
+        any(weight.part == "down_proj" and is_linear(weight) for weight in weights)
+        for weights in shape.layers.values()
+    )
+    return (
+        run.on_cpu
+        and not run.is_packed
+        and not run.by_rows
+        and run.value_bytes == 4
+        and is_lean
+        and scores <= 2**27
+    )
+
+
+def _widest(shape: ModelShape) -> int:
+    """Inner values of an MLP for one token; chosen experts read a copy of their input each."""
+    chosen = shape.size("num_experts_per_tok", "top_k")
+    inner = shape.size("moe_intermediate_size", "intermediate_size") * (3 if shape.kind == "gpt_oss" else 1)
+    routed = chosen * (inner + shape.hidden)
+    has_experts = any(map(is_expert, shape.weights))
+    return max(shape.size("intermediate_size"), routed if has_experts else 0)
+
+
+def _first_norm(shape: ModelShape) -> float:
+    if shape.kind == "cohere2":
+        return 8 * shape.hidden + 4
+    is_first = "olmo" not in shape.kind and shape.kind != "gpt_neox"
+    return 4 * shape.hidden + 4 if is_first else 0
+
+
+def _layer(shape: ModelShape, run: Pass, number: int, weights: tuple[Weight, ...]) -> float:
+    names = " ".join(weight.name for weight in weights)
+    per_token = sum(_norm_of(shape, run, weight) for weight in weights)
+    per_token += _linear_inputs(shape, run, weights)
+    per_token += sum(
+        _gated(shape, run, weight) for weight in weights if weight.part in MLP_OUT and is_linear(weight)
+    )
+    if any(map(is_expert, weights)):
+        per_token += _experts(shape, run)
+    summed = sum(map(_summed_experts, weights)) * run.value_bytes if run.adapts_experts else 0.0
+    if run.keeps_expanded:
+        summed += sum(weight.values for weight in filter(is_linear, weights)) * run.value_bytes
+    whole = 0.0
+    if "attn.q" in names or "attention.q" in names or "self_attn.kv" in names:
+        whole += attention(shape, run, window=shape.window(number))
+    if ".linear_attn." in names:
+        whole += delta_rule(shape, run)
+    if ".mamba." in names:
+        whole += state_space(shape, run)
+    if ".conv.conv" in names:
+        whole += convolution(shape, run)
+    return whole + summed + run.tokens * per_token
+
+
+def _summed_experts(weight: Weight) -> int:
+    """Values of the experts' weights with an adapter added, which autograd keeps."""
+    return weight.values if is_expert(weight) else 0
+
+
+def expert_sizes(shape: ModelShape) -> list[int]:
+    """Inputs and outputs of both weights of all experts of a layer: gate with up, and down."""
+    count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
+    inner = shape.size("moe_intermediate_size", "intermediate_size")
+    return [count * size for size in (shape.hidden, 2 * inner, inner, shape.hidden)]
+
+
+def _norm_of(shape: ModelShape, run: Pass, weight: Weight) -> float:
+    """Bytes of one norm of a layer, whose gain is given; 0 for other weights."""
+    if len(weight.shape) != 1 or "norm" not in weight.name or not weight.name.endswith(".weight"):
+        return 0.0
+    if ".mamba." in weight.name or ".linear_attn." in weight.name:
+        return 0.0  # counted with what they belong to
+    if shape.kind == "gpt_neox" and "post_attention" in weight.name:
+        return 2.0 * run.value_bytes  # both norms read one input
+    width = weight.shape[0]
+    times = 1
+    if weight.part.startswith(("q_norm", "q_layernorm")) and width == shape.head_width:
+        times = shape.heads
+    elif weight.part.startswith(("k_norm", "k_layernorm")) and width == shape.head_width:
+        times = shape.kv_heads
+    return times * _norm(shape, run, width)
+
+
+def _norm(shape: ModelShape, run: Pass, width: int) -> float:
+    """Bytes of a norm of one token: its wide input, the inverse length, what the gain multiplies."""
+    if shape.kind == "gpt_neox":
+        return run.value_bytes * (width + 2)
+    if shape.kind == "cohere2":
+        return 4 * (width * (3 if run.trains_base else 2) + 1)
+    gain = 4 if shape.kind.startswith(WIDE_NORMS) else run.value_bytes
+    return 4 * width + 4 + (gain * width if run.trains_base else 0)
+
+
+def _linear_inputs(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) -> float:
+    """Bytes of the linear layers of one token: inputs of weights that train, or of A and B of an adapter."""
+    seen = set() if shape.kind in COPIES_MIXED else {"mixed"}
+    per_token = 0.0
+    for weight in filter(is_linear, weights):
+        source = "mixed" if weight.part in ATTENTION_OUT else SAME_INPUT.get(weight.part, weight.name)
+        source = f"{source} of shared experts" if "shared" in weight.name and source != "mlp" else source
+        source = "attention" if shape.kind == "cohere2" and source == "mlp" else source  # both read one norm
+        inputs = weight.shape[1]
+        if run.trains_base:
+            per_token += 0 if source in seen else inputs * run.value_bytes
+        elif run.is_adapted(weight):
+            is_copied = run.adapter_bytes != run.value_bytes
+            per_token += inputs * run.adapter_bytes if is_copied or source not in seen else 0
+            per_token += run.rank * run.adapter_bytes
+        else:
+            continue
+        seen.add(source)
+    return per_token
+
+
+def _gated(shape: ModelShape, run: Pass, weight: Weight) -> float:
+    """Bytes of the nonlinear part of an MLP: gate, activation and factor; of a plain one its input."""
+    return (1 if shape.kind == "gpt_neox" else 3) * run.value_bytes * weight.shape[1]
+
+
+def _experts(shape: ModelShape, run: Pass) -> float:
+    """Bytes of the routed experts of one token, which are copied together for one grouped product."""
+    count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
+    chosen = shape.size("num_experts_per_tok", "top_k") or 1
+    inner = shape.size("moe_intermediate_size", "intermediate_size")
+    width, base = run.value_bytes, run.trains_base or run.adapts_experts
+    values = 3 + base if shape.kind != "gpt_oss" else 6 + base
+    read = width * (values * inner + (2 if base else 1) * shape.hidden + 1) + 24
+    router = 4 * count + 20 * chosen + (width * shape.hidden if base else 0)
+    return chosen * read + router

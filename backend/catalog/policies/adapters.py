@@ -1,0 +1,133 @@
+"""Checks of adapter directories, as peft writes them: LoRA alone, for the policy that is named."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import ValidationError
+
+from backend.catalog.policies.directories import leads_out, read_config
+from backend.catalog.policies.model_shape import is_linear
+from backend.catalog.policies.weight_files import Weight
+from backend.config.adapters import LoraAdapter
+
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+PLAIN: Mapping[str, tuple[Any, ...]] = {
+    "alora_invocation_tokens": (None,),
+    "alpha_pattern": (None, {}),
+    "bias": (None, "none"),
+    "exclude_modules": (None, []),
+    "fan_in_fan_out": (None, False),
+    "layer_replication": (None,),
+    "layers_to_transform": (None,),
+    "lora_bias": (None, False),
+    "megatron_config": (None,),
+    "modules_to_save": (None, []),
+    "rank_pattern": (None, {}),
+    "trainable_token_indices": (None,),
+    "use_bdlora": (None, False),
+    "use_dora": (None, False),
+    "use_qalora": (None, False),
+}
+"""Fields of adapter_config.json that change what the weights mean, with the values that leave it plain."""
+
+
+def adapter_error(directory: Path, policy: str, *, inside: Path) -> str:
+    """An error in a directory that should hold a LoRA adapter of `policy`; empty if there is none."""
+    if not directory.is_dir():
+        return f"is not a directory of MODELS_DIR ({inside})"
+    if leads_out(directory, inside.expanduser().resolve()):
+        return "the directory, or a file in it, is a symbolic link that leads out of MODELS_DIR"
+    if not (directory / ADAPTER_WEIGHTS).is_file():
+        return f"the directory holds no {ADAPTER_WEIGHTS}"
+    config = read_config(directory, ADAPTER_CONFIG)
+    if config is None:
+        return f"the directory holds no readable {ADAPTER_CONFIG}"
+    if config.get("peft_type") != "LORA":
+        return f"is an adapter of type {str(config.get('peft_type'))[:40]!r}; expected LORA"
+    if reason := _base_error(config, policy):
+        return reason
+    for name, values in PLAIN.items():
+        if config.get(name) not in values:
+            return f"its {ADAPTER_CONFIG} uses {name}, which is not supported"
+    try:
+        adapter_of(config)
+    except ValidationError as error:
+        field, message = error.errors()[0]["loc"], error.errors()[0]["msg"]
+        return f"its {ADAPTER_CONFIG} has no usable {field[0] if field else 'values'}: {message}"
+    return ""
+
+
+def adapter_of(config: Mapping[str, Any]) -> LoraAdapter:
+    """The adapter that an adapter_config.json describes; raises ValidationError."""
+    targets = config.get("target_modules")
+    named = [targets] if isinstance(targets, str) else targets if isinstance(targets, list) else []
+    experts = ["experts"] if config.get("target_parameters") else []
+    return LoraAdapter.model_validate(
+        {
+            "rank": config.get("r"),
+            "alpha": config.get("lora_alpha"),
+            "rslora": bool(config.get("use_rslora")),
+            "targets": ",".join(map(str, [*named, *experts])).replace("all-linear", "all_linear"),
+        }
+    )
+
+
+def is_fused(module: str) -> bool:
+    """Whether this is the output projection of a Mamba layer, whose kernel reads the weight alone."""
+    return module.endswith(".mamba.out_proj")
+
+
+EXPERT_LAYERS = frozenset({"gate_proj", "up_proj", "down_proj"})
+
+
+def reserved_layers(weights: Iterable[str]) -> frozenset[str]:
+    """Names of linear layers that peft takes for those of routed experts, in a model that has such experts.
+
+    peft turns them into targets inside the fused experts, and leaves out the dense and shared layers.
+    """
+    return EXPERT_LAYERS if any(".experts." in name for name in weights) else frozenset()
+
+
+def adapts(adapter: LoraAdapter | None, weights: Iterable[Weight]) -> Callable[[Weight], bool]:
+    """A test for the weights that an adapter stands beside, as worker/policy/adapter.py chooses them.
+
+    `weights` are all of the model's.
+    """
+    targets = adapter.targets.replace(" ", "").split(",") if adapter else []
+    reserved = reserved_layers(weight.name for weight in weights)
+
+    def is_target(weight: Weight) -> bool:
+        if not targets or not is_linear(weight):
+            return False
+        module = weight.name.removesuffix(".weight")
+        if is_fused(module) or weight.part in reserved:
+            return False
+        in_attention = any("attn" in part or "attention" in part for part in module.split(".")[:-1])
+        return any(
+            target == "all_linear"
+            or (target == "attention" and in_attention)
+            or module == target
+            or module.endswith(f".{target}")
+            for target in targets
+        )
+
+    return is_target
+
+
+def adapts_experts(adapter: LoraAdapter | None) -> bool:
+    """Whether an adapter stands beside the routed experts of a mixture."""
+    return adapter is not None and "experts" in adapter.targets.replace(" ", "").split(",")
+
+
+def _base_error(config: Mapping[str, Any], policy: str) -> str:
+    """Names are compared without owner and folder: a hub name and its local directory are one model."""
+    base = str(config.get("base_model_name_or_path") or "")
+    if PurePosixPath(base).name == PurePosixPath(policy).name:
+        return ""
+    return (
+        f"is an adapter for {base[:200]!r}, not for the policy {policy!r} "
+        f"(base_model_name_or_path in its {ADAPTER_CONFIG})"
+    )

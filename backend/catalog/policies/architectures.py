@@ -1,0 +1,81 @@
+"""Architectures of language models: those that are tested, and those that cannot be trained here."""
+
+from typing import Any
+
+from backend.catalog.policies.text_model import text_config
+
+TESTED = frozenset(
+    {
+        "cohere2", "deepseek_v3", "falcon_h1", "gemma2", "gemma3", "gemma3_text", "glm4", "gpt_neox",
+        "gpt_oss",
+        "granite", "granitemoehybrid", "lfm2", "llama", "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3",
+        "qwen3_5", "qwen3_5_text", "qwen3_moe", "qwen3_next", "smollm3",
+    }
+)  # fmt: skip
+"""Model types of `make test-models`: sampling, learning and export are compared with a plain forward."""
+
+REFUSED = {
+    "deepseek_v4": "its cache gives other logits for prompts of different lengths",
+    "llama4": "transformers offers no body without its output layer",
+    "llama4_text": "transformers offers no body without its output layer",
+    "minimax": "its cache cannot be divided among completions",
+    "mllama": "transformers offers no body without its output layer",
+    "rwkv": "its state cannot be divided among completions",
+    "xlnet": "it does not predict one token after the other",
+    "zamba2": "its cache cannot be divided among completions",
+}
+"""Model types that load and then cannot be sampled from or learned from, and why."""
+
+LONGEST_NAME = 64
+"""Characters of a name that are shown."""
+
+
+def architecture_error(config: dict[str, Any]) -> str:
+    """Reason why a model with this config.json cannot be trained, "" if none is known."""
+    kind = _kind_of(config)
+    if config.get("is_encoder_decoder"):
+        return f"{kind} is an encoder with a decoder; expected a causal language model"
+    if kind in REFUSED:
+        return f"{kind} is not supported: {REFUSED[kind]}"
+    names = config.get("architectures")
+    named = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    if named and not any("CausalLM" in name or "LMHead" in name or "Conditional" in name for name in named):
+        return f"it is a {named[0][:LONGEST_NAME]}; expected a causal language model"
+    return ""
+
+
+ATTENDING = frozenset({"full_attention", "sliding_attention", "chunked_attention", "attention"})
+"""Kinds of layers, by the names of configs, whose tokens meet in attention alone."""
+
+
+UNPACKED = {"gpt_oss": "transformers makes its masks without the positions of the tokens"}
+"""Model types without recurrent layers whose texts cannot share a row, and why."""
+
+
+def packing_error(config: dict[str, Any]) -> str:
+    """Reason why texts cannot share a row in a model with this config.json, "" if none is known.
+
+    Layers with a state (Mamba, gated delta nets, convolutions) would hand it from one text to the next.
+    """
+    found = text_config(config)
+    if reason := UNPACKED.get(_kind_of(found)):
+        return reason
+    layers = found.get("layer_types")
+    kinds = {str(kind) for kind in layers} if isinstance(layers, list) else set()
+    others = sorted(kinds - ATTENDING)
+    if not kinds and any(str(name).startswith("mamba_") for name in found):
+        others = ["mamba"]
+    if not others:
+        return ""
+    return f"its {others[0][:LONGEST_NAME]} layers would pass their state from one text to the next"
+
+
+def architecture_note(config: dict[str, Any]) -> str:
+    """The architecture in words, for a list of policies."""
+    kinds = {str(part.get("model_type")) for part in (config, text_config(config))}
+    kind = _kind_of(config) or "model"
+    return kind if kinds & TESTED else f"{kind} (an architecture that is not tested here)"
+
+
+def _kind_of(config: dict[str, Any]) -> str:
+    return str(config.get("model_type", ""))[:LONGEST_NAME]

@@ -1,0 +1,96 @@
+"""Checks of model directories: loadable without trust, so no code, no pickle, no link that leads outside."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from backend.base.text import DEEPEST, is_too_deep
+from backend.catalog.policies.architectures import architecture_error
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
+CONFIG_FILES = (
+    "config.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+)
+"""The files in which a model may ask for code of its own."""
+
+ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
+
+MOST_CONFIG_BYTES = 4_000_000
+
+
+def read_config(directory: Path, name: str = "config.json") -> dict[str, Any] | None:
+    """A JSON object of the directory; None where there is none that can be read."""
+    try:
+        if (directory / name).stat().st_size > MOST_CONFIG_BYTES:
+            return None
+        return parsed_config((directory / name).read_bytes())
+    except OSError:
+        return None
+
+
+def parsed_config(content: bytes) -> dict[str, Any] | None:
+    """A config of at most MOST_CONFIG_BYTES and DEEPEST levels; None where it is no such JSON object."""
+    if len(content) > MOST_CONFIG_BYTES:
+        return None
+    try:
+        config = json.loads(content.decode())
+    except (ValueError, RecursionError):
+        return None
+    return config if isinstance(config, dict) and not is_too_deep(config) else None
+
+
+def config_error(name: str, config: dict[str, Any] | None) -> str:
+    """An error in a config that was read; empty if there is none."""
+    if config is None:
+        return f"its {name} is not a JSON object of at most {MOST_CONFIG_BYTES:,} bytes and {DEEPEST} levels"
+    if _names_code(config):
+        return f"its {name} requires custom code (auto_map, trust_remote_code), which is never run"
+    return ""
+
+
+def directory_error(directory: Path, *, inside: Path | None = None) -> str:
+    """An error in a directory that should hold a Hugging Face causal language model; empty if there is none.
+
+    Nothing in it may be a link that leads out of `inside`, where that is given.
+    """
+    if inside is not None and leads_out(directory, inside.expanduser().resolve()):
+        return "the directory, or a file in it, is a symbolic link that leads out of MODELS_DIR"
+    model = read_config(directory)
+    if model is None and (directory / "adapter_config.json").is_file():
+        return (
+            "the directory holds an adapter; name its base model here and the adapter as policy.adapter.name"
+        )
+    if adapter := next((name for name in ADAPTER_FILES if (directory / name).exists()), ""):
+        return (
+            f"the directory holds an adapter ({adapter}) beside the model, whose weights it would change: "
+            "move it to a directory of its own, and name that as policy.adapter.name"
+        )
+    if model is None:
+        return "the directory holds no readable config.json of a Hugging Face model"
+    if reason := architecture_error(model):
+        return reason
+    for name in CONFIG_FILES:
+        if (directory / name).exists() and (reason := config_error(name, read_config(directory, name))):
+            return reason
+    if not any(directory.glob("*.safetensors")):
+        return "the directory holds no weights (expected *.safetensors)"
+    if not any((directory / name).is_file() for name in TOKENIZER_FILES):
+        return "the directory holds no tokenizer (expected tokenizer.json)"
+    return ""
+
+
+def leads_out(directory: Path, root: Path) -> bool:
+    """Whether the directory, or a file in it, lies outside of `root` once links are followed."""
+    return any(not path.resolve().is_relative_to(root) for path in (directory, *directory.rglob("*")))
+
+
+def _names_code(config: Any) -> bool:
+    if isinstance(config, dict):
+        return bool(config.get("auto_map") or config.get("trust_remote_code")) or any(
+            map(_names_code, config.values())
+        )
+    return isinstance(config, list) and any(map(_names_code, config))

@@ -1,0 +1,201 @@
+"""The size of a model of the Hugging Face hub before anybody has fetched it: its config and weight headers.
+
+Read from the hub's local cache where the model is there, else over the network: config.json, the index of
+the weights and the first bytes of each weight file. The hub's answers are hostile: sizes and seconds are
+bounded.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from backend.catalog.policies.directories import MOST_CONFIG_BYTES, parsed_config, read_config
+from backend.catalog.policies.weight_files import (
+    MOST_FILES,
+    MOST_HEADER_BYTES,
+    UnreadableWeights,
+    Weight,
+    joined,
+    parsed_header,
+    read_weights,
+)
+from backend.config.hub import ask_hub
+
+INDEX = "model.safetensors.index.json"
+ONE_FILE = "model.safetensors"
+
+ASK_SECONDS = 8.0
+"""Of all questions about one model together."""
+
+FAILURE_SECONDS = 60.0
+"""How long a failure is not tried again: the form validates at every key press."""
+
+MOST_ANSWERS = 64
+FIRST_BYTES = 2**18
+"""Of a weight file: the headers of most files are shorter."""
+
+AT_ONCE = 8
+"""Weight files that are asked for at once."""
+
+
+class HubModelError(ValueError):
+    """The hub could not be asked, or has no such model."""
+
+
+class HubModel(NamedTuple):
+    """A model by its config and the shapes of its weights."""
+
+    config: dict[str, Any]
+    weights: tuple[Weight, ...]
+
+
+def hub_model(name: str, commit: str) -> HubModel:
+    """A model at a commit, which never changes; HubModelError says why it cannot be had."""
+    with _one_at_a_time:
+        key = (name, commit)
+        found = _answers.get(key)
+        if found is None or (isinstance(found.answer, str) and time.monotonic() > found.until):
+            _answers.pop(key, None)
+            found = _answers[key] = _answer(name, commit)
+            while len(_answers) > MOST_ANSWERS:
+                del _answers[next(iter(_answers))]
+    if isinstance(found.answer, str):
+        raise HubModelError(found.answer)
+    return found.answer
+
+
+class _Answer(NamedTuple):
+    answer: HubModel | str
+    """A model, or why there is none."""
+    until: float
+    """When a failure is forgotten."""
+
+
+_answers: dict[tuple[str, str], _Answer] = {}
+_one_at_a_time = Lock()
+
+
+def _answer(name: str, commit: str) -> _Answer:
+    try:
+        return _Answer(cached_model(name, commit) or _Question(name, commit).model(), 0.0)
+    except (HubModelError, UnreadableWeights) as error:
+        return _Answer(str(error), time.monotonic() + FAILURE_SECONDS)
+
+
+def cache_directory() -> Path:
+    """The directory in which huggingface_hub keeps what it has fetched."""
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
+
+
+def cached_model(name: str, commit: str) -> HubModel | None:
+    """The model as the cache of this machine has it; None where it is not there, or not all of it."""
+    directory = cache_directory() / f"models--{name.replace('/', '--')}" / "snapshots" / commit
+    config = read_config(directory)
+    if config is None:
+        return None
+    files = _files_of(read_config(directory, INDEX))
+    if not all((directory / file).is_file() for file in files):
+        return None
+    return HubModel(config, read_weights(directory))
+
+
+def _files_of(index: Mapping[str, Any] | None) -> list[str]:
+    """The weight files that an index names; the only one where there is no index."""
+    if index is None:
+        return [ONE_FILE]
+    places = index.get("weight_map")
+    named = set(places.values()) if isinstance(places, dict) and _are_names(places.values()) else set()
+    if not 0 < len(named) <= MOST_FILES:
+        raise HubModelError(f"{INDEX} names no weight files")
+    return sorted(named)
+
+
+def _are_names(values: Any) -> bool:
+    return all(
+        isinstance(value, str) and value.isascii() and value.endswith(".safetensors") for value in values
+    )
+
+
+class _Question:
+    """What the hub is asked about one model, all within ASK_SECONDS."""
+
+    def __init__(self, name: str, commit: str) -> None:
+        endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+        if not endpoint.startswith(("https://", "http://")):
+            raise HubModelError(f"HF_ENDPOINT: expected an address with https://, got {endpoint[:60]!r}")
+        self.name = name
+        self.base = f"{endpoint}/{quote(name)}/resolve/{commit}"
+        self.deadline = time.monotonic() + ASK_SECONDS
+
+    def model(self) -> HubModel:
+        """The model; raises HubModelError or UnreadableWeights."""
+        config = parsed_config(self._read("config.json", MOST_CONFIG_BYTES) or b"")
+        if config is None:
+            raise HubModelError(
+                f"the hub has no public model {self.name!r} with a config.json at this commit"
+            )
+        index = self._read(INDEX, MOST_HEADER_BYTES)
+        files = _files_of(None if index is None else _json_object(index))
+        return HubModel(config, joined(self._headers(files)))
+
+    def _headers(self, files: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(zip(files, pool.map(self._header, files), strict=True))
+
+    def _header(self, file: str) -> dict[str, Any]:
+        first = self._read(file, FIRST_BYTES)
+        if first is None:
+            raise HubModelError(f"the hub has no {file[:80]} of {self.name!r} at this commit")
+        end = 8 + int.from_bytes(first[:8], "little")
+        if len(first) < 8 or not 10 <= end <= MOST_HEADER_BYTES + 8:
+            raise UnreadableWeights(f"{file[:80]} has no header of a safetensors file")
+        whole = first if end <= len(first) else self._read(file, end) or b""
+        return parsed_header(whole[8:end], file)
+
+    def _read(self, file: str, most: int) -> bytes | None:
+        """The first bytes of a file, at most so many; None where the hub says that there is no such file."""
+        address, headers = f"{self.base}/{quote(file)}", {"Range": f"bytes=0-{most - 1}"}
+        try:
+            status, content = ask_hub(address, most_bytes=most, seconds=self._left(), headers=headers)
+        except TimeoutError as error:
+            raise self._late() from error
+        except (OSError, HTTPException) as error:
+            raise HubModelError(
+                f"the Hugging Face hub is out of reach ({getattr(error, 'reason', error)}): how much memory "
+                f"{self.name!r} takes is unknown until its files are here"
+            ) from error
+        if status in (401, 403, 404):
+            return None
+        if status >= 300:
+            raise HubModelError(f"the Hugging Face hub responded with {status}: its size is unknown")
+        return content
+
+    def _left(self) -> float:
+        """Seconds that are left; HubModelError when there are none."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise self._late()
+        return left
+
+    def _late(self) -> HubModelError:
+        return HubModelError(
+            f"the Hugging Face hub did not describe {self.name!r} within {ASK_SECONDS:.0f} seconds"
+        )
+
+
+def _json_object(content: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise HubModelError(f"{INDEX} is not JSON") from error
+    if not isinstance(found, dict):
+        raise HubModelError(f"{INDEX} is not a JSON object")
+    return found

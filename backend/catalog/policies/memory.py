@@ -1,0 +1,392 @@
+"""Memory of a run by part, counted from its config and its model's shape, without torch.
+
+A step lives through two phases. While it samples there are no gradients; while it learns there is no cache
+of keys and values. The peak is the larger of both. Completions count at their cap.
+
+Of a run on several devices it is the memory of each GPU, or of all processes that share a slot of a CPU. Each
+has the policy whole beside its part of FSDP's copy (worker/policy/shards.py).
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+from backend.catalog.policies.activations import Kept, expert_sizes, kept_bytes
+from backend.catalog.policies.adapters import adapts, adapts_experts
+from backend.catalog.policies.architectures import packing_error
+from backend.catalog.policies.forward_pass import Pass
+from backend.catalog.policies.model_shape import ModelShape, is_expert, is_linear, is_output
+from backend.catalog.policies.sampling import Decoded, copied_values, sampling_parts
+from backend.config.adapters import LoraAdapter
+from backend.config.run import RunConfig
+
+PROMPT_TOKENS = 256
+"""Tokens that a prompt is taken to have, chat template included, where the context leaves room for them."""
+
+CONTEXT_BYTES = 600_000_000
+"""CUDA's own memory in a process that computes with torch: a round number, not measured."""
+
+PROCESS_BYTES = 550_000_000
+"""Bytes of a trainer on a CPU before it loads a policy: half of what one and its spare take (SLOT_BYTES)."""
+
+CHUNK_ELEMENTS = 2**27
+"""Logits that the learner holds at once (worker/policy/logprobs.py; a test compares them)."""
+
+LOGIT_BYTES = 16
+"""For each logit in float32: itself, its log-probability, and two terms of the entropy or of the gradient."""
+
+SMALL_WEIGHT = 4096
+"""Values below which torchao keeps the moments of a weight in float32."""
+
+PAGED_VALUES = 100_000
+"""Values from which bitsandbytes pages the moments of a weight."""
+
+MOMENT_BYTES = {"float32": 8.0, "int8": 2 + 8 / 256, "int4": 1 + 8 / 128}
+"""Bytes of both moments of a value, with the scales of their blocks."""
+
+WEIGHT_BYTES = {"none": 0.0, "int8": 1.0, "nf4": 0.5 + 4 / 64, "nf4_double": 0.5 + (1 + 4 / 256) / 64}
+"""Bytes of a quantised value, with the scales of its block."""
+
+WIDTH = {"float32": 4, "bfloat16": 2}
+
+Phase = Literal["sample", "learn"]
+Parts = dict[str, float]
+"""Bytes by part, at the moment of the peak."""
+
+
+class Memory(NamedTuple):
+    """The memory of a run at its peak."""
+
+    phase: Phase
+    parts: Parts
+    host_bytes: float
+    """Bytes: what is kept in the host's memory instead."""
+
+    @property
+    def peak(self) -> float:
+        """Bytes on the device."""
+        return sum(self.parts.values())
+
+
+def memory_of(
+    config: RunConfig,
+    shape: ModelShape,
+    adapter: LoraAdapter | None,
+    *,
+    on_cpu: bool,
+    prompt_tokens: int = 0,
+    engine_bytes: float = 0.0,
+) -> Memory:
+    """The memory of a run; `adapter` is the config's, read from its directory where it is a continued one.
+
+    `engine_bytes` is what vLLM beside the trainer takes while it samples.
+    """
+    phases = phases_of(
+        config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens, engine_bytes=engine_bytes
+    )
+    return max(phases, key=lambda memory: memory.peak)
+
+
+def phases_of(
+    config: RunConfig,
+    shape: ModelShape,
+    adapter: LoraAdapter | None,
+    *,
+    on_cpu: bool,
+    prompt_tokens: int = 0,
+    engine_bytes: float = 0.0,
+) -> list[Memory]:
+    """The memory of each phase of a step at its own peak: sampling, then learning.
+
+    vLLM beside the trainer sleeps during evaluations, which the trainer samples: the larger of both counts.
+    """
+    sizes = _Sizes(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens)
+    at_end = {
+        "gradients": sizes.gradients_at_end + sizes.embeddings_at_end,
+        "gathered": sizes.gathered * sizes.width,
+    }
+    moments = [sizes.begin_of_backward(), at_end, *sizes.critic_phase()]
+    if config.resources.offload_reference and not on_cpu:
+        moments.append({"reference": sizes.reference, "logits": sizes.logits_bytes(sizes.run)})
+    learning = max(moments, key=lambda parts: sum(parts.values()))
+    sampling = sizes.sampling()
+    if engine_bytes > sum(sampling.values()):
+        sampling = {"engine": engine_bytes}
+    both: tuple[tuple[Phase, Parts], ...] = (("sample", sampling), ("learn", learning))
+    times = sizes.devices if on_cpu else 1  # its processes share one slot
+    return [
+        Memory(phase, _nonzero({**sizes.static(), **parts}, times), sizes.host()) for phase, parts in both
+    ]
+
+
+def _nonzero(parts: Parts, times: int) -> Parts:
+    return {name: times * size for name, size in parts.items() if size}
+
+
+class _Sizes:
+    """The parts of one run."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        shape: ModelShape,
+        adapter: LoraAdapter | None,
+        *,
+        on_cpu: bool,
+        prompt_tokens: int,
+    ) -> None:
+        self.config, self.shape, self.adapter, self.on_cpu = config, shape, adapter, on_cpu
+        self.width = WIDTH[config.policy.dtype]
+        self.is_adapted = adapts(adapter, shape.weights)
+        self.trained_width = WIDTH[adapter.dtype] if adapter else self.width
+        self.trained = self._trained()
+        self.values = sum(self.trained)
+        room = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
+        self.prompt = prompt_tokens or min(PROMPT_TOKENS, room)
+        self.columns = self.prompt + config.sampling.max_new_tokens
+        self.devices, self.ranks = config.resources.devices, config.resources.ranks
+        self.run = self._pass(self.width)
+
+    def _trained(self) -> list[int]:
+        """Values of each weight that trains."""
+        if self.adapter is None:
+            return [weight.values for weight in self.shape.weights]
+        rank = self.adapter.rank
+        chosen = [weight for weight in self.shape.weights if self.is_adapted(weight)]
+        found = [rank * size for weight in chosen for size in weight.shape]
+        if adapts_experts(self.adapter):
+            layers = sum(any(map(is_expert, weights)) for weights in self.shape.layers.values())
+            found += layers * [rank * size for size in expert_sizes(self.shape)]
+        return found
+
+    def _pass(self, width: int) -> Pass:
+        sampling, resources = self.config.sampling, self.config.resources
+        groups = math.ceil(
+            sampling.prompts_per_step / min(self.config.updates.minibatches, sampling.prompts_per_step)
+        )
+        self.minibatch = rows = math.ceil(groups * sampling.group_size / self.ranks)
+        rows = min(rows, resources.microbatch_completions or rows)
+        rows = min(
+            rows, max(1, resources.microbatch_tokens // self.columns) if resources.microbatch_tokens else rows
+        )
+        return Pass(
+            rows,
+            self.columns - 1,
+            width,
+            adapter_bytes=self.trained_width if self.adapter else 0,
+            rank=self.adapter.rank if self.adapter else 0,
+            is_adapted=self.is_adapted,
+            adapts_experts=adapts_experts(self.adapter),
+            on_cpu=self.on_cpu,
+            rows_per_prompt=min(rows, sampling.group_size),
+            prompt_tokens=self.prompt,
+            is_packed=self._is_packed(),
+            keeps_expanded=self.config.policy.quantization == "int8",
+            by_rows=self.ranks > 1,
+        )
+
+    def _is_packed(self) -> bool:
+        wanted = self.config.resources.packing
+        if (
+            wanted == "off"
+            or self.ranks > 1
+            or self.config.updates.rule != "adam"
+            or packing_error(dict(self.shape.config))
+        ):
+            return False
+        return wanted == "on" or not self.on_cpu
+
+    def static(self) -> Parts:
+        """The parts of both phases."""
+        sampling, offload = self.config.sampling, self.config.resources.offload_optimizer
+        copies = (
+            sampling.staleness
+            + 2 * bool(sampling.ahead)
+            + (self.config.updates.resample_each_epoch and self.config.updates.epochs > 1)
+        )
+        found = {
+            "context": float(PROCESS_BYTES if self.on_cpu else CONTEXT_BYTES),
+            "weights": self.weights(),
+            "adapter": float(self.values * self.trained_width if self.adapter else 0),
+            "shards": self.shards(),
+            "optimizer": 0.0 if offload and not self.on_cpu else self.optimizer(),
+            "copies": float(copies * self.values * self.trained_width),
+            "critic": self.critic(),
+        }
+        if not self.config.resources.offload_reference or self.on_cpu:
+            found["reference"] = self.reference
+        return found
+
+    def weights(self) -> float:
+        """Bytes of the policy's own weights, in fewer bits where it is quantised."""
+        kind = self.config.policy.quantization
+        rounded = [weight for weight in self.shape.weights if kind != "none" and is_linear(weight)]
+        each = WEIGHT_BYTES[kind]
+        values = sum(weight.values for weight in rounded)
+        scales = sum(weight.shape[0] for weight in rounded) * self.width if kind == "int8" else 0
+        plain = self.shape.parameters - values + self.shape.beside
+        return plain * self.width + values * each + scales
+
+    def shards(self) -> float:
+        """Bytes of this device's part of the copy of all weights that FSDP computes gradients with."""
+        if self.ranks == 1:
+            return 0.0
+        adapter = self.values * self.trained_width if self.adapter else 0
+        return (self.weights() + adapter) / self.devices
+
+    @property
+    def gathered(self) -> float:
+        """Values that FSDP holds whole for a while: what stands outside of the layers, and two layers."""
+        if self.ranks == 1:
+            return 0.0
+        layers = [sum(weight.values for weight in weights) for weights in self.shape.layers.values()]
+        return self.shape.parameters - sum(layers) + 2 * max(layers, default=0)
+
+    def optimizer(self) -> float:
+        """Bytes of this device's master weights and moments; pages of moments are counted on the host."""
+        has_masters = self.trained_width != 4 or self.config.resources.offload_optimizer
+        return (4 * self.values / self.devices if has_masters else 0) + self._moments(paged=False)
+
+    def _moments(self, *, paged: bool) -> float:
+        """Bytes of the moments that are paged, or of those that are not."""
+        if self.config.updates.rule != "adam":
+            return 0.0
+        each, is_paged = MOMENT_BYTES[self.config.optimizer.moments], self.config.optimizer.paged
+        chosen = (values for values in self.trained if (is_paged and values >= PAGED_VALUES) == paged)
+        return sum(values * (8 if values < SMALL_WEIGHT else each) for values in chosen) / self.devices
+
+    @property
+    def reference(self) -> float:
+        """Bytes of the reference's weights; under a fresh adapter it is the base."""
+        objective = self.config.objective
+        is_base = isinstance(self.config.policy.adapter, LoraAdapter) and objective.reference.type == "fixed"
+        return float(self.values * self.trained_width if objective.needs_reference and not is_base else 0)
+
+    def critic(self) -> float:
+        """Bytes of the critic's weights and moments: a float32 copy, or an adapter of its own."""
+        if self.config.objective.advantage.type != "critic":
+            return 0.0
+        is_away = self.config.resources.offload_optimizer and not self.on_cpu
+        kept = 0 if is_away else self._moments(paged=False)
+        weights = self.values * (4 if self.adapter is None else self.trained_width)
+        return weights * (1 if self.ranks == 1 else 1 + 1 / self.devices) + kept
+
+    def critic_phase(self) -> list[Parts]:
+        """The critic's backward pass, where there is one: in float32 unless it shares an adapted base."""
+        if self.config.objective.advantage.type != "critic":
+            return []
+        run = self._pass(4 if self.adapter is None else self.width)
+        kept = self._kept(run)
+        activations = kept.most(recomputed=self.recomputed) + kept.again(recomputed=self.recomputed)
+        gradients = 4.0 * self.values / self.devices
+        return [{"gradients": gradients if run.rows < self.minibatch else 0, "activations": activations},
+                {"gradients": gradients}]  # fmt: skip
+
+    @property
+    def recomputed(self) -> bool:
+        """Whether layers keep their inputs alone."""
+        return self.config.resources.activation_checkpointing
+
+    def _kept(self, run: Pass) -> Kept:
+        return kept_bytes(self.shape, run)
+
+    def begin_of_backward(self) -> Parts:
+        """The parts when the last backward pass begins: what it keeps, and gradients of the passes before."""
+        kept, logits = self._kept(self.run), self.logits_bytes(self.run)
+        again = max(0.0, kept.again(recomputed=self.recomputed) - logits)
+        is_first = self.run.rows >= self.minibatch
+        offload = self.config.resources.offload_optimizer and not self.on_cpu
+        return {
+            "gradients": 0.0 if is_first or offload else 4.0 * self.values / self.devices,
+            "gathered": self.gathered * self.width,
+            "activations": kept.most(recomputed=self.recomputed) + again,
+            "logits": logits,
+        }
+
+    @property
+    def embeddings_at_end(self) -> float:
+        """Bytes of gradients of embeddings that a backward pass ends with, before they are added up.
+
+        Those of the input layer, and of an output layer with the same weights, whose gradient waits for them.
+        """
+        if self.adapter is not None or self.devices > 1:
+            return 0.0
+        several = self.run.rows < self.minibatch and self.trained_width == 4
+        copies = several + (not any(map(is_output, self.shape.weights)))
+        return float(copies * self.shape.vocabulary * self.shape.hidden * self.trained_width)
+
+    @property
+    def gradients_at_end(self) -> float:
+        """Bytes of all gradients when a backward pass ends: of this pass, and of the step in float32."""
+        several = self.run.rows < self.minibatch
+        if self.config.resources.offload_optimizer and not self.on_cpu:
+            return float(self.trained_width * self.values)
+        beside = self.trained_width if several and self.trained_width != 4 else 0
+        whole = self.gathered * self.trained_width if self.adapter is None else 0.0
+        return (4 + beside) * self.values / self.devices + whole
+
+    def logits_bytes(self, run: Pass) -> float:
+        """Bytes of the output layer: all logits, or a chunk of them and all hidden states."""
+        tokens = run.rows * self.config.sampling.max_new_tokens
+        cap = 4 if self.shape.config.get("final_logit_softcapping") else 0
+        chunk = max(1, CHUNK_ELEMENTS // self.shape.vocabulary)
+        hidden = tokens * self.shape.hidden * run.value_bytes if tokens > chunk else 0
+        return min(tokens, chunk) * self.shape.vocabulary * float(LOGIT_BYTES + cap) + hidden
+
+    def sampling(self) -> Parts:
+        """Memory that sampling holds: see backend.catalog.policies.sampling.
+
+        A GPU takes as many rows at a time as fit; one group is the least.
+        """
+        sampling, evaluation = self.config.sampling, self.config.evaluation
+        rows = sampling.group_size
+        if self.on_cpu:
+            evaluated = evaluation.prompts * evaluation.k if evaluation.every else 0
+            own = math.ceil(sampling.prompts_per_step / self.ranks) * sampling.group_size
+            rows = max(own, math.ceil(evaluated / self.ranks))  # one process evaluates, for all of them
+        run = Decoded(
+            rows,
+            math.ceil(rows / sampling.group_size),
+            self.prompt,
+            sampling.max_new_tokens,
+            2 if sampling.precision == "bfloat16" else self.width,
+            is_cut=sampling.top_p < 1 or sampling.top_k > 0,
+        )
+        return {**sampling_parts(self.shape, run), "sampler": self._sampler_copy(run)}
+
+    def _sampler_copy(self, run: Decoded) -> float:
+        """Bytes of weights that only sampling has: rounded ones, and on a CPU those joined or packed."""
+        rounded = self._rounded_copy()
+        if not self.on_cpu or self.config.sampling.precision == "int8":
+            return rounded
+        is_merged = self.config.sampling.precision != "policy"
+        is_adapted = (lambda _: False) if is_merged else self.is_adapted
+        values = copied_values(self.shape, is_adapted, is_packed=run.value_bytes == 4)
+        return rounded + values * run.value_bytes
+
+    def _rounded_copy(self) -> float:
+        precision = self.config.sampling.precision
+        if precision == "policy" or (precision == "bfloat16" and self.width == 2 and self.adapter is None):
+            return 0.0
+        linear = [weight.values for weight in self.shape.weights if is_linear(weight)]
+        merged = sum(
+            weight.values
+            for weight in self.shape.weights
+            if self.is_adapted(weight) or (is_expert(weight) and adapts_experts(self.adapter))
+        )
+        merged *= self.width
+        if precision == "bfloat16":
+            return float(merged + (self.shape.parameters * 2 if self.width == 4 else 0))
+        experts = sum(weight.values for weight in self.shape.weights if is_expert(weight))
+        return float(merged + sum(linear) * (self.width if self.on_cpu else 1) + experts * self.width)
+
+    def host(self) -> float:
+        """Bytes that a GPU's host keeps for it."""
+        if self.on_cpu:
+            return 0.0
+        resources = self.config.resources
+        found = PROCESS_BYTES * self.devices + (
+            self.optimizer() + 4 * self.values if resources.offload_optimizer else 0
+        )
+        optimizers = 1 + (self.config.objective.advantage.type == "critic")
+        found += optimizers * self._moments(paged=True)
+        return found + (self.reference if resources.offload_reference else 0)

@@ -1,0 +1,171 @@
+"""Sizes of a causal language model: what its config.json and the shapes of its weights say."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from backend.catalog.policies.text_model import is_beside_text, is_loaded, text_config
+from backend.catalog.policies.weight_files import Weight
+
+MOST_SIZE = 10**7
+"""Larger numbers of a config are no sizes."""
+
+MOST_LAYERS = 1_000
+MOST_WEIGHTS = 20_000
+"""Larger than any model, the routed experts of a layer counted as one: the estimate would take minutes."""
+
+NO_LINEAR = ("embed", "wte", "wpe", "lm_head", "mlp.gate.weight", "router.weight")
+"""Parts of the names of weights with two dimensions that are no linear layer of the body."""
+
+
+class UnknownShape(ValueError):
+    """A config.json that does not say how large the model is."""
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A model by its numbers."""
+
+    config: Mapping[str, Any]
+    """The text model's part of config.json."""
+    weights: tuple[Weight, ...]
+    """Of the text model, without an output layer that is the input embedding."""
+    beside: int = 0
+    """Values of frozen weights that are loaded beside the text model: of images and sounds."""
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], weights: Sequence[Weight]) -> "ModelShape":
+        """The shape of a model; raises UnknownShape where its config lacks the sizes."""
+        own = text_config(config)
+        if own.get("quantization_config") is not None:
+            raise UnknownShape("its weights are stored quantised, and their shapes with them")
+        is_tied = own.get("tie_word_embeddings", config.get("tie_word_embeddings", False)) is True
+        kept = tuple(
+            weight
+            for weight in weights
+            if not is_beside_text(weight.name) and not (is_tied and is_output(weight))
+        )
+        beside = sum(
+            weight.values
+            for weight in weights
+            if is_beside_text(weight.name) and is_loaded(weight.name, config)
+        )
+        shape = cls(own, _experts_as_one(kept), beside)
+        for name in ("hidden_size", "num_attention_heads", "vocab_size"):
+            if not shape.size(name):
+                raise UnknownShape(f"its config.json has no {name}")
+        if not shape.layers:
+            raise UnknownShape("its weights name no layers")
+        if len(shape.layers) > MOST_LAYERS or len(shape.weights) > MOST_WEIGHTS:
+            count = f"{len(shape.layers):,} layers and {len(shape.weights):,} weights"
+            limits = f"{MOST_LAYERS:,} and {MOST_WEIGHTS:,}"
+            raise UnknownShape(f"it has {count}; at most {limits} are estimated")
+        return shape
+
+    def size(self, *names: str) -> int:
+        """The first of some fields that holds a size; 0 where none does."""
+        for name in names:
+            value = self.config.get(name)
+            if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_SIZE:
+                return value
+        return 0
+
+    @property
+    def kind(self) -> str:
+        """The model type, such as qwen3."""
+        return str(self.config.get("model_type", ""))
+
+    @property
+    def hidden(self) -> int:
+        """H, the width of the residual stream."""
+        return self.size("hidden_size")
+
+    @property
+    def vocabulary(self) -> int:
+        """V, the number of logits."""
+        return self.size("vocab_size")
+
+    @property
+    def heads(self) -> int:
+        """Query heads of a layer."""
+        return self.size("num_attention_heads")
+
+    @property
+    def kv_heads(self) -> int:
+        """Key heads of a layer; those of compressed attention are expanded to all, GPT-NeoX has no fewer."""
+        if self.is_compressed or self.kind == "gpt_neox":
+            return self.heads
+        return self.size("num_key_value_heads") or self.heads
+
+    @property
+    def head_width(self) -> int:
+        """Width of a query and a key head."""
+        if self.is_compressed:
+            return self.size("qk_nope_head_dim") + self.size("qk_rope_head_dim")
+        return self.size("head_dim") or self.hidden // self.heads
+
+    @property
+    def value_width(self) -> int:
+        """Width of a value head."""
+        return self.size("v_head_dim") if self.is_compressed else self.head_width
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether keys and values pass through a narrow layer (MLA)."""
+        return bool(self.size("kv_lora_rank"))
+
+    @cached_property
+    def parameters(self) -> int:
+        """Values of all weights."""
+        return sum(weight.values for weight in self.weights)
+
+    @cached_property
+    def layers(self) -> dict[int, tuple[Weight, ...]]:
+        """The weights of each layer, by its number."""
+        found: dict[int, list[Weight]] = {}
+        for weight in self.weights:
+            if weight.layer is not None:
+                found.setdefault(weight.layer, []).append(weight)
+        return {number: tuple(weights) for number, weights in sorted(found.items())}
+
+    def window(self, layer: int) -> int:
+        """Tokens that a layer's attention sees at most; 0: all."""
+        kinds = self.config.get("layer_types")
+        window = self.size("sliding_window") if self.config.get("use_sliding_window", True) else 0
+        if isinstance(kinds, list) and layer < len(kinds):
+            return window if kinds[layer] == "sliding_attention" else 0
+        return window
+
+
+def _experts_as_one(weights: Sequence[Weight]) -> tuple[Weight, ...]:
+    """The weights with one in place of all routed experts of a layer, of which there may be thousands."""
+    found: list[Weight] = []
+    experts: dict[int | None, int] = {}
+    for weight in weights:
+        if is_expert(weight):
+            experts[weight.layer] = experts.get(weight.layer, 0) + weight.values
+        else:
+            found.append(weight)
+    joined = [Weight(f"layers.layers.{layer}.experts.all", (values,)) for layer, values in experts.items()]
+    return (*found, *joined)
+
+
+def is_expert(weight: Weight) -> bool:
+    """Whether a weight belongs to the routed experts of a mixture."""
+    return ".experts." in weight.name or (".block_sparse_moe." in weight.name and len(weight.shape) == 3)
+
+
+def is_output(weight: Weight) -> bool:
+    """Whether a weight is that of an output layer of its own."""
+    return weight.part in ("lm_head", "embed_out")
+
+
+def is_linear(weight: Weight) -> bool:
+    """Whether a weight is that of a linear layer of the body, outside of the routed experts."""
+    return (
+        len(weight.shape) == 2
+        and weight.name.endswith(".weight")
+        and not is_expert(weight)
+        and not any(part in weight.name for part in NO_LINEAR)
+    )

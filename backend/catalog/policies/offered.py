@@ -1,0 +1,109 @@
+"""The policies on offer here, and what can be said about one before a run is queued."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import FieldError
+from backend.base.settings import Settings
+from backend.catalog.policies.adapters import adapter_error
+from backend.catalog.policies.architectures import architecture_note
+from backend.catalog.policies.directories import directory_error, read_config
+from backend.catalog.policies.text_model import text_config
+from backend.config.adapters import ContinuedAdapter
+from backend.config.merge import merge
+from backend.config.policies import BUILT_IN, PolicyOffer, profile_of
+from backend.config.run import RunConfig
+from backend.config.sections import PolicyConfig
+
+TINY_CONTEXT = 1024
+"""Tokens of prompt and completion that a built-in policy can hold (a test compares it with the policy)."""
+
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+NOT_PINNED = (
+    "expected a commit of the hub (40 hexadecimal digits, in the model's history there): "
+    "a branch or a tag may change between two attempts of a run"
+)
+
+
+def policy_offers(settings: Settings) -> list[PolicyOffer]:
+    """The built-in policies and every usable directory of MODELS_DIR."""
+    return [
+        *BUILT_IN,
+        *(_local_offer(name, settings) for name in _local_names(settings.models_dir)),
+    ]
+
+
+def profile_here(settings: Settings, policy: str) -> dict[str, Any]:
+    """The RunConfig fields that a policy is started with: completions take at most half of its context."""
+    profile = profile_of(policy)
+    context = None if is_built_in(policy) else context_of(policy, settings)
+    if context is None or context >= 2 * profile["sampling"]["max_new_tokens"]:
+        return profile
+    return merge(profile, {"sampling": {"max_new_tokens": max(1, context // 2)}})
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a policy comes with the project."""
+    return any(offer.name == name for offer in BUILT_IN)
+
+
+def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
+    """The reasons why this installation cannot load the policy; empty if it can, or if only the hub knows."""
+    adapter = policy.adapter
+    if isinstance(adapter, ContinuedAdapter):
+        directory = settings.models_dir / adapter.name
+        if reason := adapter_error(directory, policy.name, inside=settings.models_dir):
+            return [FieldError("policy.adapter.name", f"{adapter.name!r}: {reason}")]
+    if is_built_in(policy.name):
+        return []
+    directory = settings.models_dir / policy.name
+    if directory.is_dir():
+        reason = directory_error(directory, inside=settings.models_dir)
+        return [FieldError("policy.name", f"{policy.name!r}: {reason}")] if reason else []
+    if settings.hf_online:
+        return [] if COMMIT.fullmatch(policy.revision) else [FieldError("policy.revision", NOT_PINNED)]
+    offered = ", ".join(offer.name for offer in policy_offers(settings))
+    reason = (
+        f"is {policy.name!r}, neither built in nor a directory of MODELS_DIR ({settings.models_dir}), "
+        f"and names of the hub need HF_ONLINE=1; on offer are {offered}"
+    )
+    return [FieldError("policy.name", reason)]
+
+
+def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
+    """Whether max_new_tokens leaves room for a prompt in the policy's context, where that is known."""
+    context = context_of(config.policy.name, settings)
+    caps = {"sampling.max_new_tokens": config.sampling.max_new_tokens}
+    for number, suite in enumerate(config.evaluation.suites):
+        caps[f"evaluation.suites.{number}.max_new_tokens"] = suite.max_new_tokens
+    limit = f"the context of {config.policy.name} is {context} tokens, prompt included"
+    return [
+        FieldError(path, f"is {cap}, but {limit}")
+        for path, cap in caps.items()
+        if context is not None and cap >= context
+    ]
+
+
+def context_of(policy: str, settings: Settings) -> int | None:
+    """Most tokens of prompt and completion together; None where only the loaded policy knows."""
+    if is_built_in(policy):
+        return TINY_CONTEXT
+    found = text_config(read_config(settings.models_dir / policy) or {}).get("max_position_embeddings")
+    return found if isinstance(found, int) else None
+
+
+def _local_names(models_dir: Path) -> list[str]:
+    """`name` or `owner/name` of each directory that holds a model."""
+    if not models_dir.is_dir():
+        return []
+    found = [*models_dir.glob("*/config.json"), *models_dir.glob("*/*/config.json")]
+    usable = [path.parent for path in found if not directory_error(path.parent, inside=models_dir)]
+    return sorted(directory.relative_to(models_dir).as_posix() for directory in usable)
+
+
+def _local_offer(name: str, settings: Settings) -> PolicyOffer:
+    kind = architecture_note(read_config(settings.models_dir / name) or {})
+    profile = profile_here(settings, name)
+    return PolicyOffer(name=name, title=name, note=f"{kind} in MODELS_DIR", profile=profile)

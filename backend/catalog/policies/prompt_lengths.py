@@ -1,0 +1,152 @@
+"""Prompts that the policy cannot be asked: too long for its context, or messages without a chat template.
+
+The service loads no tokenizer, so it counts what it can be sure of: the built-in policy's tokens exactly, of
+others as many as there are words, if no entry of the vocabulary spans two. What only the tokenizer can tell
+ends the run with the reason when it is sampled.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from backend.base.errors import FieldError
+from backend.base.settings import Settings
+from backend.catalog.policies.offered import context_of, is_built_in
+from backend.config.columns import Columns, prompt_of
+from backend.config.jsonl import read_row
+from backend.config.messages import question_text
+from backend.config.problems import FileProblem, PluginProblem, ProblemSource, SumsProblem
+from backend.config.run import RunConfig
+from backend.config.sources import checked_file
+
+ROWS_LOOKED_AT = 50
+"""The longest ones of a file."""
+
+TINY_WORDS = re.compile(r"</?think>|<pad>|<eos>|<unk>")
+"""Longer tokens of the built-in policy; each other character is one token (a test compares them)."""
+
+WORD = re.compile(r"[^ \t\r\n]*[A-Za-z0-9][^ \t\r\n]*")
+SPANS_WORDS = re.compile(r"[A-Za-z0-9].*[\sĠĊĉč▁].*[A-Za-z0-9]", re.DOTALL)
+"""An entry of a vocabulary that is part of two words; Ġ Ċ ĉ č and ▁ stand for white space there."""
+
+
+class Ruler(NamedTuple):
+    """The length of prompts, and their limit."""
+
+    count: Callable[[str], int]
+    at_least: str
+    """`at least ` where the count is a lower bound."""
+    room: int
+    """Tokens of the context that max_new_tokens leaves."""
+    limit: str
+    """Where that number comes from, in words."""
+    is_sure: Callable[[], bool]
+    """Whether the count can be trusted; asked only of what seems too long, for it may take a second."""
+
+    def refusal(self, text: str) -> str:
+        """The reason why the prompt does not fit; empty if it does."""
+        if (tokens := self.count(text)) <= self.room or not self.is_sure():
+            return ""
+        return f"has {self.at_least}{tokens} tokens; expected at most {self.room} ({self.limit})"
+
+
+def prompt_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
+    """One error for each source that holds a prompt too long for the policy."""
+    caps = [config.sampling.max_new_tokens for _ in config.problems]
+    caps += [suite.max_new_tokens or config.sampling.max_new_tokens for suite in config.evaluation.suites]
+    return [
+        FieldError(f"{path}.{field}", reason)
+        for (path, source), cap in zip(config.sources, caps, strict=True)
+        if (ruler := _ruler(config.policy.name, cap, settings)) is not None
+        for field, reason in _errors(source, ruler, settings.datasets_dir)
+    ]
+
+
+def conversation_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
+    """One error where a file holds messages and the policy is asked in plain text."""
+    if config.policy.chat_template:
+        return []
+    files = [source for _, source in config.sources if isinstance(source, FileProblem)]
+    return [
+        FieldError(
+            "policy.chat_template",
+            f"is false, but line {line} of {source.path} holds messages, which need it",
+        )
+        for source in files
+        if (line := checked_file(source, settings.datasets_dir, trains=False).conversation)
+    ][:1]
+
+
+def _ruler(name: str, wanted: int, settings: Settings) -> Ruler | None:
+    """The ruler of a policy and a length cap; None where the context is not known."""
+    if (context := context_of(name, settings)) is None:
+        return None
+    room, limit = context - wanted, f"context {context} less max_new_tokens {wanted}"
+    if is_built_in(name):
+        return Ruler(tiny_tokens, "", room, limit, lambda: True)
+    return Ruler(words, "at least ", room, limit, lambda: _keeps_words_apart(settings.models_dir / name))
+
+
+def tiny_tokens(text: str) -> int:
+    """Tokens of the built-in policy."""
+    return len(TINY_WORDS.sub("x", text))
+
+
+def words(text: str) -> int:
+    """Words with a letter or digit of ASCII; two of them never share a token."""
+    return len(WORD.findall(text))
+
+
+def _errors(source: ProblemSource, ruler: Ruler, datasets_dir: Path) -> Iterator[tuple[str, str]]:
+    if isinstance(source, SumsProblem):
+        longest = "+".join([str(source.high)] * source.operands) + "=?"
+        if reason := ruler.refusal(longest):
+            yield "operands", f"the prompt {longest!r} {reason}"
+    elif isinstance(source, FileProblem):
+        if reason := _row_refusal(source, ruler, datasets_dir):
+            yield "path", reason
+    elif not isinstance(source, PluginProblem) and (reason := ruler.refusal(source.instruction)):
+        yield "instruction", f"the instruction alone {reason}"
+
+
+def _row_refusal(source: FileProblem, ruler: Ruler, datasets_dir: Path) -> str:
+    """About the longest row that does not fit, of those with the most characters."""
+    index = checked_file(source, datasets_dir, trains=False)
+    ending = f"\n{source.instruction}" if source.instruction else ""
+    columns = Columns(source.prompt_field, source.answer_field)
+    long = [row for row, length in enumerate(index.lengths) if length + len(ending) > ruler.room]
+    for row in sorted(long, key=index.lengths.__getitem__, reverse=True)[:ROWS_LOOKED_AT]:
+        question = question_text(prompt_of(read_row(index, row), columns))
+        if reason := ruler.refusal((question.rstrip() if ending else question) + ending):
+            return f"{source.path}: line {index.lines[row]}: the prompt {_shown(question)} {reason}"
+    return ""
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def _keeps_words_apart(directory: Path) -> bool:
+    """Whether the tokenizer's vocabulary is there to be read, and has no entry that is part of two words."""
+    path = directory / "tokenizer.json"
+    try:
+        status = path.stat()
+        return _has_single_words(path, status.st_size, status.st_mtime_ns)
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+@lru_cache(maxsize=16)
+def _has_single_words(path: Path, _size: int, _changed: int) -> bool:
+    tokenizer: Any = json.loads(path.read_text(encoding="utf-8"))
+    vocabulary = _part(_part(tokenizer, "model"), "vocab")
+    entries = [str(entry[0] if isinstance(entry, list) and entry else entry) for entry in vocabulary or ()]
+    added = [str(_part(token, "content")) for token in _part(tokenizer, "added_tokens") or ()]
+    return bool(entries) and not any(map(SPANS_WORDS.search, [*entries, *added]))
+
+
+def _part(document: Any, name: str) -> Any:
+    return document.get(name) if isinstance(document, dict) else None

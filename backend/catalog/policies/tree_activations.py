@@ -1,0 +1,36 @@
+"""Bytes that the tree of prefixes keeps, which the learner walks on a CPU in float32 (worker.policy.tree)."""
+
+from backend.catalog.policies.forward_pass import Pass
+from backend.catalog.policies.model_shape import ModelShape, is_linear
+
+
+def tree_layer(shape: ModelShape, run: Pass) -> tuple[tuple[float, ...], float, float, float]:
+    """Bytes by layer, at the end, of one layer's input, and passing gradients, those of the scores.
+
+    Rows are taken to share the nodes of their prompt and nothing else.
+    """
+    prompts = run.rows / run.rows_per_prompt
+    nodes = prompts * run.prompt_tokens + run.rows * (run.columns - run.prompt_tokens)
+    wide, gain = shape.head_width, 4 if run.trains_base else 0
+    queries, keys = shape.heads * wide, shape.kv_heads * wide
+    has_head_norm = any(".q_norm." in weight.name for weight in shape.layers[min(shape.layers)])
+    found = []
+    for weights in shape.layers.values():
+        linear = {weight.part: weight for weight in filter(is_linear, weights)}
+        inner = linear["down_proj"].shape[1]
+        per_node = 2 * (4 * shape.hidden + 4 + gain * shape.hidden) + 4 * 4 * inner + 4 * (queries + keys)
+        if has_head_norm:
+            per_node += (shape.heads + shape.kv_heads) * (4 * wide + 4 + gain * wide)
+        joined = 0
+        if run.trains_base:
+            per_node += 4 * (2 * shape.hidden + queries)
+            joined = 4 * sum(
+                weight.values for part, weight in linear.items() if part not in ("o_proj", "down_proj")
+            )
+        else:
+            per_node += sum(4 * run.rank for weight in linear.values() if run.is_adapted(weight))
+            per_node += 4 * (2 * shape.hidden + queries)
+        of_row = 4 * (queries + 2 * keys) + 4 * shape.heads * run.columns
+        found.append(nodes * per_node + run.tokens * of_row + joined)
+    end, scores = nodes * (8 + gain) * shape.hidden, 4.0 * run.tokens * shape.heads * run.columns
+    return tuple(found), end, nodes * 4 * shape.hidden, scores

@@ -1,0 +1,131 @@
+"""The legend of a formula: what each of its symbols means, in words and with units."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypedDict
+
+from backend.config.formula.mathml import Symbol, alone
+from backend.config.formula.meanings import MEANINGS
+from backend.config.formula.shaped_reward import name_of
+from backend.config.objective import Objective
+from backend.config.rewards import RewardTerm
+from backend.config.run import RunConfig
+
+ELEMENTARY = frozenset({"min", "max", "exp"})
+"""Functions that nobody has to look up."""
+
+
+class Entry(TypedDict):
+    """A symbol and what it stands for."""
+
+    symbol: str
+    mathml: str
+    meaning: str
+
+
+def legend(config: RunConfig, symbols: Iterable[Symbol]) -> list[Entry]:
+    """The entries of these symbols, in their order.
+
+    Raises LookupError for a symbol that nobody explains.
+    """
+    terms = _terms(config.rewards)
+    return [
+        {"symbol": text, "mathml": alone(drawn), "meaning": _meaning(text, config, terms)}
+        for text, drawn in symbols
+        if text not in ELEMENTARY
+    ]
+
+
+def _meaning(symbol: str, config: RunConfig, terms: Mapping[str, str]) -> str:
+    if symbol in terms:
+        return terms[symbol]
+    if symbol in PARTICULAR:
+        return PARTICULAR[symbol](config)
+    if symbol in MEANINGS:
+        return MEANINGS[symbol]
+    raise LookupError(
+        f"{symbol} stands in a formula without a meaning: add it to MEANINGS of the module that writes it"
+    )
+
+
+def _terms(rewards: tuple[RewardTerm, ...]) -> dict[str, str]:
+    """What each reward term measures; one that differs between domains says so."""
+    found: dict[str, dict[str, str]] = {}
+    for term in rewards:
+        found.setdefault(name_of(term).text, {})[term.domain] = term.meaning
+    return {name: _by_domain(meanings) for name, meanings in found.items()}
+
+
+def _by_domain(meanings: Mapping[str, str]) -> str:
+    if len(set(meanings.values())) == 1:
+        return next(iter(meanings.values()))
+    return "; ".join(f"for {domain or 'all other domains'}: {text}" for domain, text in meanings.items())
+
+
+def _batch(config: RunConfig) -> str:
+    sampling = config.sampling
+    count = f"{sampling.prompts_per_step} prompts × {sampling.group_size}"
+    return f"completions of one optimizer step: {count}{_share(config)}"
+
+
+def _prompts(config: RunConfig) -> str:
+    return f"prompts of one optimizer step: {config.sampling.prompts_per_step}{_share(config)}"
+
+
+def _share(config: RunConfig) -> str:
+    parts = config.updates.minibatches
+    return f" / {parts} minibatches" if parts > 1 else ""
+
+
+def _old(config: RunConfig) -> str:
+    opened = "probability of a token under the old policy (the weights at the start of the step), a constant"
+    is_same = _is_one_update(config.objective, config)
+    return f"{opened}; with one update per step it equals π" if is_same else opened
+
+
+def _is_one_update(objective: Objective, config: RunConfig) -> bool:
+    updates = config.updates
+    is_adam = updates.rule == "adam" and objective.token_weight.type != "lopti"
+    return is_adam and updates.epochs * updates.minibatches == 1
+
+
+def _sampler(config: RunConfig) -> str:
+    sampling = config.sampling
+    how = [
+        *([f"in {sampling.precision}"] if sampling.precision != "policy" else []),
+        *(["by the server of the operator"] if sampling.engine.type == "server" else []),
+        *(["by vLLM beside the trainer"] if sampling.engine.type == "colocated" else []),
+        *([f"with weights {sampling.staleness} steps old"] if sampling.staleness else []),
+        *([f"with weights up to {sampling.ahead} steps old"] if sampling.ahead else []),
+        *(["after top-p or top-k"] if sampling.top_p < 1 or sampling.top_k > 0 else []),
+    ]
+    drawn = f", {' and '.join(how)}" if how else ""
+    return f"probability of a token as the sampler drew it{drawn}"
+
+
+def _kl(config: RunConfig) -> str:
+    unit = "completion" if config.objective.kl_is_sum else "token"
+    return f"mean k3 in the last pass over a step's rollouts; nats per {unit}"
+
+
+def _rate(config: RunConfig) -> str:
+    optimizer = config.optimizer
+    parts = [
+        *([f"after {optimizer.warmup_steps} steps of warm-up"] if optimizer.warmup_steps else []),
+        *([f"then falling to 0 ({optimizer.schedule})"] if optimizer.schedule != "constant" else []),
+    ]
+    course = f", {', '.join(parts)}" if parts else ""
+    factor = config.objective.value.lr_factor
+    critics = f"; {factor:g} times that for θ_V" if config.objective.critic is not None else ""
+    return f"learning rate: {optimizer.lr:g}{course}{critics}"
+
+
+PARTICULAR: dict[str, Callable[[RunConfig], str]] = {
+    "B": _batch,
+    "P": _prompts,
+    "G": lambda config: f"completions per prompt: {config.sampling.group_size}",
+    "π_old": _old,
+    "π_sampler": _sampler,
+    "KL": _kl,
+    "lr": _rate,
+}
+"""Meanings with numbers of the run in them."""

@@ -1,0 +1,180 @@
+"""The part of a formula that is told in sentences: filters and divisors, truncation, passes, sampling."""
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from backend.config.filters import (
+    AccuracyFilter,
+    ActiveRefill,
+    DynamicRefill,
+    KeepAllGroups,
+    NeighboursRefill,
+    NoRefill,
+    ZeroVarianceFilter,
+)
+from backend.config.formula.shaped_reward import may_be_unscored
+from backend.config.knobs import SequenceK3, TokenMean
+from backend.config.length import KeepTruncated, MaskTruncated, NoLengthPenalty, ScaleTruncatedReward
+from backend.config.rewards import LengthReward
+from backend.config.run import RunConfig
+
+
+def notes(config: RunConfig, symbols: Sequence[str]) -> list[str]:
+    """The sentences under a formula with these symbols."""
+    divisors = [name for name in symbols if name in {"B", "P"}]
+    aggregation = config.objective.aggregation
+    if isinstance(aggregation, TokenMean) and aggregation.over == "sampled":
+        divisors = ["Σ |oᵢ|"]
+    return [
+        *_groups(config),
+        *_refill(config),
+        *(_divisors(config, divisors) if divisors else []),
+        *_truncation(config, counted="B" in symbols),
+        *_rejection(config, divisors=[name for name in symbols if name in {"B", "P"}]),
+        *_unscored(config),
+        *_passes(config),
+        *_critic(config),
+        *_sampling(config),
+    ]
+
+
+def _groups(config: RunConfig) -> Iterator[str]:
+    rule = config.filters.groups
+    match rule:
+        case KeepAllGroups():
+            return
+        case ZeroVarianceFilter():
+            judged = f", judged {_before(config)}" if _before(config) else ""
+            yield f"A group trains where its rewards differ{judged}; the others are left out."
+        case AccuracyFilter(low=low, high=high):
+            yield (
+                f"A group trains where the share of right answers in it is above {low:g} and below {high:g}; "
+                "the others are left out."
+            )
+        case _:
+            assert_never(rule)
+
+
+def _before(config: RunConfig) -> str:
+    """What does not count yet where a group is judged by its rewards."""
+    parts = [
+        *(["without the term length"] if any(isinstance(t, LengthReward) for t in config.rewards) else []),
+        *(["before truncation"] if isinstance(config.length.truncated, ScaleTruncatedReward) else []),
+        *(["before length_penalty"] if not isinstance(config.length.penalty, NoLengthPenalty) else []),
+        *(["before the KL"] if config.objective.kl_in_reward else []),
+    ]
+    return " and ".join(parts)
+
+
+def _refill(config: RunConfig) -> Iterator[str]:
+    rule, wanted = config.filters.refill, config.sampling.prompts_per_step
+    match rule:
+        case NoRefill():
+            return
+        case DynamicRefill(max_batches=most):
+            yield f"{_until_full(wanted, most)}; groups beyond that are dropped."
+        case ActiveRefill(max_batches=most):
+            yield f"{_until_full(wanted, most)}; groups beyond that train first in the next step."
+        case NeighboursRefill(n=most):
+            yield f"Places of groups left out try the prompts that come next, {most} tries in all."
+        case _:
+            assert_never(rule)
+
+
+def _until_full(wanted: int, most: int) -> str:
+    return f"Fresh prompts are sampled until {wanted} groups train, in at most {most} batches of {wanted}"
+
+
+def _divisors(config: RunConfig, names: Sequence[str]) -> Iterator[str]:
+    """What B and P count where groups are left out."""
+    rule = config.filters
+    if isinstance(rule.groups, KeepAllGroups):
+        return
+    count, are = ("counts", "it is") if len(names) == 1 else ("count", "each is")
+    counted = f"{' and '.join(names)} {count}"
+    if names == ["Σ |oᵢ|"] and isinstance(rule.refill, NoRefill):
+        counts = "Σ |oᵢ| counts the tokens of groups left out too"
+        yield f"{counts}. Leaving out advantages of 0 changes no gradient."
+        if rule.upweight:
+            yield "The loss is multiplied by groups sampled / groups that train."
+    elif isinstance(rule.refill, NoRefill) and not rule.upweight:
+        factor = f"{are} what trains, times groups sampled / groups that train"
+        yield f"{counted} the groups left out too: {factor}. Leaving out advantages of 0 changes no gradient."
+    else:
+        yield f"{counted} only what trains."
+
+
+def _truncation(config: RunConfig, *, counted: bool) -> Iterator[str]:
+    rule = config.length.truncated
+    match rule:
+        case KeepTruncated() | ScaleTruncatedReward():
+            return
+        case MaskTruncated():
+            cut = f"oᵢ was truncated at {config.sampling.max_new_tokens} tokens"
+            yield f"|oᵢ| = 0 and every term of it 0 where {cut}{_still(config, counted=counted)}."
+        case _:
+            assert_never(rule)
+
+
+def _still(config: RunConfig, *, counted: bool) -> str:
+    """Where a completion that is masked counts all the same."""
+    compared = [] if config.objective.critic is not None else ["Rᵢ still counts in means and deviations"]
+    divided = ["oᵢ still counts in B"] if counted else []
+    parts = [*compared, *divided]
+    return f"; {', and '.join(parts)}" if parts else ""
+
+
+def _rejection(config: RunConfig, *, divisors: Sequence[str]) -> Iterator[str]:
+    if not isinstance(config.objective.correction, SequenceK3):
+        return
+    counted = f" and still counted in {' and '.join(divisors)}" if divisors else ""
+    yield f"Where wᵢ = 0 the completion is left out, its tokens in every divisor too{counted}."
+
+
+def _unscored(config: RunConfig) -> Iterator[str]:
+    if may_be_unscored(config):
+        yield (
+            "Where a reward term has no value the completion has no reward: its advantage is 0, it is in no "
+            "mean and no deviation, and it still counts in divisors and in the KL."
+        )
+
+
+def _passes(config: RunConfig) -> Iterator[str]:
+    updates = config.updates
+    steps = "one optimizer step" if updates.minibatches == 1 else f"{updates.minibatches} optimizer steps"
+    order = ", on whole groups in a random order" if updates.minibatches > 1 else ""
+    if updates.resample_each_epoch:
+        fresh = "each over fresh rollouts of the policy that opened the step"
+        yield f"Each step makes {_times(updates.epochs)}, {fresh}, with {steps} in each."
+    elif updates.epochs * updates.minibatches > 1:
+        yield f"Each step makes {_times(updates.epochs)} over its rollouts, with {steps} in each{order}."
+
+
+def _times(passes: int) -> str:
+    return "one pass" if passes == 1 else f"{passes} passes"
+
+
+def _critic(config: RunConfig) -> Iterator[str]:
+    value, updates = config.objective.value, config.updates
+    if config.objective.critic is None:
+        return
+    shared = 1 if updates.resample_each_epoch else updates.epochs
+    passes = _times(shared if value.epochs == "updates.epochs" else value.epochs)
+    rate = f"at {value.lr_factor:g} times the learning rate"
+    yield f"The critic has an optimizer of its own {rate}, and makes {passes} over each step's rollouts."
+    if value.pretrain_steps:
+        learns = (
+            f"In the first {value.pretrain_steps} steps only the critic learns, from the rewards as they came"
+        )
+        yield f"{learns}; the policy stays as it is."
+
+
+def _sampling(config: RunConfig) -> Iterator[str]:
+    """Over what the learner's probabilities are taken."""
+    sampling = config.sampling
+    is_plain = config.objective.ratio.logprob_temperature == "one"
+    if is_plain or sampling.temperature != 1:
+        yield f"π is at temperature {1 if is_plain else sampling.temperature:g}."
+    if sampling.keep_mask and (sampling.top_p < 1 or sampling.top_k > 0):
+        cuts = [*(["top-p"] if sampling.top_p < 1 else []), *(["top-k"] if sampling.top_k > 0 else [])]
+        yield f"π is over the ids that {' and '.join(cuts)} left, as are π_old and π_ref."

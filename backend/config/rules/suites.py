@@ -1,0 +1,58 @@
+"""Suites that contradict one another or the rest of a config, each with its reason; and doubtful ones."""
+
+from collections.abc import Iterator
+from math import lcm
+
+from backend.config.base import MOST_COMPLETIONS, Problem
+from backend.config.problems import FileProblem, HubProblem, ProblemSource
+from backend.config.sections import RunSections
+
+
+def suite_errors(config: RunSections) -> Iterator[Problem]:
+    """(dotted path, reason) of every suite that cannot be measured, and of a `best_by` without its suite."""
+    names: set[str] = set()
+    for number, suite in enumerate(config.evaluation.suites):
+        path = f"evaluation.suites.{number}"
+        if suite.name in names:
+            yield f"{path}.name", f"{suite.name!r} is the name of two suites: their metrics would be mixed up"
+        names.add(suite.name)
+        if (rows := suite.prompts * suite.n) > MOST_COMPLETIONS:
+            reason = f"is {suite.prompts}, times n = {suite.n} makes {rows:,} completions"
+            yield f"{path}.prompts", f"{reason}: expected at most {MOST_COMPLETIONS:,}"
+        if late := [step for step in suite.steps if step > config.steps]:
+            yield f"{path}.steps", f"holds {late[0]}, but the run has {config.steps} steps"
+        if suite.rows == "all" and (same := _trained_alike(config, suite.problem)):
+            yield f"{path}.rows", f"is all, but {same} trains on these rows: expected held_out"
+    best_by = config.checkpointing.best_by
+    if best_by and best_by not in names:
+        known = ", ".join(sorted(names)) or "none"
+        yield (
+            "checkpointing.best_by",
+            f"is {best_by!r}, but the suites of the evaluation are: {known}",
+        )
+
+
+def _trained_alike(config: RunSections, problem: ProblemSource) -> str:
+    """The path of a source that trains on the rows of a problem; empty: there is none."""
+    place = _rows_of(problem)
+    found = (number for number, source in enumerate(config.problems) if place and _rows_of(source) == place)
+    return next((f"problems.{number}" for number in found), "")
+
+
+def _rows_of(source: ProblemSource) -> tuple[str, ...]:
+    """Name of a source's training rows; empty where it has no fixed ones."""
+    if isinstance(source, FileProblem):
+        return (source.path,)
+    return (source.dataset, source.subset, source.split) if isinstance(source, HubProblem) else ()
+
+
+def suite_warnings(config: RunSections) -> Iterator[str]:
+    """Doubtful choices that are allowed."""
+    saves, suite = config.checkpointing, config.evaluation.suite(config.checkpointing.best_by)
+    if suite and saves.every:
+        steps = {step for step in suite.steps if step % saves.every == 0} - {0}
+        if not (suite.every and lcm(suite.every, saves.every) < config.steps) and len(steps) < 2:
+            yield (
+                f"checkpointing.best_by: {suite.name} is evaluated at fewer than two checkpoints, so there "
+                "is nothing to choose from: let evaluations and checkpoints share their steps"
+            )

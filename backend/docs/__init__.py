@@ -1,1 +1,0 @@
-"""Generated parts of docs/ and of the frontend's types: `python -m backend.docs`."""

@@ -1,0 +1,44 @@
+"""Route of archives."""
+
+import threading
+
+from starlette.responses import StreamingResponse
+
+from backend.base.errors import Unavailable
+from backend.exchange.archives.save import archive_run
+from backend.http.dependencies import LabOf
+from backend.http.routing import Router
+from backend.http.timeout import take_time
+from backend.storage.engine import reading
+from backend.storage.run_lookup import must_exist
+
+router = Router(prefix="/api/v1/runs", tags=["runs"])
+
+ARCHIVE_SECONDS = 300.0
+"""How long a client waits until the first byte."""
+
+_one_at_a_time = threading.Lock()
+
+
+@router.get("/{run_id}/archive", response_class=StreamingResponse)
+def archive(run_id: str, lab: LabOf, *, checkpoints: bool = False) -> StreamingResponse:
+    """A run as one tar file that another installation imports, with or without its checkpoints.
+
+    It holds config, metrics, rollouts with their tokens and events; docs/export.md lists its files.
+    Where something could not be read any more, the header `Archive-Missing` says how many things, and the
+    manifest which.
+    """
+    with reading(lab.sessions) as session:
+        must_exist(session, run_id)
+    take_time(ARCHIVE_SECONDS)
+    with _one_at_a_time:
+        try:
+            content, missing = archive_run(lab.sessions, lab.settings, run_id, checkpoints=checkpoints)
+        except OSError as error:
+            raise Unavailable(
+                f"the archive cannot be written to {lab.settings.state}: {error.strerror}"
+            ) from None
+    headers = {"Content-Disposition": f"attachment; filename=run-{run_id}.tar"}
+    if missing:
+        headers["Archive-Missing"] = str(len(missing))
+    return StreamingResponse(content, media_type="application/x-tar", headers=headers)

@@ -1,0 +1,165 @@
+"""Contents of a run's archive: a tar file, not packed, that another installation imports.
+
+    grpolab.json          first: format, versions, and size and SHA-256 of every file below
+    run.json              name, config, status, summary, tags, notes, verdict, attempts, checkpoints
+    metrics.parquet       metric, step, value: the values that count, a fork's inherited ones among them
+    rollouts.parquet      a completion a row, with its prompt
+    tokens.parquet        a token a row: id, text, and a column for each recorded value
+    tallies.parquet       counts of the completions of groups that are not stored, by marks and reward
+    prompts.parquet       a prompt a row, also of groups that are not stored
+    labels.jsonl          a label a line, with the row of its completion
+    events.jsonl          an event a line
+    checkpoints/<name>/   the directories of the checkpoints, if they are wanted
+
+Text is UTF-8 in Parquet; of what that cannot hold (NUL, half a surrogate pair) `<name>_exact` has the bytes.
+"""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from backend.storage.artifacts.names import CHECKPOINT_NAME, FILE_NAME
+
+FORMATS = (1, 2)
+"""Formats that are read, the last one is written; another one is refused by name."""
+MANIFEST = "grpolab.json"
+RUN, METRICS, ROLLOUTS, TOKENS, EVENTS = (
+    "run.json",
+    "metrics.parquet",
+    "rollouts.parquet",
+    "tokens.parquet",
+    "events.jsonl",
+)
+TALLIES, PROMPTS, LABELS = "tallies.parquet", "prompts.parquet", "labels.jsonl"
+SINCE_2 = (TALLIES, PROMPTS, LABELS)
+"""Files that an archive of format 1 does not have."""
+TABLES = (RUN, METRICS, ROLLOUTS, TOKENS, *SINCE_2, EVENTS)
+CHECKPOINTS = "checkpoints"
+
+CHECKPOINT_FILE = re.compile(
+    rf"{CHECKPOINTS}/(?P<checkpoint>{CHECKPOINT_NAME.pattern})/(?P<file>{FILE_NAME.pattern})"
+)
+"""A file of a checkpoint within an archive."""
+
+Step = Annotated[int, Field(ge=-1, lt=2**31)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Word = Annotated[str, Field(max_length=200)]
+Text = Annotated[str, Field(max_length=100_000)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Moment = Annotated[float, Field(ge=0, lt=1e11, allow_inf_nan=False)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Strict(BaseModel):
+    """A document in which a number is a number and a text is a text; unknown fields are refused."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class ArchivedFile(Strict):
+    """A file of the archive."""
+
+    bytes: Count
+    sha256: Sha256
+
+
+class Manifest(Strict):
+    """The archive's first file."""
+
+    format: Literal[1, 2] = 2
+    program: Word
+    created_at: Word
+    """ISO 8601, by the clock of the machine that made it."""
+    run: Word
+    """Id of the run where it was archived."""
+    files: dict[str, ArchivedFile]
+    missing: Annotated[list[Text], Field(max_length=10_000)] = []
+    """A sentence on whatever could not be read any more when the archive was made; left out where all was."""
+
+
+class ArchivedAttempt(Strict):
+    """An attempt; its worker and process id are of no use elsewhere."""
+
+    number: Annotated[int, Field(ge=1, lt=2**31)]
+    from_step: Step | None
+    """Step of the checkpoint that it continued, -1: from nothing; None: it never began."""
+    host: Text
+    device: Word
+    devices: Annotated[int, Field(ge=1, le=64)] = 1
+    nodes: Annotated[int, Field(ge=1, le=64)] = 1
+    slot_price: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+    judge_cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] | None
+    versions: dict[str, Any]
+    started_at: Moment
+    ended_at: Moment | None
+    outcome: Text
+
+
+class ArchivedCheckpoint(Strict):
+    """A checkpoint that is in the archive."""
+
+    name: Annotated[str, Field(pattern=rf"^{CHECKPOINT_NAME.pattern}$")]
+    step: Step
+    attempt: Annotated[int, Field(ge=1, lt=2**31)]
+    sha256: Sha256
+    """Of its manifest, which holds the SHA-256 of its files."""
+    accuracy: Annotated[float, Field(allow_inf_nan=False)] | None
+
+
+class ArchivedBest(Strict):
+    """The best value of a metric that has a direction."""
+
+    value: Number
+    step: Step
+
+
+class ArchivedLabel(Strict):
+    """A line of labels.jsonl."""
+
+    rollout: Count
+    """Row of its completion in rollouts.parquet, from 0."""
+    label: Annotated[str, Field(min_length=1, max_length=40, pattern=r"\S")]
+    note: Annotated[str, Field(max_length=2_000)]
+    role: Annotated[str, Field(pattern=r"^[a-z]{1,16}$")]
+    version: Annotated[int, Field(ge=1, lt=2**31)]
+    changed_at: Moment
+
+
+class ArchivedSummary(Strict):
+    """The last and the best value of each metric."""
+
+    step: Step = 0
+    last: Annotated[
+        dict[Word, Number | Literal["NaN", "Infinity", "-Infinity"]], Field(max_length=10_000)
+    ] = {}
+    best: Annotated[dict[Word, ArchivedBest], Field(max_length=10_000)] = {}
+    older: Annotated[dict[Word, Step], Field(max_length=10_000)] = {}
+    """Steps of last values from before the last step; left out where there are none."""
+
+
+class ArchivedRun(Strict):
+    """The document run.json."""
+
+    name: Word
+    experiment: Word
+    variant: Word
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)]
+    origin: Annotated[str, Field(max_length=32)]
+    """"" for a run of this service; else the trainer whose log was imported, or which pushed it."""
+    config: dict[str, Any]
+    steps: Annotated[int, Field(ge=0, lt=2**31)]
+    status: Literal["queued", "running", "paused", "finished", "stopped", "failed"]
+    reason: Text
+    last_step: Annotated[int, Field(ge=0, lt=2**31)]
+    summary: ArchivedSummary
+    tags: Annotated[list[Word], Field(max_length=100)]
+    notes: Text
+    fork_step: Annotated[int, Field(ge=0, lt=2**31)] | None
+    """Step at which it left another run, whose metrics up to there are among its own here."""
+    verdict: Word | None
+    started_at: Moment | None
+    finished_at: Moment | None
+    attempts: Annotated[list[ArchivedAttempt], Field(min_length=1, max_length=10_000)]
+    checkpoints: Annotated[list[ArchivedCheckpoint], Field(max_length=10_000)]

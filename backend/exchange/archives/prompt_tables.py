@@ -1,0 +1,91 @@
+"""Tables of an archive about prompts: tallies of groups that are not stored, and the prompts of the run.
+
+Tallies of stored groups follow from their completions.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+from sqlalchemy import select, tuple_
+
+from backend.exchange.archives.tables import exact_name, with_exact
+from backend.metrics.attempts import counts, limits_of
+from backend.rollouts.marks import BIT
+from backend.rollouts.packing import text_or_damage
+from backend.storage.engine import Sessions, reading
+from backend.storage.models import GroupTally, RunPrompt
+
+ROWS_AT_ONCE = 10_000
+PROMPTS_AT_ONCE = 500
+
+TALLY_TEXTS = ("kind", "prompt_id")
+TALLY_PLACE = ("step", "prompt_index", "attempt", "number")
+TALLY_COUNTS = ("marks", "completions", "tokens")
+PROMPT_TEXTS = ("id", "problem", "domain")
+PROMPT_EXACT = ("prompt", "answer")
+
+
+def write_tallies(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
+    """Tallies that no later attempt hides of groups that are not stored, in the order of their key."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = [(name, pa.string()) for name in TALLY_TEXTS]
+    columns += [(name, pa.int32()) for name in TALLY_PLACE]
+    columns += [(name, pa.int64()) for name in TALLY_COUNTS] + [("reward", pa.float64())]
+    schema = pa.schema(columns)
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for rows in _tallies(sessions, run_id):
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+
+
+def _tallies(sessions: Sessions, run_id: str) -> Iterator[list[dict[str, Any]]]:
+    key = tuple(getattr(GroupTally, name) for name in ("kind", *TALLY_PLACE))
+    names = (*TALLY_TEXTS, *TALLY_PLACE, *TALLY_COUNTS, "reward")
+    query = select(*(getattr(GroupTally, name) for name in names)).order_by(*key).limit(ROWS_AT_ONCE)
+    is_stored = GroupTally.marks.bitwise_and(BIT["stored"])
+    place: Sequence[Any] = ("", -1, -1, -1, -1)
+    while True:
+        with reading(sessions) as session:
+            limits = limits_of(session, [run_id]).get(run_id, ())
+            own = (GroupTally.run_id == run_id, counts(GroupTally, limits), is_stored == 0)
+            rows = session.execute(query.where(*own, tuple_(*key) > place)).all()
+        yield [row._asdict() for row in rows]
+        if len(rows) < ROWS_AT_ONCE:
+            return
+        place = tuple(getattr(rows[-1], name) for name in ("kind", *TALLY_PLACE))
+
+
+def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> list[str]:
+    """The prompts of the run by id; gives a sentence on each text that is damaged, and left out."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = [(name, pa.string()) for name in (*PROMPT_TEXTS, *PROMPT_EXACT)]
+    columns += [(exact_name(name), pa.binary()) for name in PROMPT_EXACT]
+    schema = pa.schema(columns)
+    query = select(RunPrompt).where(RunPrompt.run_id == run_id).order_by(RunPrompt.id).limit(PROMPTS_AT_ONCE)
+    after: str | None = None
+    missing: list[str] = []
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        while True:
+            with reading(sessions) as session:
+                later = query if after is None else query.where(RunPrompt.id > after)
+                rows = session.scalars(later).all()
+            prompts = []
+            for row in rows:
+                texts = {name: text_or_damage(getattr(row, name)) for name in PROMPT_EXACT}
+                prompts.append(_prompt(row, {name: text for name, (text, _) in texts.items()}))
+                missing += [
+                    f"prompt {row.id[:200]}, {name}: damaged, and left out ({reason})"
+                    for name, (_, reason) in texts.items()
+                    if reason
+                ]
+            writer.write_table(pa.Table.from_pylist(prompts, schema=schema))
+            if len(rows) < PROMPTS_AT_ONCE:
+                return missing
+            after = rows[-1].id
+
+
+def _prompt(row: RunPrompt, texts: dict[str, str]) -> dict[str, Any]:
+    return {**{name: getattr(row, name) for name in PROMPT_TEXTS}, **with_exact(texts)}

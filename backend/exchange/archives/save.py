@@ -1,0 +1,207 @@
+"""Creation of a run's archive, also while it trains: tables in unnamed files, checkpoints as they lie."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from io import BytesIO
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import orjson
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.base.durable_files import make_directory
+from backend.base.errors import Conflict
+from backend.base.settings import Settings
+from backend.exchange.archives.contents import (
+    CHECKPOINT_FILE,
+    CHECKPOINTS,
+    EVENTS,
+    LABELS,
+    MANIFEST,
+    METRICS,
+    PROMPTS,
+    ROLLOUTS,
+    RUN,
+    TABLES,
+    TALLIES,
+    TOKENS,
+    ArchivedAttempt,
+    ArchivedCheckpoint,
+    ArchivedFile,
+    ArchivedRun,
+    Manifest,
+)
+from backend.exchange.archives.missing import lost_points
+from backend.exchange.archives.prompt_tables import write_prompts, write_tallies
+from backend.exchange.archives.tables import write_metrics, write_rollouts
+from backend.exchange.archives.tar import Member, tar_stream
+from backend.runs.checkpoints import checkpoints_of
+from backend.runs.origin import ARCHIVED
+from backend.runs.schemas import MOST_IN_NAME
+from backend.storage.artifacts.reading import open_artifact, read_manifest
+from backend.storage.artifacts.store import MANIFEST as CHECKPOINT_MANIFEST
+from backend.storage.engine import Sessions, reading
+from backend.storage.models import NOT_BEGUN, Attempt, Checkpoint, Event, Experiment, Run
+from backend.storage.run_lookup import must_exist
+
+MOST_MISSING = 1_000
+EVENTS_AT_ONCE = 1_000
+
+
+class Archive(NamedTuple):
+    """An archive that is ready to be sent."""
+
+    content: Iterator[bytes]
+    missing: list[str]
+    """Sentences on what could not be read any more."""
+
+
+def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoints: bool) -> Archive:
+    """The bytes of a run's archive; all its files are open when this returns.
+
+    A running run is archived as it is now. Checkpoints that retention removes meanwhile, and what is damaged,
+    are left out and named.
+    Raises RunNotFound, and Conflict for a run that has not begun.
+    """
+    scratch = settings.state / "archives"
+    make_directory(scratch, mode=0o700)
+    with ExitStack() as opened:
+        found, gone = _checkpoints(sessions, settings, run_id, opened) if checkpoints else ({}, [])
+        tables = {name: opened.enter_context(_unnamed(scratch)) for name in TABLES if name != RUN}
+        with reading(sessions) as session:
+            run = _run_document(session, run_id, [each for each, _ in found.values()])
+        write_metrics(sessions, run_id, tables[METRICS])
+        damaged = write_rollouts(sessions, run_id, tables[ROLLOUTS], tables[TOKENS], tables[LABELS])
+        write_tallies(sessions, run_id, tables[TALLIES])
+        damaged += write_prompts(sessions, run_id, tables[PROMPTS])
+        _write_events(sessions, run_id, tables[EVENTS])
+        document = orjson.dumps(run.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
+        members = [_member(RUN, BytesIO(document)), *(_member(name, file) for name, file in tables.items())]
+        for _, files in found.values():
+            members += files
+        missing = [*lost_points(sessions, run_id), *gone, *damaged][:MOST_MISSING]
+        first = _manifest(run_id, members, missing)
+        opened.pop_all()  # the stream closes them
+        return Archive(tar_stream([first, *(each for each, _ in members)]), missing)
+
+
+Described = tuple[Member, ArchivedFile]
+
+
+def _unnamed(directory: Path) -> IO[bytes]:
+    """A file that is gone when nobody has it open, also after a kill."""
+    return tempfile.TemporaryFile(dir=directory)
+
+
+def _member(name: str, file: IO[bytes]) -> Described:
+    file.seek(0)
+    digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    size = file.seek(0, os.SEEK_END)
+    return Member(name, file, size), ArchivedFile(bytes=size, sha256=digest)
+
+
+def _manifest(run_id: str, members: list[Described], missing: list[str]) -> Member:
+    try:
+        program = version("grpolab")
+    except PackageNotFoundError:
+        program = "from a working tree"
+    files = {member.name: described for member, described in members}
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    manifest = Manifest(program=program, created_at=created, run=run_id, files=files, missing=missing)
+    # Earlier versions do not know the field, and read what has none.
+    document = manifest.model_dump(mode="json", exclude=None if missing else {"missing"})
+    content = orjson.dumps(document, option=orjson.OPT_INDENT_2)
+    return Member(MANIFEST, BytesIO(content), len(content))
+
+
+def _run_document(session: Session, run_id: str, checkpoints: list[ArchivedCheckpoint]) -> ArchivedRun:
+    must_exist(session, run_id)
+    run = session.get_one(Run, run_id)
+    experiment = session.get(Experiment, run.experiment_id) if run.experiment_id else None
+    query = select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number)
+    attempts = [_attempt(each) for each in session.scalars(query)]
+    if not attempts:
+        raise Conflict(f"run {run.name} has not begun: there is nothing to archive")
+    same = ("variant", "seed", "config", "steps", "status", "reason", "last_step", "summary", "tags", "notes")
+    more = ("name", "fork_step", "verdict", "started_at", "finished_at")
+    return ArchivedRun.model_validate(
+        {
+            **{name: getattr(run, name) for name in (*same, *more)},
+            "name": run.name[:MOST_IN_NAME],
+            "experiment": experiment.name if experiment else "",
+            "origin": "" if run.origin == ARCHIVED else run.origin,
+            "attempts": attempts,
+            "checkpoints": checkpoints,
+        }
+    )
+
+
+def _attempt(row: Attempt) -> ArchivedAttempt:
+    from_step = None if row.from_step == NOT_BEGUN else row.from_step
+    same = ArchivedAttempt.model_fields.keys() - {"from_step"}
+    return ArchivedAttempt(from_step=from_step, **{name: getattr(row, name) for name in same})
+
+
+def _write_events(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
+    after = 0
+    names = ("at", "kind", "level", "attempt", "step", "message", "data")
+    while True:
+        with reading(sessions) as session:
+            query = select(Event).where(Event.run_id == run_id, Event.id > after).order_by(Event.id)
+            rows = list(session.scalars(query.limit(EVENTS_AT_ONCE)))
+        for row in rows:
+            file.write(orjson.dumps({name: getattr(row, name) for name in names}) + b"\n")
+        if len(rows) < EVENTS_AT_ONCE:
+            return
+        after = rows[-1].id
+
+
+Found = dict[str, tuple[ArchivedCheckpoint, list[Described]]]
+
+
+def _checkpoints(
+    sessions: Sessions, settings: Settings, run_id: str, opened: ExitStack
+) -> tuple[Found, list[str]]:
+    """The checkpoints whose files are all there, opened, with digests; and a sentence on each other one."""
+    with reading(sessions) as session:
+        must_exist(session, run_id)
+        rows = sorted(checkpoints_of(session, run_id), key=lambda row: (row.step, row.attempt))
+    found: Found = {}
+    gone = []
+    for row in rows:
+        files = _checkpoint_files(settings, row, opened)
+        if files:
+            accuracy = row.manifest.get("accuracy")
+            about = ArchivedCheckpoint(
+                name=row.path, step=row.step, attempt=row.attempt, sha256=row.sha256, accuracy=accuracy
+            )
+            found[row.path] = about, files
+        else:
+            gone.append(f"checkpoint {row.path} of step {row.step}: its files are gone or damaged")
+    return found, gone
+
+
+def _checkpoint_files(settings: Settings, row: Checkpoint, opened: ExitStack) -> list[Described]:
+    directory = settings.artifacts_of(row.run_id) / row.path
+    try:
+        content = read_manifest(settings, row)
+        described = {name: ArchivedFile(**entry) for name, entry in json.loads(content)["files"].items()}
+        own = ArchivedFile(bytes=len(content), sha256=row.sha256)
+        place = f"{CHECKPOINTS}/{row.path}"
+        files = [(Member(f"{place}/{CHECKPOINT_MANIFEST}", BytesIO(content), len(content)), own)]
+        for name, entry in described.items():
+            path = f"{place}/{name}"
+            if not CHECKPOINT_FILE.fullmatch(path):
+                return []
+            file = opened.enter_context(open_artifact(settings, directory / name))
+            files.append((Member(path, file, entry.bytes), entry))
+    except (OSError, ValueError, KeyError, TypeError):  # retention has removed it, or it is damaged
+        return []
+    return files

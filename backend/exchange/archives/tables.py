@@ -1,0 +1,254 @@
+"""Tables of an archive as Parquet: metrics, rollouts and tokens, a part at a time."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any
+
+import numpy as np
+import orjson
+from sqlalchemy import select, tuple_
+from sqlalchemy.orm import Session
+
+from backend.base.text import clean_text
+from backend.metrics.lineage import lineages
+from backend.metrics.reading import read_points
+from backend.metrics.windows import names_of_metrics
+from backend.rollouts.packing import (
+    PackedDamaged,
+    Tokens,
+    arrays_or_damage,
+    text_or_damage,
+    unpack_tokens,
+)
+from backend.rollouts.reading import valid_groups
+from backend.storage.completion import Completion
+from backend.storage.completions import completions_of, damage_of
+from backend.storage.engine import Sessions, reading
+from backend.storage.models import RolloutGroup, RolloutLabel, RolloutTokens
+
+GROUPS_AT_ONCE = 100
+METRICS_AT_ONCE = 20
+
+TEXTS = ("kind", "prompt_id", "problem", "domain", "finish_reason", "rewards", "flags", "left_out", "turns")
+EXACT = ("prompt", "answer", "text")
+"""Texts of models and data, which may be no UTF-8."""
+NUMBERS = ("step", "attempt", "prompt_index", "position", "tokens")
+VALUES = ("reward", "advantage", "correct")
+VALUE = "value/"
+"""Before the name of a value that each token has."""
+
+
+def exact_name(name: str) -> str:
+    """The column with the bytes of a text that is no UTF-8."""
+    return f"{name}_exact"
+
+
+def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
+    """The values that count, in the order of metric and step."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema(
+        [("metric", pa.dictionary(pa.int32(), pa.string())), ("step", pa.int32()), ("value", pa.float64())]
+    )
+    with reading(sessions) as session:
+        names = names_of_metrics(session, [part.run for part in lineages(session, [run_id])[run_id]])
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for start in range(0, len(names), METRICS_AT_ONCE):
+            some = names[start : start + METRICS_AT_ONCE]
+            with reading(sessions) as session:
+                found = read_points(session, [run_id], some)
+            for name in some:
+                if (points := found.get((run_id, name))) is not None and len(points):
+                    metric = pa.DictionaryArray.from_arrays(
+                        pa.array(np.zeros(len(points), np.int32)), pa.array([name])
+                    )
+                    columns = [
+                        metric,
+                        pa.array(points.steps, pa.int32()),
+                        pa.array(points.values, pa.float64()),
+                    ]
+                    writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def write_rollouts(
+    sessions: Sessions, run_id: str, rollouts: IO[bytes], tokens: IO[bytes], labels: IO[bytes]
+) -> list[str]:
+    """The groups that no later attempt hides, by step, kind and place, with their tokens and labels.
+
+    Gives a sentence on each that has something damaged, which is left out.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    arrays = _array_names(sessions, run_id)
+    of_rollouts, of_tokens = _schemas(arrays)
+    row = 0
+    missing: list[str] = []
+    with (
+        pq.ParquetWriter(rollouts, of_rollouts, compression="zstd") as rows_writer,
+        pq.ParquetWriter(tokens, of_tokens, compression="zstd") as tokens_writer,
+    ):
+        for groups, completions, packed, labelled in _pages(sessions, run_id):
+            rows: list[dict[str, Any]] = []
+            batches = []
+            for group in groups:
+                mine = _without_gaps(completions.get(group.id, []))
+                own, of_tokens_damage = _tokens(packed.get(group.id), len(mine))
+                texts, damage = _texts(group)
+                damage |= {"completions": damage_of(group.id), "tokens": of_tokens_damage}
+                missing += _sentences(group, damage)
+                for completion in mine:
+                    rows.append(_row(group, completion, texts))
+                    for label in labelled.get(completion.id, ()):
+                        labels.write(_label_line(row, label))
+                    if own:
+                        batches.append(_token_batch(row, own[completion.position], arrays, of_tokens))
+                    row += 1
+            rows_writer.write_table(pa.Table.from_pylist(rows, schema=of_rollouts))
+            tokens_writer.write_table(pa.Table.from_batches(batches, schema=of_tokens).combine_chunks())
+    return missing
+
+
+def _without_gaps(completions: Sequence[Completion]) -> list[Completion]:
+    """Those before the first that could not be read: an import takes them from place 0 on."""
+    return [one for place, one in enumerate(completions) if one.position == place]
+
+
+def _tokens(data: bytes | None, completions: int) -> tuple[list[Tokens], str]:
+    """The tokens of a group and "", or none and why they cannot be read."""
+    if data is None or not completions:
+        return [], ""
+    try:
+        found = unpack_tokens(data)
+    except PackedDamaged as error:
+        return [], str(error)
+    if len(found) < completions:
+        return [], f"it holds tokens of {len(found)} completions, expected {completions}"
+    return found, ""
+
+
+def _texts(group: RolloutGroup) -> tuple[dict[str, str], dict[str, str]]:
+    """The prompt and the answer of a group, and why they are empty where they cannot be read."""
+    read = {name: text_or_damage(getattr(group, name)) for name in ("prompt", "answer")}
+    return {name: text for name, (text, _) in read.items()}, {name: why for name, (_, why) in read.items()}
+
+
+def _sentences(group: RolloutGroup, damage: Mapping[str, str]) -> Iterator[str]:
+    place = f"step {group.step}, {group.kind}, prompt {group.prompt_index}"
+    for name, reason in damage.items():
+        if reason:
+            yield f"{place}, {name}: damaged, and left out ({reason})"
+
+
+def _schemas(arrays: Sequence[str]) -> tuple[Any, Any]:
+    import pyarrow as pa
+
+    rollouts = [(name, pa.int32()) for name in NUMBERS]
+    rollouts += [(name, pa.string()) for name in (*TEXTS, *EXACT)]
+    rollouts += [(name, pa.float64()) for name in ("reward", "advantage")] + [("correct", pa.bool_())]
+    rollouts += [(exact_name(name), pa.binary()) for name in EXACT]
+    tokens = [
+        ("rollout", pa.int32()),
+        ("id", pa.int32()),
+        ("token", pa.string()),
+        ("token_exact", pa.binary()),
+    ]
+    return pa.schema(rollouts), pa.schema([*tokens, *((VALUE + name, pa.float32()) for name in arrays)])
+
+
+Page = tuple[list[RolloutGroup], dict[str, list[Completion]], dict[str, bytes], dict[str, list[RolloutLabel]]]
+"""Groups; their completions and packed tokens by group; labels by completion."""
+
+
+def _pages(sessions: Sessions, run_id: str) -> Iterator[Page]:
+    columns = (RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index, RolloutGroup.id)
+    place: tuple[Any, ...] = (-2, "", 0, "")
+    while True:
+        with reading(sessions) as session:
+            query = select(RolloutGroup).where(*valid_groups(session, run_id), tuple_(*columns) > place)
+            groups = list(session.scalars(query.order_by(*columns).limit(GROUPS_AT_ONCE)))
+            ids = [group.id for group in groups]
+            kept = select(RolloutTokens.group_id, RolloutTokens.data).where(RolloutTokens.group_id.in_(ids))
+            packed = {row.group_id: row.data for row in session.execute(kept)}
+            completions = completions_of(session, ids)
+            labelled = _labels(session, ids)
+        if not groups:
+            return
+        yield groups, completions, packed, labelled
+        last = groups[-1]
+        place = (last.step, last.kind, last.prompt_index, last.id)
+
+
+def _labels(session: Session, groups: Sequence[str]) -> dict[str, list[RolloutLabel]]:
+    query = select(RolloutLabel).where(RolloutLabel.group_id.in_(groups))
+    found: dict[str, list[RolloutLabel]] = {}
+    for label in session.scalars(query.order_by(RolloutLabel.label)):
+        found.setdefault(label.rollout_id, []).append(label)
+    return found
+
+
+def _label_line(row: int, label: RolloutLabel) -> bytes:
+    same = {name: getattr(label, name) for name in ("label", "note", "role", "version", "changed_at")}
+    return orjson.dumps({"rollout": row, **same}) + b"\n"
+
+
+def _array_names(sessions: Sessions, run_id: str) -> list[str]:
+    """Names of all values that some completion's tokens have."""
+    found: set[str] = set()
+    for _, _, packed, _ in _pages(sessions, run_id):
+        for data in packed.values():
+            found.update(name for arrays in arrays_or_damage(data)[0] for name in arrays)
+    return sorted(found)
+
+
+def _row(group: RolloutGroup, completion: Completion, texts: Mapping[str, str]) -> dict[str, Any]:
+    values = {name: _number(completion, name) for name in ("reward", "advantage")}
+    return {
+        **{name: getattr(group, name) for name in ("step", "attempt", "kind", "prompt_index", "prompt_id")},
+        **{name: getattr(group, name) for name in ("problem", "domain", "left_out")},
+        **{name: getattr(completion, name) for name in ("position", "tokens", "finish_reason", "correct")},
+        "rewards": orjson.dumps(completion.rewards).decode(),
+        "flags": orjson.dumps(completion.flags).decode(),
+        "turns": orjson.dumps(completion.turns).decode(),
+        **values,
+        **with_exact({**texts, "text": completion.text}),
+    }
+
+
+def _number(completion: Completion, name: str) -> float | None:
+    value = completion.spelled(name)
+    return None if value is None else float(value)
+
+
+def with_exact(texts: dict[str, str]) -> dict[str, Any]:
+    """Texts as columns of UTF-8, and the bytes of those that are none."""
+    shown = {name: clean_text(text) for name, text in texts.items()}
+    exact = {
+        exact_name(name): text.encode("utf-8", "surrogatepass") if shown[name] != text else None
+        for name, text in texts.items()
+    }
+    return shown | exact
+
+
+def _token_batch(row: int, tokens: Tokens, arrays: Sequence[str], schema: Any) -> Any:
+    import pyarrow as pa
+
+    count = len(tokens.strings)
+    shown = [clean_text(text) for text in tokens.strings]
+    exact = [
+        text.encode("utf-8", "surrogatepass") if text != clear else None
+        for text, clear in zip(tokens.strings, shown, strict=True)
+    ]
+    columns = [
+        pa.array(np.full(count, row, np.int32)),
+        pa.array(np.asarray(tokens.ids, np.int32)),
+        pa.array(shown, pa.string()),
+        pa.array(exact, pa.binary()),
+        *(
+            pa.array(np.asarray(tokens.arrays[name], np.float32))
+            if name in tokens.arrays
+            else pa.nulls(count, pa.float32())
+            for name in arrays
+        ),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

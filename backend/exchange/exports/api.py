@@ -1,0 +1,37 @@
+"""Route of exports."""
+
+from typing import Annotated
+
+from fastapi import Query
+from starlette.responses import StreamingResponse
+
+from backend.base.errors import Conflict
+from backend.exchange.exports.card import model_card
+from backend.exchange.exports.facts import facts_of, find_checkpoint
+from backend.exchange.exports.files import model_stream
+from backend.http.dependencies import ReadSession, SettingsOf
+from backend.http.routing import Router
+from backend.runs.origin import is_ours
+from backend.storage.models import Run
+
+router = Router(prefix="/api/v1/runs", tags=["runs"])
+
+
+@router.get("/{run_id}/model", response_class=StreamingResponse)
+def model(
+    run_id: str,
+    session: ReadSession,
+    settings: SettingsOf,
+    step: Annotated[int | None, Query(ge=0, lt=2**31, description="Without it the newest.")] = None,
+) -> StreamingResponse:
+    """The model of a checkpoint as a tar file, with a model card: what `from_pretrained` opens.
+
+    Of a LoRA run it is the adapter; `grpolab export` merges it into its base.
+    """
+    checkpoint = find_checkpoint(session, run_id, step)
+    if not is_ours(session.get_one(Run, run_id)):
+        raise Conflict("this run is another trainer's: it has no model here")
+    card = model_card(facts_of(session, checkpoint), merged=False)
+    content = model_stream(settings, checkpoint, card)
+    name = f"attachment; filename=model-{run_id}-{checkpoint.path}.tar"
+    return StreamingResponse(content, media_type="application/x-tar", headers={"Content-Disposition": name})

@@ -1,0 +1,214 @@
+"""Model cards: README.md of an exported model, with data, recipe, curves, evaluation and versions."""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.config.formula.loss import formula
+from backend.config.metrics import interval_of, is_interval_end
+from backend.config.presets import PRESETS
+from backend.config.problems import HubProblem
+from backend.config.run import RunConfig
+from backend.exchange.exports.facts import CURVES, CardFacts
+from backend.exchange.exports.markdown import fenced, inline, quoted, table
+
+ROWS = 10
+"""Steps of the table of curves, at most."""
+
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+MOST_VALUE = 120
+"""Characters of a value in the table of knobs; the config below has all of it."""
+
+
+REPRODUCE = (
+    "The complete config of the run. Send it as `base` to `POST /api/v1/experiments` of GRPO Lab. The same "
+    "values need the same versions on the same kind of device."
+)
+
+
+def model_card(facts: CardFacts, *, merged: bool = True) -> str:
+    """The card as Markdown with YAML front matter; `merged`: the files are a whole model, no adapter."""
+    parts = [
+        _front_matter(facts, merged=merged),
+        f"# {inline(facts.name)}",
+        _introduction(facts, merged=merged),
+        *([f"Notes of its makers:\n\n{fenced(facts.notes)}"] if facts.notes.strip() else []),
+        "## Data",
+        _data(facts.config),
+        "## Recipe",
+        _recipe(facts.config),
+        "## Curves",
+        _curves(facts),
+        "## Evaluation",
+        _evaluation(facts),
+        "## Diagnosis",
+        _diagnosis(facts),
+        "## Versions",
+        _versions(facts),
+        "## Reproduce",
+        REPRODUCE,
+        fenced(json.dumps(facts.config.model_dump(mode="json"), indent=1), "json"),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _front_matter(facts: CardFacts, *, merged: bool) -> str:
+    base = facts.config.policy.name
+    is_peft = facts.is_adapter and not merged
+    lines = ["license: unknown", f"library_name: {'peft' if is_peft else 'transformers'}"]
+    lines.append("pipeline_tag: text-generation")
+    if HUB_NAME.fullmatch(base):
+        relation = "adapter" if is_peft else "finetune"
+        lines += [f"base_model: {quoted(base)}", f"base_model_relation: {relation}"]
+    preset = facts.config.preset
+    tags = [tag for tag in dict.fromkeys(["grpo", "reinforcement-learning", preset]) if tag]
+    lines += ["tags:", *(f"- {quoted(tag)}" for tag in tags)]
+    if datasets := sorted({each.dataset for each in facts.config.problems if isinstance(each, HubProblem)}):
+        lines += ["datasets:", *(f"- {quoted(name)}" for name in datasets)]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _introduction(facts: CardFacts, *, merged: bool) -> str:
+    policy = facts.config.policy
+    revision = f", revision {inline(policy.revision)}" if policy.revision else ""
+    kind = "The LoRA adapter of" if facts.is_adapter and not merged else "A model trained from"
+    trained = ", trained" if facts.is_adapter and not merged else ""
+    merging = " A LoRA adapter was trained and merged into it." if facts.is_adapter and merged else ""
+    return (
+        f"{kind} {inline(policy.name)}{revision}{trained} by reinforcement learning in GRPO Lab: the state "
+        f"after step {facts.step} of {facts.config.steps}, variant {inline(facts.variant)}, seed "
+        f"{facts.config.seed}.{merging} The license of the result is not known to GRPO Lab: that of the base "
+        "model and those of the data apply."
+    )
+
+
+def _data(config: RunConfig) -> str:
+    parts = {"problems": config.problems, "rewards": config.rewards}
+    return "\n\n".join(
+        table(
+            [title, "weight", "settings"],
+            [[each.name, f"{each.weight:g}", _settings(each.model_dump(mode="json"))] for each in some],
+        )
+        for title, some in parts.items()
+    )
+
+
+def _settings(fields: Mapping[str, Any]) -> str:
+    told = [
+        f"{name}: {_value(value)}"
+        for name, value in fields.items()
+        if name not in {"type", "name", "weight"} and value not in ("", None, [], {})
+    ]
+    return ", ".join(told)
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MOST_VALUE else text[:MOST_VALUE] + "..."
+
+
+def _recipe(config: RunConfig) -> str:
+    preset = PRESETS.get(config.preset)
+    named = f"Preset {inline(preset.title)} ({inline(preset.source)})." if preset else "No preset."
+    changed = dict(_differences(RunConfig().model_dump(mode="json"), config.model_dump(mode="json")))
+    skipped = ("problems", "rewards", "seed", "preset")
+    knobs = [[path, _value(value)] for path, value in changed.items() if path not in skipped]
+    parts = [f"{named} The run minimises", fenced(formula(config)["text"], "text")]
+    if knobs:
+        parts += ["All fields that differ from the defaults of GRPO Lab:", table(["field", "value"], knobs)]
+    return "\n\n".join(parts)
+
+
+def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted path, value) of every field that differs; of another type of section, of all that are set."""
+    if isinstance(after, dict) and after:
+        is_same = isinstance(before, dict) and before.get("type") == after.get("type")
+        for name, value in after.items():
+            old = before.get(name) if is_same else None
+            yield from _differences(old, value, f"{path}.{name}" if path else name)
+    elif before != after:
+        yield path, after
+
+
+def _curves(facts: CardFacts) -> str:
+    names = [name for name in CURVES if name in facts.curves and len(facts.curves[name])]
+    if not names:
+        return "No metrics were recorded up to this step."
+    rows = [[str(step), *(_at(facts, name, int(step)) for name in names)] for step in _rows(facts, names)]
+    return table(["step", *names], rows)
+
+
+def _rows(facts: CardFacts, names: Sequence[str]) -> NDArray[np.int64]:
+    """The first and the last step, and those between at which the most metrics have a value."""
+    every = np.concatenate([facts.curves[name].steps for name in names])
+    steps, counts = np.unique(every, return_counts=True)
+    full = _spread(steps[counts == counts.max()], ROWS - 2)
+    others = steps[[0, -1]] if len(full) >= ROWS // 2 else _spread(steps, ROWS - len(full))
+    return np.unique(np.concatenate([full, others]))
+
+
+def _spread(steps: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    places = np.unique(np.linspace(0, len(steps) - 1, min(most, len(steps))).round().astype(np.int64))
+    spread: NDArray[np.int64] = steps[places]
+    return spread
+
+
+def _at(facts: CardFacts, name: str, step: int) -> str:
+    points = facts.curves[name]
+    place = int(np.searchsorted(points.steps, step))
+    is_there = place < len(points) and points.steps[place] == step
+    return f"{points.values[place]:.4g}" if is_there else ""
+
+
+def _evaluation(facts: CardFacts) -> str:
+    rows = []
+    for name, points in sorted(facts.curves.items()):
+        if name.startswith("eval/") and len(points) and not is_interval_end(name):
+            step, value = int(points.steps[-1]), float(points.values[-1])
+            rows.append([name, f"{value:.4g}", _interval(facts, name, value, step), str(step)])
+    if not rows:
+        return "The run was not evaluated on held-out problems up to this step."
+    prompts = facts.config.evaluation.prompts
+    head = table(["metric", "value", "95 % interval", "step"], rows)
+    source = f"Up to {prompts:,} held-out prompts. Intervals over prompts: Wilson's."
+    return f"{head}\n\n{source}"
+
+
+def _interval(facts: CardFacts, name: str, share: float, step: int) -> str:
+    """The recorded ends of a suite's interval; Wilson's score interval of the held-out accuracy; else ""."""
+    ends = [facts.curves.get(end) for end in interval_of(name)]
+    recorded = [float(points.values[-1]) for points in ends if points and int(points.steps[-1]) == step]
+    if len(recorded) == len(ends):
+        low, high = recorded
+    elif name == "eval/accuracy" and 0 <= share <= 1:
+        low, high = wilson(share, facts.config.evaluation.prompts)
+    else:
+        return ""
+    return f"{low:.3f} to {high:.3f}"
+
+
+def wilson(share: float, count: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson's score interval of a share that was measured on `count` trials (JASA 22, 1927)."""
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _diagnosis(facts: CardFacts) -> str:
+    if not facts.verdict:
+        return "The run has no verdict."
+    text = f"Verdict on the run up to step {facts.last_step}: {facts.verdict.replace('_', ' ')}."
+    if facts.onset:
+        text += f" What made it fall began between the steps {facts.onset[0]} and {facts.onset[1]}."
+    return text + (f" First cause: {inline(facts.cause.replace('_', ' '))}." if facts.cause else "")
+
+
+def _versions(facts: CardFacts) -> str:
+    named = {name: value for name, value in facts.versions.items() if isinstance(value, str)}
+    rows = [[name, value] for name, value in {**named, "device": facts.device}.items() if value]
+    return table(["what", "version"], rows) if rows else "Not recorded."

@@ -1,0 +1,207 @@
+"""Commands that lead out of the lab: `export`, `archive`, `push`, `serve-model`, `copy-checkpoints`.
+
+The programs that they start import torch.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.base.durable_files import publish
+from backend.base.errors import Conflict, FieldError, InvalidRequest, Unavailable
+from backend.base.settings import Settings
+from backend.catalog.policies.adapters import ADAPTER_CONFIG
+from backend.exchange.archives.save import archive_run
+from backend.exchange.exports.card import model_card
+from backend.exchange.exports.facts import facts_of, find_checkpoint
+from backend.storage.artifacts.copies import copy_missing
+from backend.storage.artifacts.store import artifact_store
+from backend.storage.engine import open_engine, open_sessions, reading
+from backend.storage.models import Checkpoint, Run
+
+Engine = Literal["transformers", "vllm"]
+
+MOST_LISTED = 5
+
+
+class Source(NamedTuple):
+    """The checkpoint that is exported, and its card."""
+
+    directory: Path
+    name: str
+    card: str
+
+
+@contextmanager
+def _reading(settings: Settings) -> Iterator[Session]:
+    engine = open_engine(settings.effective_database_url, pool_size=1)
+    try:
+        with reading(open_sessions(engine)) as session:
+            yield session
+    finally:
+        engine.dispose()
+
+
+def run_called(session: Session, word: str) -> str:
+    """Id of the run with this id or name; raises InvalidRequest where there is none or more than one."""
+    query = select(Run.id).where((Run.id == word) | (Run.name == word), Run.deleting_at.is_(None))
+    found = session.scalars(query.order_by(Run.created_at).limit(MOST_LISTED + 1)).all()
+    if word in found:
+        return word
+    if len(found) == 1:
+        return found[0]
+    several = f"several runs are called {word!r:.60}: {', '.join(found[:MOST_LISTED])}"
+    raise InvalidRequest([FieldError("run", several if found else f"there is no run {word!r:.60}")])
+
+
+def source_of(settings: Settings, run: str, step: int | None) -> Source:
+    """The checkpoint of a run at a step, or its newest; raises a GrpoLabError."""
+    with _reading(settings) as session:
+        checkpoint = find_checkpoint(session, run_called(session, run), step)
+        directory = settings.artifacts_of(checkpoint.run_id) / checkpoint.path
+        facts = facts_of(session, checkpoint)
+    try:
+        is_there = directory.is_dir() or _fetch(settings, directory)
+    except OSError as error:
+        raise Unavailable(f"checkpoint {checkpoint.path} was not fetched: {error.strerror}") from None
+    if not is_there:
+        raise Conflict(f"checkpoint {checkpoint.path} is not on this machine: {directory} is missing")
+    return Source(directory, facts.name, model_card(facts))
+
+
+def _fetch(settings: Settings, directory: Path) -> bool:
+    store = artifact_store(settings)
+    return store is not None and store.fetch(directory)
+
+
+def export_model(settings: Settings, run: str, to: Path, *, step: int | None, dtype: str | None) -> Source:
+    """Write a checkpoint's model to a new directory, with its card; raises a GrpoLabError."""
+    source = source_of(settings, run, step)
+    with tempfile.TemporaryDirectory(prefix="grpolab-export-") as scratch:
+        card = Path(scratch) / "README.md"
+        card.write_text(source.card)
+        precision = ["--dtype", dtype] if dtype else []
+        arguments = [str(source.directory), str(to), "--card", str(card), *precision]
+        _run_trainer_module(settings, "worker.checkpoints.export", arguments)
+    return source
+
+
+def archive_to(settings: Settings, run: str, to: Path, *, checkpoints: bool) -> tuple[int, list[str]]:
+    """Write a run's archive to a new file; its size in bytes, and what is missing in it.
+
+    Nothing stays of it after an error.
+    """
+    if to.exists():
+        raise Conflict(f"{to} already exists: name a file that does not exist yet")
+    engine = open_engine(settings.effective_database_url, pool_size=2)
+    draft = to.with_name(f".{to.name}.draft")
+    try:
+        sessions = open_sessions(engine)
+        with reading(sessions) as session:
+            run_id = run_called(session, run)
+        with draft.open("wb") as file:
+            content, missing = archive_run(sessions, settings, run_id, checkpoints=checkpoints)
+            for block in content:
+                file.write(block)
+            size = file.tell()
+        publish(draft, to)
+    except OSError as error:
+        raise Unavailable(f"no archive was written to {to}: {error.strerror or error}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+        engine.dispose()
+    return size, missing
+
+
+def copy_checkpoints_of(settings: Settings, run: str) -> Iterator[tuple[str, bool]]:
+    """Copy the checkpoints of a run, or of all, that the artifact store lacks.
+
+    Yields lines, each with whether all is well. Raises a GrpoLabError.
+    """
+    query = select(Checkpoint).order_by(Checkpoint.run_id, Checkpoint.step)
+    with _reading(settings) as session:
+        if run:
+            query = query.where(Checkpoint.run_id == run_called(session, run))
+        found = list(session.scalars(query))
+        session.expunge_all()
+    lines = 0
+    for line in copy_missing(settings, found):
+        lines += 1
+        yield line
+    if not lines:
+        yield f"all {len(found)} checkpoints are in the artifact store", True
+
+
+def push_model(
+    settings: Settings, directory: Path, repository: str, *, token: str, public: bool, existing: bool
+) -> str:
+    """Upload an exported directory to the hub; its address there. Raises a GrpoLabError.
+
+    The token reaches the process that uploads through a pipe: no command line and no environment shows it.
+    """
+    if not settings.hf_online:
+        raise Conflict("HF_ONLINE is off: set HF_ONLINE=1 to let this installation reach the hub")
+    if not token:
+        raise Conflict("no token: set HF_TOKEN, or run this in a terminal, which asks for it")
+    if not (directory / "config.json").is_file():
+        raise InvalidRequest([FieldError("directory", f"{directory} holds no exported model")])
+    options = [*(["--public"] if public else []), *(["--existing"] if existing else [])]
+    return _run_trainer_module(
+        settings, "worker.checkpoints.push", [str(directory), repository, *options], secret=token
+    )
+
+
+def _run_trainer_module(settings: Settings, module: str, arguments: list[str], *, secret: str = "") -> str:
+    """Output of a program of the trainer's environment; raises Conflict with its last line where it fails.
+
+    `secret` is written to its standard input.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "HF_TOKEN"}
+    environment |= {"HF_HUB_OFFLINE": "0" if settings.hf_online else "1", "TRANSFORMERS_VERBOSITY": "error"}
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        env=environment,
+        input=secret,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"{module} ended with exit code {done.returncode}"])[-1]
+        if "No module named 'torch'" in last or "No module named 'huggingface_hub'" in last:
+            last = "the packages of the trainer are not installed here: run this where the workers are"
+        raise Conflict((last.replace(secret, "[token]") if secret else last)[:500])
+    return done.stdout.strip()
+
+
+def serving_command(directory: Path, engine: Engine, *, host: str, port: int) -> list[str]:
+    """Command line that serves a model's directory with an OpenAI-compatible API; raises InvalidRequest."""
+    if not (directory / "config.json").is_file():
+        what = "an adapter alone: export it first" if (directory / ADAPTER_CONFIG).is_file() else "no model"
+        raise InvalidRequest([FieldError("directory", f"{directory} holds {what}")])
+    place = ["--host", host, "--port", str(port)]
+    if engine == "vllm":
+        return ["vllm", "serve", str(directory), *place]
+    return ["transformers", "serve", str(directory), *place]
+
+
+def program_of(command: list[str]) -> str:
+    """Path of a command's program: beside this Python, else on PATH; raises Conflict where it cannot run."""
+    beside = Path(sys.executable).with_name(command[0])
+    found = str(beside) if beside.is_file() else shutil.which(command[0])
+    if found is None:
+        raise Conflict(f"{command[0]} is not installed here: run the line above where it is")
+    if Path(found) == beside and command[0] == "transformers" and find_spec("openai") is None:
+        raise Conflict("transformers serves with further packages: pip install 'transformers[serving]'")
+    return found

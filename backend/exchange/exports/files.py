@@ -1,0 +1,51 @@
+"""A checkpoint's model as one tar file: what `from_pretrained` opens, with its model card."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from io import BytesIO
+from pathlib import Path
+
+from backend.base.errors import Conflict
+from backend.base.settings import Settings
+from backend.exchange.archives.tar import Member, tar_stream
+from backend.storage.artifacts.reading import open_artifact, read_manifest
+from backend.storage.artifacts.store import MANIFEST
+from backend.storage.models import Checkpoint
+
+CARD = "README.md"
+
+
+def model_files(settings: Settings, checkpoint: Checkpoint) -> dict[str, int]:
+    """Names and bytes of the files that are the model; the trainer's state is no part of it.
+
+    Raises Conflict and ArtifactFault.
+    """
+    try:
+        files = json.loads(read_manifest(settings, checkpoint))["files"]
+    except ValueError:
+        raise Conflict(f"checkpoint {checkpoint.path} is damaged: its {MANIFEST} has changed") from None
+    except OSError:
+        raise Conflict(f"checkpoint {checkpoint.path} is not on this machine") from None
+    names = sorted(name for name in files if "/" not in name and name != CARD)
+    return {name: files[name]["bytes"] for name in names}
+
+
+def model_stream(settings: Settings, checkpoint: Checkpoint, card: str) -> Iterator[bytes]:
+    """The tar file; all its files are open when this returns. Raises Conflict and ArtifactFault."""
+    content = card.encode()
+    with ExitStack() as opened:
+        members = [Member(CARD, BytesIO(content), len(content))]
+        for name, size in model_files(settings, checkpoint).items():
+            try:
+                path = _directory(settings, checkpoint) / name
+                file = opened.enter_context(open_artifact(settings, path))
+            except OSError:
+                raise Conflict(f"checkpoint {checkpoint.path} is incomplete: {name} is missing") from None
+            members.append(Member(name, file, size))
+        opened.pop_all()  # the stream closes them
+        return tar_stream(members)
+
+
+def _directory(settings: Settings, checkpoint: Checkpoint) -> Path:
+    return settings.artifacts_of(checkpoint.run_id) / checkpoint.path

@@ -1,0 +1,55 @@
+"""Completions of a second file for a run that was imported before, such as the dumps beside its metrics."""
+
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from backend.base.errors import Conflict, FieldError, InvalidRequest
+from backend.exchange.imports.completions import Completions
+from backend.exchange.imports.store import Names
+from backend.metrics.store import write_points
+from backend.metrics.summary import Summary
+from backend.rollouts.foreign import ATTEMPT, replace_groups
+from backend.rollouts.foreign_metrics import caught_up, text_points
+from backend.runs.events import add_event
+from backend.storage.engine import Sessions, reading
+from backend.storage.models import Experiment, Run
+from backend.storage.sort_values import sort_values
+
+
+def names_of(session: Session, run_id: str, file: str) -> Names:
+    """Names of a run that is there already."""
+    run = session.get_one(Run, run_id)
+    experiment = session.get(Experiment, run.experiment_id)
+    return Names(run.name, experiment.name if experiment else "", run.variant, run.seed, file)
+
+
+def check_takes(session: Session, run_id: str, *, locks: bool = False) -> Run:
+    """The run; raises InvalidRequest where there is none, Conflict where it takes no completions."""
+    run = session.get(Run, run_id, with_for_update=locks)
+    if run is None or run.deleting_at is not None:
+        raise InvalidRequest([FieldError("into", f"there is no run {run_id!r:.40}")])
+    if not run.origin or run.writer is not None:
+        raise Conflict("completions are added to runs that were imported; this one writes its own")
+    return run
+
+
+def add_completions(sessions: Sessions, run_id: str, completions: Completions, file: str) -> None:
+    """Store the completions. Where the run has some of a step and a prompt's place, these replace them."""
+    packed, written = completions.packed(run_id), completions.written()
+    with reading(sessions) as session:
+        texts = text_points(session, run_id, written)
+    with sessions.begin() as session:
+        run = check_takes(session, run_id, locks=True)
+        points = caught_up(session, run_id, written, texts)
+        for each in packed:
+            replace_groups(session, each)
+        write_points(session, run_id, ATTEMPT, points)
+        summary, last = Summary.read(run.summary), max(run.last_step, completions.last_step)
+        for step, metrics in points:
+            summary.add(step, metrics)
+        values = {"last_step": last, "steps": max(run.steps, last), "judged_step": None}
+        own = update(Run).where(Run.id == run_id)
+        document = summary.document()
+        session.execute(own.values(summary=document, **sort_values(document), **values))
+        message = f"{len(completions):,} completions imported from {file}"
+        add_event(session, "data", message, run_id=run_id, attempt=ATTEMPT, data={"file": file})

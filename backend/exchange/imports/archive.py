@@ -1,0 +1,326 @@
+"""Archives of logs: a directory of W&B, TensorBoard, TRL, verl or prime-rl as zip, tar or tar.gz.
+
+The archive is listed in the sandbox. Its files are unpacked one after another, never under their own names,
+and read like any other log. Event files of one directory are one run; completions belong to the run there.
+"""
+
+import os
+import struct
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
+from typing import IO, Literal, NamedTuple
+
+from backend.exchange.imports.completions import Completions
+from backend.exchange.imports.log import Log
+from backend.exchange.imports.log_file import LogFile, no_sense
+from backend.exchange.imports.operations import MOST_RUNS
+from backend.exchange.imports.table import MOST_POINTS, BadLog, Table, TooMany, shown, too_many_values
+from backend.exchange.imports.tensorboard import merged_events
+
+MOST_FILES = 2_000
+MOST_UNPACKED = 1_000_000_000
+"""Bytes of all files together."""
+MOST_MEMBERS = 100_000
+"""Of a gzip file: it has one more for each time that somebody has appended to it."""
+CHUNK = 1 << 20
+GZIP_CHUNK = 1 << 16
+"""What follows a member is copied once for each: not too much at once."""
+ZIP_HEADER = struct.Struct("<4s22xHH")
+"""Local header of a file: signature, length of the name, length of the extra field."""
+STEPS = ("checkpoint-", "global_step_", "step_")
+"""Beginnings of directories that hold a state of the run above them."""
+PARTS = {"completions", "rollout", "rollouts", "rollout_data", "val", "validation", "validation_data", "eval"}
+"""Directories that hold completions of the run above them."""
+MERGED = {"tensorboard", "trl"}
+"""Formats of which all files in one directory are one run."""
+
+ReadFile = Callable[[LogFile], tuple[str, list[Log]]]
+"""(format, logs) of one file; raises BadLog."""
+
+
+class Member(NamedTuple):
+    """A file in an archive."""
+
+    name: str
+    offset: int
+    packed: int
+    size: int
+    is_deflated: bool
+
+    @property
+    def directory(self) -> str:
+        """Directory of the run that this file tells of, as text that is never opened."""
+        parts = list(PurePosixPath(self.name.replace("\\", "/")).parts[:-1])
+        while parts and (parts[-1].startswith(STEPS) or parts[-1].lower() in PARTS):
+            parts.pop()
+        return "/".join(part for part in parts if part not in {"/", ".."})
+
+
+class Found(NamedTuple):
+    """A log in an archive."""
+
+    member: Member
+    kind: str
+    log: Log
+
+
+class _Contents:
+    """Logs of the files read so far, within the limits of one import."""
+
+    def __init__(self) -> None:
+        self.found: list[Found] = []
+        self.left = MOST_POINTS
+        """Values that the import still takes."""
+        self._longest: dict[str, Found] = {}
+        """Of the states of TRL in each directory."""
+        self._runs: set[tuple[str, str] | int] = set()
+
+    def add(self, found: Found) -> None:
+        """One more; raises TooMany. Of the states of one run of TRL only the longest keeps its values."""
+        number, kind, directory = len(self.found), found.kind, found.member.directory
+        self.found.append(found)
+        self.left -= found.log.table.size
+        if kind == "trl":
+            self._keep_longest(found)
+        if self.left < 0:
+            raise too_many_values()
+        if not found.log.is_derived:
+            self._runs.add((directory, kind) if kind in MERGED else number)
+        if len(self._runs) > MOST_RUNS:
+            raise _too_many_runs()
+
+    def _keep_longest(self, found: Found) -> None:
+        other = self._longest.setdefault(found.member.directory, found)
+        if other is not found:
+            shorter, longer = sorted((other, found), key=lambda each: len(each.log.table))
+            self._longest[found.member.directory] = longer
+            self.left += shorter.log.table.size
+            shorter.log.table = Table()
+
+
+def _too_many_runs() -> TooMany:
+    return TooMany(f"holds more than {MOST_RUNS} runs; at most that many are imported at once")
+
+
+def read_gzip(file: LogFile, read: ReadFile) -> tuple[str, list[Log]]:
+    """(format, logs) of a log or of an archive that is packed with gzip. Raises BadLog."""
+    path = file.sandbox.new_path()
+    with path.open("w+b") as unpacked:
+        file.content.seek(0)
+        _gunzip(file.content, unpacked, MOST_UNPACKED)
+        unpacked.flush()
+        return read(LogFile(unpacked, file.sandbox, file.name.removesuffix(".gz"), path))
+
+
+def read_archive(file: LogFile, kind: Literal["zip", "tar"], read: ReadFile) -> list[Log]:
+    """A log for each run in the archive. Raises BadLog."""
+    members, others = _members(file.ask(kind))
+    found, unread = _read_all(file, kind, members, read)
+    if not found:
+        raise BadLog(_nothing(members, unread))
+    logs = _runs(found)
+    if others or unread:
+        first = f"; first {shown(unread[0][0])} {unread[0][1]}" if unread else ""
+        logs[0].facts.notes.append(f"{others + len(unread):,} files of the archive are no logs{first}.")
+    return logs
+
+
+def _nothing(members: list[Member], unread: list[tuple[str, str]]) -> str:
+    if not members:
+        return "is an archive without files"
+    name, reason = unread[0]
+    return f"is an archive of {len(members):,} files, none of which is a log; {shown(name)} {reason}"
+
+
+def _members(answer: dict[str, object]) -> tuple[list[Member], int]:
+    try:
+        files = [Member(str(n), int(o), int(p), int(s), bool(d)) for n, o, p, s, d in answer["files"]]  # type: ignore[attr-defined]
+        others = int(answer["others"])  # type: ignore[call-overload]
+    except (KeyError, TypeError, ValueError):
+        raise no_sense() from None
+    if len(files) > MOST_FILES:
+        raise BadLog(f"is an archive of more than {MOST_FILES:,} files")
+    if any(min(member.offset, member.packed, member.size) < 0 for member in files):
+        raise no_sense()
+    if (total := sum(member.size for member in files)) > MOST_UNPACKED:
+        raise BadLog(f"is an archive of {total:,} bytes; at most {MOST_UNPACKED:,} are unpacked")
+    return sorted(files), others
+
+
+def _read_all(
+    file: LogFile, kind: str, members: list[Member], read: ReadFile
+) -> tuple[list[Found], list[tuple[str, str]]]:
+    """Logs of all files, and the others with the reason; raises TooMany as soon as they exceed a limit."""
+    contents, unread = _Contents(), []
+    for member in members:
+        path = file.sandbox.new_path()
+        try:
+            with path.open("w+b") as unpacked:
+                _unpack(file.content, kind, member, unpacked)
+                name, logs = read(LogFile(unpacked, file.sandbox, member.name, path, contents.left))
+        except TooMany:
+            raise
+        except BadLog as error:
+            unread.append((member.name, str(error)))
+            continue
+        finally:
+            path.unlink(missing_ok=True)
+        for log in logs:
+            contents.add(Found(member, name, log))
+    return contents.found, unread
+
+
+def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
+    nowhere = BadLog(f"is damaged: {shown(member.name)} does not begin where the archive says")
+    if member.offset > file.seek(0, os.SEEK_END):  # it may be more than a file can have
+        raise nowhere
+    file.seek(member.offset)
+    if kind == "zip":
+        header = file.read(ZIP_HEADER.size)
+        if len(header) < ZIP_HEADER.size or not header.startswith(b"PK\x03\x04"):
+            raise nowhere
+        _, name, extra = ZIP_HEADER.unpack(header)
+        file.seek(name + extra, 1)
+    if not member.is_deflated:
+        for block in _blocks(file, member.size):
+            to.write(block)
+    else:
+        _inflate(file, to, zlib.decompressobj(-15), member.size, member.packed)
+    to.flush()
+    to.seek(0)
+
+
+def _blocks(file: IO[bytes], size: int, chunk: int = CHUNK) -> Iterator[bytes]:
+    while size and (block := file.read(min(chunk, size))):
+        size -= len(block)
+        yield block
+
+
+def _inflate(
+    file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", most: int, packed: int | None
+) -> None:
+    """Unpack a stream; raises BadLog where it is damaged or becomes larger than it may."""
+    written = 0
+    try:
+        for block in _blocks(file, packed if packed is not None else 1 << 62):
+            written = _take(block, inflater, to, written, most)
+            if inflater.eof:
+                break
+    except zlib.error as error:
+        raise BadLog(f"is damaged: {error}") from None
+    if not inflater.eof:
+        raise _cut_off()
+
+
+def _gunzip(file: IO[bytes], to: IO[bytes], most: int) -> None:
+    """Unpack all members of a gzip file, with zeros behind them; raises BadLog as `_inflate` does."""
+    inflater, members, written = zlib.decompressobj(31), 1, 0
+    try:
+        for block in _blocks(file, 1 << 62, GZIP_CHUNK):
+            data = block
+            while data:
+                if inflater.eof:
+                    data = data.lstrip(b"\0")
+                    if not data:
+                        break
+                    inflater, members = zlib.decompressobj(31), members + 1
+                    if members > MOST_MEMBERS:
+                        raise BadLog(
+                            f"has more than {MOST_MEMBERS:,} gzip members; at most that many are read"
+                        )
+                written = _take(data, inflater, to, written, most)
+                data = inflater.unused_data
+    except zlib.error as error:
+        raise BadLog(f"is damaged: {error}") from None
+    if not inflater.eof:
+        raise _cut_off()
+
+
+def _take(block: bytes, inflater: "zlib._Decompress", to: IO[bytes], written: int, most: int) -> int:
+    """Unpack a block until the stream ends; how much of it is written now."""
+    data = block
+    while not inflater.eof:  # zlib may hold output back when it has taken all input
+        out = inflater.decompress(data, CHUNK)
+        data = inflater.unconsumed_tail
+        written += len(out)
+        if written > most:
+            raise BadLog(f"unpacks to more than {most:,} bytes")
+        to.write(out)
+        if not data and not out:
+            break
+    return written
+
+
+def _cut_off() -> BadLog:
+    return BadLog("is cut off: its packed content does not end")
+
+
+def _runs(found: list[Found]) -> list[Log]:
+    """One log for each run: its event files together, the last state of TRL, completions beside them."""
+    by_place: dict[tuple[str, str], list[Found]] = defaultdict(list)
+    alone, completions = [], list[Found]()
+    for each in found:
+        if each.log.is_derived:
+            completions.append(each)
+        elif each.kind in MERGED:
+            by_place[each.member.directory, each.kind].append(each)
+        else:
+            alone.append(each)
+    placed = [(some[0].member.directory, _merged(kind, some)) for (_, kind), some in by_place.items()]
+    placed += [(each.member.directory, each.log) for each in alone]
+    placed += _add_completions(placed, completions)
+    if len(placed) > MOST_RUNS:
+        raise _too_many_runs()
+    several = len(placed) > 1
+    for directory, log in placed:
+        log.facts.name = log.facts.name or (PurePosixPath(directory).name if several or directory else "")
+    return [log for _, log in placed]
+
+
+def _merged(kind: str, some: list[Found]) -> Log:
+    if kind == "tensorboard":
+        return merged_events([each.log for each in some])
+    best = max(
+        some, key=lambda each: len(each.log.table)
+    )  # a later checkpoint holds the history of the earlier
+    if len(some) > 1:
+        best.log.facts.notes.append(
+            f"Of {len(some)} checkpoints, the longest history is taken: {best.member.name}."
+        )
+    return best.log
+
+
+def _add_completions(placed: list[tuple[str, Log]], files: list[Found]) -> list[tuple[str, Log]]:
+    """Give each file of completions to the run in its directory or above; those of none become runs."""
+    others: dict[str, Log] = {}
+    for each in files:
+        directory = each.member.directory
+        beside = [log for place, log in placed if place == directory]
+        below = [log for place, log in placed if _is_above(directory, place)]
+        homes = beside or below or [log for place, log in placed if _is_above(place, directory)]
+        if not homes and len(placed) == 1:
+            homes = [placed[0][1]]
+        if homes:
+            _extend(homes[0], each.log)
+        elif directory in others:
+            _extend(others[directory], each.log, with_curves=True)
+        else:
+            others[directory] = each.log
+    return list(others.items())
+
+
+def _is_above(upper: str, lower: str) -> bool:
+    return not upper or lower == upper or lower.startswith(f"{upper}/")
+
+
+def _extend(log: Log, more: Log, *, with_curves: bool = False) -> None:
+    log.completions = log.completions or Completions()
+    if more.completions is not None:
+        log.completions.extend(more.completions)
+    if with_curves:
+        log.table.append(more.table)
+    log.facts.notes += [
+        note for note in more.facts.notes if note not in log.facts.notes and not note.startswith("Curves")
+    ]

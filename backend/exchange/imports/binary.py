@@ -1,0 +1,125 @@
+"""Binary logs, read part by part in the sandbox. Its answers are checked before they are used."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backend.base.sandbox.errors import Died, Refused, TimedOut
+from backend.exchange.imports.log_file import LogFile, no_sense
+from backend.exchange.imports.operations import MOST_PART_NAMES
+from backend.exchange.imports.table import BadLog, Floats, Ints, Table, too_many_values
+
+PART_BYTES = 1 << 18
+MOST_RECORD_BYTES = 1 << 23
+"""A record must fit into a part of at most this size."""
+KINDS = (np.int32, np.int64, np.float64, np.float64)
+
+
+class Points(NamedTuple):
+    """Values in the order of the log."""
+
+    names: list[str]
+    name: Ints
+    """Place of each value's name."""
+    step: Ints
+    value: Floats
+    time: Floats
+
+
+class Answer(NamedTuple):
+    """Contents of a part, and the number of its bytes that are done with."""
+
+    used: int
+    points: Points
+    facts: dict[str, Any]
+
+
+class BinaryReader:
+    """Reads the parts of one file in the sandbox."""
+
+    def __init__(self, operation: str, file: LogFile) -> None:
+        self._operation = operation
+        self._file = file.content
+        self._sandbox = file.sandbox
+        self._left = file.most_values
+
+    def read(self, offset: int) -> Answer | None:
+        """The part at a place of the file; None where no complete record is left. Raises BadLog."""
+        size = PART_BYTES
+        while True:
+            self._file.seek(offset)
+            data = self._file.read(size)
+            answer = self._ask(data, offset)
+            if answer.used:
+                self._left -= len(answer.points.value)
+                if self._left < 0:
+                    raise too_many_values()
+                return answer
+            if len(data) < size:
+                return None
+            size *= 2
+            if size > MOST_RECORD_BYTES:
+                raise BadLog(f"has a record of more than {MOST_RECORD_BYTES:,} bytes at byte {offset:,}")
+
+    def _ask(self, data: bytes, offset: int) -> Answer:
+        document = {"data": b64encode(data).decode(), "offset": offset}
+        try:
+            return checked(self._sandbox.ask(self._operation, **document), len(data))
+        except Refused as error:
+            reason = str(error).partition(": ")[2]
+            raise BadLog(f"is damaged after byte {offset:,}: {reason}") from None
+        except (TimedOut, Died) as error:
+            raise BadLog(f"cannot be read after byte {offset:,}: {error}") from None
+
+
+def checked(answer: Any, size: int) -> Answer:
+    """An answer whose parts fit together; raises BadLog. A process that was taken over may say anything."""
+    try:
+        names = [str(name) for name in answer["names"]]
+        columns = [b64decode(column, validate=True) for column in answer["columns"]]
+        name, step, value, time = (np.frombuffer(b, k) for b, k in zip(columns, KINDS, strict=True))
+        used, facts = int(answer["used"]), dict(answer["facts"])
+    except (KeyError, TypeError, ValueError):
+        raise no_sense() from None
+    is_whole = len(name) == len(step) == len(value) == len(time) and 0 <= used <= size
+    in_range = not len(name) or (name.min() >= 0 and name.max() < len(names) <= MOST_PART_NAMES)
+    if not (is_whole and in_range):
+        raise no_sense()
+    return Answer(used, Points(names, name.astype(np.int64), step, value, time), facts)
+
+
+def joined(parts: list[Points]) -> Points:
+    """All values of a file."""
+    numbers: dict[str, int] = {}
+    places = []
+    for part in parts:
+        own = [numbers.setdefault(name, len(numbers)) for name in part.names]
+        places.append(np.array(own, np.int64)[part.name])
+    empty = np.empty(0)
+    columns = [np.concatenate([empty, *(part[place] for part in parts)]) for place in (3, 4)]
+    steps = np.concatenate([np.empty(0, np.int64), *(part.step for part in parts)])
+    return Points(list(numbers), np.concatenate([np.empty(0, np.int64), *places]), steps, *columns)
+
+
+def table_of(points: Points, step: str, more: Mapping[str, Floats]) -> Table:
+    """A row for each stretch of values with one step, which the column `step` holds unless the log has it.
+
+    `more` are columns with a number for every value.
+    """
+    table = Table()
+    if not len(points.step):
+        return table
+    starts = np.flatnonzero(np.diff(points.step, prepend=points.step[:1] - 1))
+    rows = np.cumsum(np.isin(np.arange(len(points.step)), starts)) - 1
+    table.lines.extend([0] * len(starts))
+    own = {step: points.step[starts].astype(np.float64)} | {name: each[starts] for name, each in more.items()}
+    for name, values in own.items():
+        if name not in points.names:
+            table.extend(name, np.arange(len(starts)), values)
+    order = np.argsort(points.name, kind="stable")
+    ends = np.searchsorted(points.name[order], np.arange(len(points.names)), side="right")
+    for name, where in zip(points.names, np.split(order, ends[:-1]), strict=True):
+        table.extend(name, rows[where], points.value[where])
+    return table

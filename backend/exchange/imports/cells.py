@@ -1,0 +1,82 @@
+"""Exact cells of a Parquet table, which the sandbox reads and which are checked before they are used."""
+
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.exchange.imports.log_file import LogFile, no_sense
+from backend.exchange.imports.table import BadLog, Floats
+
+CELLS = 60_000
+"""Of one answer."""
+
+
+class Cells(NamedTuple):
+    """Some rows of a table."""
+
+    rows: int
+    numbers: dict[str, Floats]
+    is_there: dict[str, NDArray[np.bool_]]
+    texts: dict[str, list[bytes | None]]
+
+
+def read_cells(file: LogFile, numbers: Sequence[str], texts: Sequence[str], *, most: int) -> Iterator[Cells]:
+    """All rows of a table of exactly these columns, in order; raises BadLog."""
+    answer = file.ask("parquet-schema")
+    try:
+        rows, names = int(answer["rows"]), {str(name) for name, _, _ in answer["columns"]}
+    except (KeyError, TypeError, ValueError):
+        raise no_sense() from None
+    if rows > most:
+        raise BadLog(f"{file.name} has {rows:,} rows; at most {most:,} are imported")
+    if missing := sorted({*numbers, *texts} - names):
+        raise BadLog(f"{file.name} has no column {missing[0]}")
+    row, size = 0, max(1, CELLS // (len(numbers) + len(texts)))
+    while row < rows:
+        some = min(size, rows - row)
+        reply = file.ask("parquet-cells", numbers=list(numbers), texts=list(texts), row=row, size=some)
+        found = _checked(reply, some, numbers, texts)
+        yield found
+        row += found.rows
+
+
+def column_names(file: LogFile) -> list[str]:
+    """Names of a table's columns; raises BadLog."""
+    try:
+        return [str(name) for name, _, _ in file.ask("parquet-schema")["columns"]]
+    except (KeyError, TypeError, ValueError):
+        raise no_sense() from None
+
+
+def _checked(answer: dict[str, Any], most: int, numbers: Sequence[str], texts: Sequence[str]) -> Cells:
+    """A process that was taken over may say anything: every size must fit."""
+    try:
+        used = int(answer["used"])
+        if not 0 < used <= most:
+            raise no_sense()
+        raw = {
+            name: b64decode(answer[name], validate=True)
+            for name in ("numbers", "is_there", "lengths", "texts")
+        }
+        values = np.frombuffer(raw["numbers"]).reshape(len(numbers), used)
+        masks = np.frombuffer(raw["is_there"], np.uint8).reshape(len(numbers), (used + 7) // 8)
+        lengths = np.frombuffer(raw["lengths"], "<i4").reshape(len(texts), used).astype(np.int64)
+    except (KeyError, TypeError, ValueError):
+        raise no_sense() from None
+    sizes = np.maximum(lengths, 0).ravel().tolist()
+    if (lengths < -1).any() or sum(sizes) != len(raw["texts"]):
+        raise no_sense()
+    pieces = [raw["texts"][start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
+    found = {
+        name: [
+            None if length < 0 else piece
+            for length, piece in zip(lengths[at].tolist(), pieces[at * used : (at + 1) * used], strict=True)
+        ]
+        for at, name in enumerate(texts)
+    }
+    there = np.unpackbits(masks, axis=1, count=used).astype(bool) if numbers else masks.astype(bool)
+    return Cells(used, dict(zip(numbers, values, strict=True)), dict(zip(numbers, there, strict=True)), found)

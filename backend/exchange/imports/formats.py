@@ -1,0 +1,172 @@
+"""Formats of logs: what a file is by its content, and which function reads it."""
+
+import re
+from collections.abc import Callable
+from typing import IO, NamedTuple
+
+from backend.exchange.imports import tfrecord, wandb_file
+from backend.exchange.imports.archive import read_archive, read_gzip
+from backend.exchange.imports.lines import parse
+from backend.exchange.imports.log import Log
+from backend.exchange.imports.log_file import ImportSandbox, LogFile
+from backend.exchange.imports.parquet import read_parquet
+from backend.exchange.imports.table import BadLog
+from backend.exchange.imports.tensorboard import read_tensorboard
+from backend.exchange.imports.text_formats import delimiter_of, read_csv, read_jsonl
+from backend.exchange.imports.trackio import read_trackio
+from backend.exchange.imports.trl import read_trl
+from backend.exchange.imports.verl import CONSOLE_LINE, read_verl_console, read_verl_file, read_verl_rollouts
+from backend.exchange.imports.wandb import read_wandb
+from backend.rollouts.foreign import Split
+
+HEAD_BYTES = 65_536
+GZIP = b"\x1f\x8b"
+ROLLOUT = {"input", "output", "score", "step"}
+"""Fields of a completion in a rollout dump of verl."""
+
+Reader = Callable[[LogFile], list[Log]]
+"""A log for each run of a file; raises BadLog."""
+
+
+class Format(NamedTuple):
+    """A kind of file."""
+
+    title: str
+    origin: str
+    """As in `backend.runs.origin`."""
+    read: Reader
+
+
+HELD_OUT = re.compile(r"(?<![a-z])e?val")
+"""In the name of a file and its directory."""
+
+
+def _validation(name: str) -> Split:
+    """Whether a dump of verl is of held-out problems: a word of its name begins with `val` or `eval`."""
+    return "eval" if HELD_OUT.search(name.lower()) else "train"
+
+
+FORMATS: dict[str, Format] = {
+    "csv": Format("CSV with a header", "csv", read_csv),
+    "jsonl": Format("JSONL, an object a line", "jsonl", read_jsonl),
+    "parquet": Format("Parquet", "parquet", read_parquet),
+    "trl": Format("TRL trainer_state.json", "trl", lambda file: [read_trl(file)]),
+    "verl": Format("verl JSONL", "verl", lambda file: [read_verl_file(file)]),
+    "verl-rollouts": Format(
+        "verl rollout dump",
+        "verl",
+        lambda file: [read_verl_rollouts(file, split=_validation(file.name))],
+    ),
+    "verl-console": Format("verl console output", "verl", lambda file: [read_verl_console(file)]),
+    "tensorboard": Format("TensorBoard event file", "tensorboard", lambda file: [read_tensorboard(file)]),
+    "wandb": Format("W&B .wandb file", "wandb", lambda file: [read_wandb(file)]),
+    "trackio": Format("Trackio database", "trackio", read_trackio),
+    "zip": Format("zip archive of logs", "", lambda file: read_archive(file, "zip", _read_member)),
+    "tar": Format("tar archive of logs", "", lambda file: read_archive(file, "tar", _read_member)),
+}
+ARCHIVES = ("zip", "tar")
+
+BEGINNINGS = ((b"PAR1", "parquet"), (b"PK\x03\x04", "zip"), (b"SQLite format 3\0", "trackio"))
+
+FOREIGN = (
+    (b"\x28\xb5\x2f\xfd", "is compressed with zstd: unpack it first"),
+    (b"PK\x05\x06", "is an empty zip archive"),
+    (b"7z\xbc\xaf", "is a 7z archive: unpack it and make a zip or tar file of it"),
+    (b"%PDF", "is a PDF"),
+    (b"\xff\xfe", "is UTF-16 text: save it as UTF-8"),
+    (b"\xfe\xff", "is UTF-16 text: save it as UTF-8"),
+)
+"""Beginnings of files that are not read, and what to do."""
+
+
+def detect(file: IO[bytes]) -> str:
+    """The format by content; raises BadLog for a file of none."""
+    file.seek(0)
+    head = file.read(HEAD_BYTES)
+    if not head.strip():
+        raise BadLog("is empty")
+    if head.startswith(wandb_file.IDENT):
+        return "wandb"
+    if tfrecord.is_framed(head):
+        return "tensorboard"
+    for beginning, name in BEGINNINGS:
+        if head.startswith(beginning):
+            return name
+    if head[257:262] == b"ustar":
+        return "tar"
+    for beginning, reason in FOREIGN:
+        if head.startswith(beginning):
+            raise BadLog(reason)
+    if b"\0" in head:
+        raise BadLog(f"is a binary file of an unknown kind; {_known()} are read")
+    return _text_format(head.decode("utf-8-sig", errors="replace"))
+
+
+def _text_format(head: str) -> str:
+    text = head.lstrip()
+    first = text.split("\n", 1)[0].rstrip()
+    if text.startswith("{") and '"log_history"' in head and not _is_object(first):
+        return "trl"
+    if text.startswith(("{", "[")):
+        return _json_format(first)
+    if any(CONSOLE_LINE.search(line) for line in head.split("\n")):
+        return "verl-console"
+    if delimiter_of(first) is not None:
+        return "csv"
+    raise BadLog(f"is text of an unknown kind; {_known()} are read")
+
+
+def _json_format(first: str) -> str:
+    row = parse(first) if _is_object(first) else {}
+    if isinstance(row.get("log_history"), list):
+        return "trl"
+    if row.keys() >= ROLLOUT:
+        return "verl-rollouts"
+    return "verl" if isinstance(row.get("data"), dict) and "step" in row else "jsonl"
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(parse(text), dict)
+    except ValueError:
+        return False
+
+
+def _known() -> str:
+    titles = [each.title for each in FORMATS.values()]
+    return f"{', '.join(titles[:-1])} and {titles[-1]}"
+
+
+def read_logs(file: IO[bytes], name: str = "", format_name: str | None = None) -> tuple[str, list[Log]]:
+    """(format, a log for each run). Without `format_name` the content says the format. Raises BadLog."""
+    with ImportSandbox() as sandbox:
+        return _read(LogFile(file, sandbox, name), format_name)
+
+
+def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]]:
+    file.content.seek(0)
+    if format_name is None and file.content.read(len(GZIP)) == GZIP:
+        return read_gzip(file, _read_unpacked)
+    chosen = format_name or detect(file.content)
+    file.content.seek(0)
+    logs = FORMATS[chosen].read(file)
+    for log in logs:
+        log.origin = log.origin or FORMATS[chosen].origin
+        log.redact()
+    return chosen, logs
+
+
+def _read_unpacked(file: LogFile) -> tuple[str, list[Log]]:
+    """Content of a gzip file, which is packed once."""
+    file.content.seek(0)
+    if file.content.read(len(GZIP)) == GZIP:
+        raise BadLog("is packed with gzip twice")
+    return _read(file)
+
+
+def _read_member(file: LogFile) -> tuple[str, list[Log]]:
+    """A file of an archive; archives in archives are left packed."""
+    chosen = detect(file.content)
+    if chosen in ARCHIVES:
+        raise BadLog("is an archive in an archive")
+    return _read(file, chosen)

@@ -1,0 +1,92 @@
+"""Guesses about a table: which column counts the steps, and what another one may be, by its values."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from backend.config.metrics import canonical_name, find_metric
+from backend.exchange.imports.table import Floats, Ints, Table, is_whole
+
+STEP_NAMES = (
+    "train/global_step", "training/global_step", "trainer/global_step", "global_step", "global step", "step",
+    "steps", "_step", "iteration", "iter", "update", "updates", "optimizer_step", "train/step",
+)  # fmt: skip
+"""Names of columns that count steps, the surest first: W&B's own `_step` counts calls of its log function."""
+
+STEPS_AT_LEAST = 0.5
+"""Share of a column's values that must be whole numbers for it to count steps."""
+
+
+def step_candidates(table: Table) -> list[str]:
+    """Columns that may count the steps, the surest first: by name, then those that only rise."""
+    lower = {name.lower(): name for name in table.columns}
+    named = [lower[name] for name in STEP_NAMES if name in lower]
+    others = [name for name in table.columns if name.strip() and name not in named and not _is_metric(name)]
+    rising = [name for name in others if _rises(table, name)]
+    return [name for name in named if _counts(table, name)] + rising
+
+
+def _is_metric(name: str) -> bool:
+    return canonical_name(name) is not None or find_metric(name) is not None
+
+
+def _counts(table: Table, name: str) -> bool:
+    """Whether nearly all values are whole numbers, and most rows have one."""
+    _, values = table.columns[name].numbers()
+    return 2 * len(values) >= len(table) > 0 and bool(is_whole(values).mean() >= STEPS_AT_LEAST)
+
+
+def _rises(table: Table, name: str) -> bool:
+    """Whether every row has a whole number that is larger than the one before."""
+    rows, values = table.columns[name].numbers()
+    is_full = len(rows) == len(table) and len(rows) > 2
+    return is_full and bool(is_whole(values).all() and (np.diff(values) > 0).all())
+
+
+def steps_of(table: Table, name: str | None) -> Ints:
+    """The step of each row: -1 where it has none. Without a column rows are counted from 1."""
+    if name is None:
+        return np.arange(1, len(table) + 1, dtype=np.int64)
+    steps = np.full(len(table), -1, dtype=np.int64)
+    rows, values = table.columns[name].numbers()
+    valid = is_whole(values)
+    steps[rows[valid]] = values[valid].astype(np.int64)
+    return steps
+
+
+def is_step_name(name: str) -> bool:
+    """Whether a column of this name counts something that is no metric."""
+    return name.lower() in STEP_NAMES
+
+
+class Suggestion(NamedTuple):
+    """A metric that the values of a column look like. It is shown and never applied."""
+
+    metric: str
+    reason: str
+
+
+FEWEST_VALUES = 12
+"""Of a column whose values say anything."""
+
+LEAST_RISE = 0.1
+LARGEST_RATE = 0.01
+
+
+def suggestion(values: Floats) -> Suggestion | None:
+    """The metric that a column in the order of its steps looks like; None where its values say nothing."""
+    if len(values) < FEWEST_VALUES or not np.isfinite(values).all():
+        return None
+    if values.min() < 0 or values.max() > 1:
+        return None
+    third = len(values) // 3
+    first, last = values[:third], values[-third:]
+    doubt = float(np.hypot(first.std(), last.std())) / third**0.5
+    if float(last.mean() - first.mean()) > max(LEAST_RISE, 3 * doubt):
+        return Suggestion("reward/accuracy", "its values lie between 0 and 1 and rise")
+    top = int(values.argmax())
+    is_ramp = bool((np.diff(values[: top + 1]) >= 0).all() and (np.diff(values[top:]) <= 0).all())
+    if 0 < values.max() <= LARGEST_RATE and is_ramp:
+        words = f"its values are tiny (at most {values.max():.2g}) and constant, or fall without noise"
+        return Suggestion("optim/lr", words)
+    return None

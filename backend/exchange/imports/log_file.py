@@ -1,0 +1,121 @@
+"""Files of one import, and the sandboxed process that reads those of them that are binary."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import IO, Any, Self
+
+from backend.base.sandbox.errors import Died, Refused, TimedOut
+from backend.base.sandbox.process import Sandbox
+from backend.exchange.imports.table import MOST_POINTS, BadLog
+
+OPERATIONS = "backend.exchange.imports.sandbox_operations"
+ANSWER_SECONDS = 20.0
+LOG_SECONDS = 90.0
+"""For all answers of an import together: other imports wait meanwhile."""
+ARCHIVE_SECONDS = 200.0
+"""The same for an archive of a run."""
+
+
+PREFIX = "grpolab-import-"
+LEFTOVER_SECONDS = 60.0
+"""Age from which a directory that nobody has locked was left by an import that was killed."""
+
+
+def _remove_leftovers() -> None:
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - path.lstat().st_mtime < LEFTOVER_SECONDS:
+                continue
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path)
+            finally:
+                os.close(lock)
+
+
+class ImportSandbox:
+    """One sandboxed process for an import. It sees copies of the files that it reads, and else only code."""
+
+    def __init__(self, all_seconds: float = LOG_SECONDS) -> None:
+        _remove_leftovers()
+        self._directory = tempfile.TemporaryDirectory(prefix=PREFIX)
+        self._lock = os.open(self._directory.name, os.O_RDONLY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._sandbox = Sandbox(OPERATIONS, further=(Path(self._directory.name),))
+        self._all_seconds = all_seconds
+        self._deadline = time.monotonic() + all_seconds
+        self._numbers = count()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sandbox.close()
+        self._directory.cleanup()
+        os.close(self._lock)
+
+    def new_path(self) -> Path:
+        """Path of a new file that the sandboxed process can read."""
+        return Path(self._directory.name) / str(next(self._numbers))
+
+    def ask(self, operation: str, **request: Any) -> Any:
+        """The answer of an operation; raises BadLog when all time is used up, or as `Sandbox.ask` does."""
+        seconds = min(ANSWER_SECONDS, self._deadline - time.monotonic())
+        if seconds <= 0:
+            raise BadLog(f"takes more than {self._all_seconds:.0f} seconds to read")
+        return self._sandbox.ask(operation, seconds=seconds, **request)
+
+
+class LogFile:
+    """A file that is read as a log: the one that is imported, or one of an archive."""
+
+    def __init__(
+        self,
+        content: IO[bytes],
+        sandbox: ImportSandbox,
+        name: str = "",
+        path: Path | None = None,
+        most_values: int = MOST_POINTS,
+    ) -> None:
+        self.content = content
+        self.sandbox = sandbox
+        self.name = name
+        """A label; nothing of this name is ever opened."""
+        self.most_values = most_values
+        """Values that the import still takes."""
+        self._own_path = path
+
+    @cached_property
+    def _path(self) -> Path:
+        if self._own_path is not None:
+            return self._own_path
+        path = self.sandbox.new_path()
+        self.content.seek(0)
+        with path.open("wb") as copy:
+            shutil.copyfileobj(self.content, copy)
+        return path
+
+    def ask(self, operation: str, **request: Any) -> dict[str, Any]:
+        """The answer of an operation on the whole file, an object. Raises BadLog."""
+        try:
+            answer = self.sandbox.ask(operation, path=str(self._path), **request)
+        except Refused as error:
+            raise BadLog(f"is damaged: {str(error).partition(': ')[2][:300]}") from None
+        except (TimedOut, Died) as error:
+            raise BadLog(f"cannot be read: {error}") from None
+        if not isinstance(answer, dict):
+            raise no_sense()
+        return answer
+
+
+def no_sense() -> BadLog:
+    """The error of an answer that no reader gives: a process that was taken over may say anything."""
+    return BadLog("cannot be read: the sandbox sent an invalid answer")

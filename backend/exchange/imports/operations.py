@@ -1,0 +1,275 @@
+"""Operations of the sandbox that make numbers of parts of binary logs.
+
+An answer holds the values of a part as base64 of packed numbers, which the importing process checks again.
+"""
+
+import json
+import math
+import re
+import struct
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from backend.base.sandbox.operation import Operation, Request
+from backend.exchange.imports import tfrecord, wandb_file
+from backend.exchange.imports.protobuf import Value, fields, float32, float64, signed, varint
+
+MOST_RUNS = 100
+"""Of one import."""
+MOST_TEXT = 100_000
+"""Bytes of a config that are passed on."""
+MOST_PART_NAMES = 5_000
+
+
+class Point(NamedTuple):
+    """A value of a metric."""
+
+    name: str
+    step: int
+    value: float
+    time: float = math.nan
+    """Seconds since 1970."""
+
+
+class LogPart:
+    """Contents of a part of a log."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, int] = {}
+        self._numbers, self._steps = array("i"), array("q")
+        self._values, self._times = array("d"), array("d")
+        self.facts: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(self, point: Point) -> None:
+        """One more value; one whose step is beyond 64 bits is left out."""
+        if not -(2**63) <= point.step < 2**63:
+            return
+        number = self._names.setdefault(point.name, len(self._names))
+        if len(self._names) > MOST_PART_NAMES:
+            raise ValueError(f"more than {MOST_PART_NAMES:,} names of metrics")
+        self._numbers.append(number)
+        self._steps.append(point.step)
+        self._values.append(point.value)
+        self._times.append(point.time)
+
+    def answer(self, used: int) -> dict[str, Any]:
+        """The first `used` bytes are done with."""
+        columns = self._numbers, self._steps, self._values, self._times
+        packed = [b64encode(column.tobytes()).decode() for column in columns]
+        return {"used": used, "names": list(self._names), "columns": packed, "facts": self.facts}
+
+
+def read_part(framed: Iterator[tfrecord.Record], take: Callable[[LogPart, bytes], None]) -> dict[str, Any]:
+    """All complete records of a part."""
+    part, used = LogPart(), 0
+    for content, end in framed:
+        take(part, content)
+        used = end
+    return part.answer(used)
+
+
+# ---------------------------------------------------------------- TensorBoard
+
+DT_FLOAT, DT_DOUBLE, DT_STRING, DT_INT64 = 1, 2, 7, 9
+"""From tensorflow/core/framework/types.proto."""
+
+
+_SCALAR = re.compile(
+    rb"\x09(.{8})\x10([\x80-\xff]{0,9}[\0-\x7f])\x2a([\0-\x7f])\x0a([\0-\x7f])\x0a([\0-\x7f])(.*)\x15(.{4})",
+    re.DOTALL,
+)
+"""An event of one `simple_value`, as nearly all are: four times as fast as field by field."""
+
+
+def take_event(part: LogPart, content: bytes) -> None:
+    """An `Event`: wall_time = 1, step = 2, summary = 5."""
+    found = _SCALAR.fullmatch(content)
+    if found is not None:
+        time, step, *lengths, tag, value = found.groups()
+        size = len(tag)
+        if [length[0] for length in lengths] == [size + 9, size + 7, size]:
+            name, place = tag.decode(errors="replace"), signed(varint(step, 0)[0])
+            part.add(Point(name, place, *struct.unpack("<f", value), *struct.unpack("<d", time)))
+            return
+    _take_any_event(part, content)
+
+
+def _take_any_event(part: LogPart, content: bytes) -> None:
+    step, time, summary = 0, math.nan, b""
+    for number, value in fields(content):
+        if number == 1 and isinstance(value, int):
+            time = float64(value)
+        elif number == 2 and isinstance(value, int):
+            step = signed(value)
+        elif number == 5 and isinstance(value, bytes):
+            summary = value
+    for number, value in fields(summary):
+        if number == 1 and isinstance(value, bytes):
+            _take_summary_value(part, value, step, time)
+
+
+def _take_summary_value(part: LogPart, content: bytes, step: int, time: float) -> None:
+    """A `Summary.Value`: tag = 1, simple_value = 2, tensor = 8; pictures and histograms are passed over."""
+    tag, number_found, text = "", None, b""
+    for number, value in fields(content):
+        if number == 1 and isinstance(value, bytes):
+            tag = value.decode(errors="replace")
+        elif number == 2 and isinstance(value, int):
+            number_found = float32(value & 0xFFFFFFFF)
+        elif number == 8 and isinstance(value, bytes):
+            number_found, text = _tensor(value)
+    if number_found is not None:
+        part.add(Point(tag, step, number_found, time))
+    elif text and tag in TEXTS and len(text) <= MOST_TEXT:
+        part.facts[tag] = text.decode(errors="replace")
+
+
+TEXTS = ("args/text_summary", "args")
+"""Where the callback of Hugging Face writes its arguments."""
+
+
+def _tensor(content: bytes) -> tuple[float | None, bytes]:
+    """(scalar, text) of a `TensorProto`: dtype = 1, content = 4, float 5, double 6, text 8, int64 10."""
+    kind, packed, found, text = 0, b"", None, b""
+    for number, value in fields(content):
+        if number == 1 and isinstance(value, int):
+            kind = value
+        elif number == 4 and isinstance(value, bytes):
+            packed = value
+        elif number in (5, 6, 10):
+            found = _scalar(number, value)
+        elif number == 8 and isinstance(value, bytes):
+            text = text or value
+    if found is None and packed:
+        shape = {DT_FLOAT: ("<f", 4), DT_DOUBLE: ("<d", 8), DT_INT64: ("<q", 8)}.get(kind)
+        found = float(struct.unpack(shape[0], packed)[0]) if shape and len(packed) == shape[1] else None
+    return found, text
+
+
+def _scalar(number: int, value: Value) -> float | None:
+    if isinstance(value, int):
+        return (
+            float32(value & 0xFFFFFFFF)
+            if number == 5
+            else float64(value)
+            if number == 6
+            else float(signed(value))
+        )
+    shape = {5: ("<f", 4), 6: ("<d", 8)}.get(number)
+    return float(struct.unpack(shape[0], value)[0]) if shape and len(value) == shape[1] else None
+
+
+# ---------------------------------------------------------------- W&B
+
+
+def take_wandb_record(part: LogPart, content: bytes) -> None:
+    """A `Record`: history = 2, config = 5, run = 17, exit = 18."""
+    for number, value in fields(content):
+        if not isinstance(value, bytes):
+            continue
+        if number == 2:
+            _take_history(part, value)
+        elif number == 5:
+            _take_config(part, value)
+        elif number == 17:
+            _take_run(part, value)
+        elif number == 18:
+            codes = [signed(code) for name, code in fields(value) if name == 1 and isinstance(code, int)]
+            part.facts["exit_code"] = codes[-1] if codes else 0
+
+
+def _take_history(part: LogPart, content: bytes) -> None:
+    """A `HistoryRecord`: item = 1, step = 2 {num = 1}."""
+    step, row = None, list[tuple[str, float]]()
+    for number, value in fields(content):
+        if number == 1 and isinstance(value, bytes):
+            row += _item(value)
+        elif number == 2 and isinstance(value, bytes):
+            step = next((signed(num) for name, num in fields(value) if name == 1 and isinstance(num, int)), 0)
+    named = dict(row)
+    step = int(named["_step"]) if step is None and math.isfinite(named.get("_step", math.nan)) else step or 0
+    for name, found in row:
+        part.add(Point(name, step, found))
+
+
+_PLAIN_ITEM = re.compile(
+    rb"[\x0a\x12]([\x01-\x7f])(.+)\x82\x01([\0-\x7f])(-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|NaN)", re.DOTALL
+)
+"""An item with one key and a number as JSON, as nearly all are."""
+
+
+def _item(content: bytes) -> list[tuple[str, float]]:
+    """A `HistoryItem`: key = 1, nested_key = 2; boolean 4, integer 5, number 6, json 8, value_json 16."""
+    plain = _PLAIN_ITEM.fullmatch(content)
+    if plain is not None and (plain[1][0], plain[3][0]) == (len(plain[2]), len(plain[4])):
+        return [(plain[2].decode(errors="replace"), float(plain[4]))]
+    path, found = list[str](), None
+    for number, value in fields(content):
+        if number in (1, 2) and isinstance(value, bytes) and value:
+            path.append(value.decode(errors="replace"))
+        elif number in (8, 16) and isinstance(value, bytes):
+            found = _json_number(value)
+        elif number in (4, 5) and isinstance(value, int):
+            found = float(signed(value))
+        elif number == 6 and isinstance(value, int):
+            found = float64(value)
+    return [("/".join(path), found)] if path and found is not None else []
+
+
+def _json_number(text: bytes) -> float | None:
+    """A number, or one of the words that stand for those JSON lacks."""
+    if len(text) > 64:
+        return None
+    try:
+        value = json.loads(text)
+        return float(WORDS.get(value, "")) if isinstance(value, str) else float(value)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+WORDS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
+
+
+def _take_config(part: LogPart, content: bytes) -> None:
+    """A `ConfigRecord`: update = 1 {key = 1, nested_key = 2, value_json = 16}."""
+    config = part.facts.setdefault("config", {})
+    for number, update in fields(content):
+        if number != 1 or not isinstance(update, bytes) or len(update) > MOST_TEXT:
+            continue
+        found = {name: value for name, value in fields(update) if isinstance(value, bytes)}
+        key = found.get(1, found.get(2, b"")).decode(errors="replace")
+        try:
+            config[key] = json.loads(found.get(16, b"null"))
+        except (ValueError, RecursionError):
+            continue
+
+
+def _take_run(part: LogPart, content: bytes) -> None:
+    """A `RunRecord`: run_id = 1, project = 3, config = 4, display_name = 8, start_time = 17 {seconds = 1}."""
+    for number, value in fields(content):
+        if not isinstance(value, bytes):
+            continue
+        if number in (1, 3, 8):
+            part.facts[{1: "run_id", 3: "project", 8: "name"}[number]] = value.decode(errors="replace")[:200]
+        elif number == 4:
+            _take_config(part, value)
+        elif number == 17:
+            seconds = [signed(num) for name, num in fields(value) if name == 1 and isinstance(num, int)]
+            part.facts["started_at"] = float(seconds[0]) if seconds else None
+
+
+def _events(request: Request) -> dict[str, Any]:
+    return read_part(tfrecord.records(b64decode(request["data"])), take_event)
+
+
+def _wandb(request: Request) -> dict[str, Any]:
+    window, offset = b64decode(request["data"]), int(request["offset"])
+    return read_part(wandb_file.records(window, offset), take_wandb_record)
+
+
+OPERATIONS = {"tensorboard": Operation(_events), "wandb": Operation(_wandb)}

@@ -1,0 +1,153 @@
+"""Parquet: a table of metrics, as pandas and Trackio write it, or the completions that TRL writes.
+
+TRL's are those of trl.trainer.GRPOTrainer.log, version 1.16: step, prompt, completion, a column for each
+reward function and for each further value that these log, advantage.
+"""
+
+from base64 import b64decode
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.exchange.imports.completions import Completions, Sample, step_of, terms_of
+from backend.exchange.imports.log import Log, log_of
+from backend.exchange.imports.log_file import LogFile, no_sense
+from backend.exchange.imports.runs import LABELS, split_runs
+from backend.exchange.imports.table import MOST_POINTS, BadLog, Floats, Table, as_number
+
+CELLS = 150_000
+"""Of one answer: as base64 they fit into one of the sandbox."""
+COMPLETIONS = {"step", "prompt", "completion"}
+TRACKIO = {"id", "run_name", "step", "timestamp"}
+TRACKIO_OWN = ("id", "log_id", "space_id")
+"""Columns of its database that are no metrics."""
+
+
+def read_parquet(file: LogFile) -> list[Log]:
+    """A log for each run of the table. Raises BadLog."""
+    rows, columns = _schema(file)
+    kinds = {name: kind for name, kind, _ in columns}
+    if kinds.keys() >= COMPLETIONS and kinds["completion"] != "number":
+        return [_completions(file, rows, kinds)]
+    table = _table(file, rows, columns)
+    if not kinds.keys() >= TRACKIO:
+        return split_runs(Log(table))
+    for name in TRACKIO_OWN:
+        table.columns.pop(name, None)
+    return split_runs(Log(table, origin="trackio"))
+
+
+def _schema(file: LogFile) -> tuple[int, list[tuple[str, str, str]]]:
+    answer = file.ask("parquet-schema")
+    try:
+        rows = int(answer["rows"])
+        columns = [(str(name), str(kind), str(example)) for name, kind, example in answer["columns"]]
+    except (KeyError, TypeError, ValueError):
+        raise no_sense() from None
+    if rows > MOST_POINTS:
+        raise BadLog(f"has {rows:,} rows; at most {MOST_POINTS:,} are imported")
+    if not rows or not columns:
+        raise BadLog("has no rows")
+    if len({name for name, _, _ in columns}) < len(columns):
+        raise BadLog("has two columns of one name")
+    return rows, columns
+
+
+def _table(file: LogFile, rows: int, columns: list[tuple[str, str, str]]) -> Table:
+    table = Table(file.most_values)
+    numbers = [name for name, kind, _ in columns if kind == "number"]
+    labels = [name for name, kind, _ in columns if name in LABELS and kind == "text"]
+    for name, kind, example in columns:
+        column = table.column(name)
+        if kind != "number":
+            column.texts, column.example = rows, repr(example[:40])
+    table.lines.extend([0] * rows)
+    size, row = max(1, CELLS // max(1, len(numbers) + len(labels))), 0
+    found: dict[str, list[str]] = {name: [] for name in labels}
+    while row < rows and numbers:
+        some = min(size, rows - row)
+        answer = file.ask("parquet-values", columns=numbers, labels=labels, row=row, size=some)
+        used, values, is_there = _unpacked(answer, some, len(numbers))
+        for name, own, mask in zip(numbers, values, is_there, strict=True):
+            at = np.flatnonzero(mask)
+            table.extend(name, at + row, own[at])
+        _add_labels(found, answer, used)
+        row += used
+    for name in LABELS:
+        if name in found and len(found[name]) == rows:
+            table.labels[name] = found[name]
+        elif name in numbers and len(table.columns[name].rows) == rows:
+            table.labels[name] = [f"{value:g}" for value in table.columns[name].values]
+    return table
+
+
+def _unpacked(answer: dict[str, Any], most: int, columns: int) -> tuple[int, Floats, NDArray[np.uint8]]:
+    """(rows, values of each column, 1 where there is one); raises BadLog for an answer that does not fit."""
+    try:
+        used = int(answer["used"])
+        numbers, bits = (b64decode(answer[name], validate=True) for name in ("numbers", "is_there"))
+        values = np.frombuffer(numbers).reshape(columns, used)
+        masks = np.frombuffer(bits, np.uint8).reshape(columns, (used + 7) // 8)
+    except (KeyError, TypeError, ValueError):
+        raise no_sense() from None
+    if not 0 < used <= most:
+        raise no_sense()
+    return used, values, np.unpackbits(masks, axis=1, count=used)
+
+
+def _add_labels(found: dict[str, list[str]], facts: dict[str, Any], rows: int) -> None:
+    """Labels of further rows; a column with too many different ones gets none."""
+    try:
+        for name in list(found):
+            texts, codes = facts["labels"][name]["texts"], facts["labels"][name]["codes"]
+            if len(codes) == rows:
+                found[name] += [str(texts[code]) for code in codes]
+            else:
+                del found[name]
+    except (KeyError, TypeError, IndexError):
+        raise no_sense() from None
+
+
+def _completions(file: LogFile, rows: int, kinds: dict[str, str]) -> Log:
+    """Completions of TRL; the reward of one is the sum of its terms, as TRL's weights of 1 make it."""
+    terms = [name for name, kind in kinds.items() if kind == "number" and name not in {"step", "advantage"}]
+    names = ["step", "prompt", "completion", *(["advantage"] if "advantage" in kinds else []), *terms]
+    completions, table, row = Completions(), Table(file.most_values), 0
+    while row < rows and not completions.is_full:
+        answer = file.ask("parquet-rows", row=row, columns=names)
+        cells = answer.get("rows")
+        if not isinstance(cells, list) or not cells or not all(_is_row(each, names) for each in cells):
+            raise no_sense()
+        for number, each in enumerate(cells, row + 1):
+            add_completion(completions, table, number, dict(zip(names, each, strict=True)))
+        row += len(cells)
+    completions.beyond += rows - row
+    log = log_of(completions, table, origin="trl")
+    log.facts.notes += sum_note(terms)
+    return log
+
+
+def _is_row(cells: Any, names: list[str]) -> bool:
+    return isinstance(cells, list) and len(cells) == len(names)
+
+
+def add_completion(completions: Completions, table: Table, line: int, row: dict[str, Any]) -> None:
+    """Enter one row of TRL; one without a step is a bad line."""
+    step = step_of(row.pop("step"))
+    if step is None:
+        table.bad.add(line, "has no step: expected a whole number")
+        return
+    prompt, completion = str(row.pop("prompt") or ""), str(row.pop("completion") or "")
+    advantage, terms = as_number(row.pop("advantage", None)), terms_of(row.items())
+    reward = sum(terms.values()) if terms else None
+    completions.add(Sample(step, prompt, completion, reward=reward, rewards=terms, advantage=advantage))
+
+
+def sum_note(terms: list[str]) -> list[str]:
+    """A sentence where the total reward is not in the log."""
+    if len(terms) < 2:
+        return []
+    return [
+        "TRL does not write the total reward: it is the sum of the columns of numbers, with weights of 1."
+    ]

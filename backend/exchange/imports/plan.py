@@ -1,0 +1,293 @@
+"""Plans of imports: what of a log is taken, under which name, and what is left out and why."""
+
+import re
+from collections import Counter
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from backend.base.errors import FieldError, InvalidRequest
+from backend.config.metrics import canonical_name, find_metric
+from backend.exchange.imports.completions import Completions
+from backend.exchange.imports.guess import is_step_name, step_candidates, steps_of, suggestion
+from backend.exchange.imports.log import Log
+from backend.exchange.imports.table import MOST_SHOWN, BadLog, Floats, Ints, Table, shown
+from backend.metrics.store import NAME
+
+MOST_METRICS = 1_000
+MOST_CHARACTERS = 128
+"""Of a metric's name."""
+LATEST = 1e11
+"""Seconds since 1970, in the year 5138: what is larger is no such time."""
+ROW_NUMBER = ""
+"""In place of a column of steps: rows are counted."""
+
+State = Literal["taken", "renamed", "dropped"]
+
+TIMES = ("_timestamp", "timestamp", "wall_time")
+"""Columns of the time of day, in seconds since 1970."""
+
+CLOCK = "time"
+"""Such a column in prime-rl's metrics.jsonl; smaller values are a duration."""
+
+Names = Mapping[str, str]
+"""Our name of a column, by its own."""
+
+
+class Decision(NamedTuple):
+    """Fate of a column."""
+
+    column: str
+    metric: str
+    """Its name here; empty for a column that is left out."""
+    state: State
+    points: int
+    reason: str
+    suggestion: str = ""
+    """A metric of ours that its values look like, if no name says so."""
+    hint: str = ""
+    """Why it is suggested."""
+
+
+class Restart(NamedTuple):
+    """A place of the log where the step goes back."""
+
+    line: int
+    before: int
+    after: int
+
+
+class Series(NamedTuple):
+    """The points of one metric: steps that rise, one value each."""
+
+    steps: Ints
+    values: Floats
+
+
+@dataclass
+class Plan:
+    """Plan of what an import will store, with its report."""
+
+    log: Log
+    step: str
+    """Column of steps, or ROW_NUMBER."""
+    step_candidates: list[str]
+    decisions: list[Decision] = field(default_factory=list)
+    series: dict[str, Series] = field(default_factory=dict)
+    restarts: list[Restart] = field(default_factory=list)
+    restart_count: int = 0
+    replaced: int = 0
+    """Values that a later one of the same step replaces."""
+
+    @property
+    def points(self) -> int:
+        """Number of values that are stored."""
+        return sum(len(each.steps) for each in self.series.values())
+
+    @property
+    def last_step(self) -> int:
+        """The largest step."""
+        own = self.log.completions.last_step if self.log.completions is not None else 0
+        return max(own, *(int(each.steps[-1]) for each in self.series.values()))
+
+    @property
+    def first_step(self) -> int:
+        """The smallest step."""
+        return min(int(each.steps[0]) for each in self.series.values())
+
+
+def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = None) -> Plan:
+    """Decide about every column.
+
+    `step` names the column of steps (ROW_NUMBER: count the rows). `mapping` gives columns other names, where
+    "" leaves a column out. Raises InvalidRequest for a wrong one of these, BadLog where nothing is left.
+    """
+    table, mapping = log.table, dict(mapping or {})
+    if not len(table):
+        bad = table.bad.first
+        raise BadLog(f"has no rows; line {bad[0].line} {bad[0].reason}" if bad else "has no rows")
+    candidates = [log.step] if log.step is not None and log.step in table.columns else step_candidates(table)
+    chosen = (candidates[0] if candidates else ROW_NUMBER) if step is None else step
+    _check_choice(table, chosen, mapping)
+    plan = Plan(log, chosen, candidates)
+    steps = steps_of(table, chosen or None)
+    _note_rows(plan, steps)
+    _read_times(log)
+    taken: set[str] = set()
+    for column in table.columns:
+        if column != chosen:
+            reserved = taken | ({*mapping.values()} if column not in mapping else set())
+            decision, series = _decide(plan, column, steps, mapping.get(column), reserved)
+            plan.decisions.append(decision)
+            if series is not None:
+                plan.series[decision.metric] = series
+                taken.add(decision.metric)
+    if not plan.series:
+        raise BadLog(_nothing(plan))
+    plan.decisions = _with_suggestions(plan, mapping)
+    plan.series |= {name: each for name, each in text_series(log.completions).items() if name not in taken}
+    if len(plan.series) > MOST_METRICS:
+        raise BadLog(f"has {len(plan.series):,} metrics; at most {MOST_METRICS:,} are imported")
+    return plan
+
+
+def _with_suggestions(plan: Plan, mapping: Names) -> list[Decision]:
+    """The decisions, with what a column of an unknown name alone looks like and the log lacks."""
+    found = {
+        each.column: guessed
+        for each in plan.decisions
+        if each.metric and each.column not in mapping and find_metric(each.metric) is None
+        if (guessed := suggestion(plan.series[each.metric].values)) is not None
+    }
+    counts = Counter(guessed.metric for guessed in found.values())
+    alone = {
+        column: guessed
+        for column, guessed in found.items()
+        if counts[guessed.metric] == 1 and guessed.metric not in plan.series
+    }
+    return [
+        each._replace(suggestion=alone[each.column].metric, hint=alone[each.column].reason)
+        if each.column in alone
+        else each
+        for each in plan.decisions
+    ]
+
+
+def text_series(completions: Completions | None) -> dict[str, Series]:
+    """text/* of the completions; no column of the log."""
+    points: dict[str, list[tuple[int, float]]] = {}
+    for step, metrics in (completions.text_metrics() if completions is not None else {}).items():
+        for name, value in metrics.items():
+            points.setdefault(name, []).append((step, value))
+    return {
+        name: Series(np.array([step for step, _ in some], np.int64), np.array([value for _, value in some]))
+        for name, some in points.items()
+    }
+
+
+def _check_choice(table: Table, step: str, mapping: Names) -> None:
+    errors = []
+    if step and step not in table.columns:
+        errors.append(FieldError("step", f"there is no column {shown(step)}"))
+    for column, name in mapping.items():
+        if column not in table.columns:
+            errors.append(FieldError("mapping", f"there is no column {shown(column)}"))
+        elif name and not NAME.fullmatch(name):
+            expected = "expected 1 to 128 letters, digits and _ . / @ -"
+            errors.append(FieldError("mapping", f"{shown(column)} is to be called {shown(name)}; {expected}"))
+    times = Counter(name for name in mapping.values() if name)
+    if twice := next((name for name, count in times.items() if count > 1), None):
+        errors.append(FieldError("mapping", f"two columns are to be called {shown(twice)}"))
+    if errors:
+        raise InvalidRequest(errors[:MOST_SHOWN])
+
+
+def _note_rows(plan: Plan, steps: Ints) -> None:
+    """Rows without a step, and places where the step goes back."""
+    table = plan.log.table
+    without = np.flatnonzero(steps < 0)
+    for row in without[:MOST_SHOWN]:
+        table.bad.add(table.lines[row], f"has no step in {shown(plan.step)}: expected a whole number")
+    table.bad.count += max(0, len(without) - MOST_SHOWN)
+    rows = np.flatnonzero(steps >= 0)
+    back = np.flatnonzero(np.diff(steps[rows]) < 0) + 1
+    plan.restart_count = len(back)
+    plan.restarts = [
+        Restart(table.lines[rows[place]], int(steps[rows[place - 1]]), int(steps[rows[place]]))
+        for place in back[:MOST_SHOWN]
+    ]
+
+
+def _read_times(log: Log) -> None:
+    facts = log.facts
+    facts.started_at, facts.finished_at = _possible(facts.started_at), _possible(facts.finished_at)
+    for name in (*TIMES, CLOCK):
+        if name in log.table.columns:
+            _, values = log.table.columns[name].numbers()
+            known = values[np.isfinite(values) & (values > 1e8) & (values < LATEST)]
+            if len(known):
+                facts.started_at = facts.started_at or float(known.min())
+                facts.finished_at = facts.finished_at or float(known.max())
+
+
+def _possible(time: float | None) -> float | None:
+    """Seconds since 1970, where they are such: a log may hold milliseconds, or anything."""
+    return time if time is not None and 0 < time < LATEST else None
+
+
+def _decide(
+    plan: Plan, column: str, steps: Ints, wanted: str | None, taken: set[str]
+) -> tuple[Decision, Series | None]:
+    found = plan.log.table.columns[column]
+    if reason := _left_out(plan, column, wanted):
+        return Decision(column, "", "dropped", len(found.values), reason), None
+    series, replaced = _series(plan.log.table, column, steps)
+    if not len(series.steps):
+        return Decision(column, "", "dropped", 0, "no row with a value has a step"), None
+    name, reason = (wanted, "named by you") if wanted else metric_name(column, taken)
+    if name in taken:
+        reason = f"another column is already called {name}"
+        return Decision(column, "", "dropped", len(series.steps), reason), None
+    plan.replaced += replaced
+    is_same = name == column
+    state: State = "taken" if is_same else "renamed"
+    return Decision(column, name, state, len(series.steps), "" if is_same else reason), series
+
+
+def _left_out(plan: Plan, column: str, wanted: str | None) -> str:
+    """Why a column is no metric; empty where it is one."""
+    found = plan.log.table.columns[column]
+    if wanted == "":
+        return "left out by you"
+    if not column.strip():
+        return "has no name"
+    if not found.values:
+        return f"holds no numbers, but {found.example}" if found.texts else "is empty"
+    if wanted:
+        return ""
+    if found.texts > len(found.values):
+        return f"holds mostly text, such as {found.example}"
+    if is_step_name(column):
+        return f"counts steps; they are taken from {plan.step}" if plan.step else "counts steps"
+    if column in TIMES or (column == CLOCK and float(found.values[0]) > 1e8):
+        return "is the time of day; the run's start and end are taken from it"
+    return ""
+
+
+def _series(table: Table, column: str, steps: Ints) -> tuple[Series, int]:
+    """The last value of each step, in the order of steps; and how many values were replaced by it."""
+    rows, values = table.columns[column].numbers()
+    own = steps[rows]
+    own, values = own[own >= 0], values[own >= 0]
+    if not (own[1:] > own[:-1]).all():
+        order = np.argsort(own, kind="stable")
+        own, values = own[order], values[order]
+        is_last = np.append(own[1:] != own[:-1], True)[: len(own)]
+        return Series(own[is_last], values[is_last]), int(len(own) - is_last.sum())
+    return Series(own, values), 0
+
+
+def metric_name(column: str, taken: Container[str]) -> tuple[str, str]:
+    """(our name, why it differs). A name that another column has here already is not given twice.
+
+    A name of ours that would be too long to store is not given: the column keeps its own, cut.
+    """
+    ours = canonical_name(column)
+    if ours is not None and ours not in taken:
+        ours = re.sub(r"[^\w./@-]+", "_", ours)
+        if NAME.fullmatch(ours):
+            return ours, "the same quantity"
+    clean = re.sub(r"[^\w./@-]+", "_", column)
+    if len(clean) > MOST_CHARACTERS:
+        mark = blake2b(column.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+        cut = f"{clean[: MOST_CHARACTERS - len(mark) - 1]}-{mark}"  # two that begin alike stay two
+        return cut, f"a name has at most {MOST_CHARACTERS} characters"
+    return clean, "only letters, digits and _ . / @ - stand in a name"
+
+
+def _nothing(plan: Plan) -> str:
+    reasons = [f"{shown(each.column)} {each.reason}" for each in plan.decisions[:3]]
+    return f"has no metric: {'; '.join(reasons)}" if reasons else "has no columns beside the steps"

@@ -1,0 +1,179 @@
+"""Tallies, prompts and labels of an archive: what it says beside its completions, checked in every cell."""
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from pydantic import ValidationError
+
+from backend.base.redaction import redact, redact_document
+from backend.base.text import clean_text, unstorable
+from backend.exchange.archives.contents import LABELS, PROMPTS, ROLLOUTS, TALLIES, ArchivedLabel
+from backend.exchange.archives.prompt_tables import (
+    PROMPT_EXACT,
+    PROMPT_TEXTS,
+    TALLY_COUNTS,
+    TALLY_PLACE,
+    TALLY_TEXTS,
+)
+from backend.exchange.archives.tables import exact_name
+from backend.exchange.imports.cells import Cells, read_cells
+from backend.exchange.imports.lines import parse, text_lines
+from backend.exchange.imports.log_file import LogFile
+from backend.exchange.imports.run_archive.rollouts import KIND, MOST_TEXT_BYTES, exact_text, utf8
+from backend.exchange.imports.table import BadLog, Floats
+from backend.rollouts.atlas import FULL
+from backend.rollouts.labels import MOST_LABELS
+from backend.rollouts.marks import BIT, MARKS
+from backend.rollouts.packing import pack_text
+
+MOST_TALLIES = 3_000_000
+MOST_PROMPTS = 1_000_000
+MOST_LINES = 500_000
+"""Labels of all completions."""
+MOST_OF_CELL = {"tokens": 2**53, "completions": FULL}
+ROWS_AT_ONCE = 5_000
+
+
+class Tallies(NamedTuple):
+    """Tallies of groups that are not stored, column by column: millions fit into memory so."""
+
+    texts: dict[str, list[str]]
+    numbers: dict[str, Floats]
+    """NaN in `reward`: there is none."""
+
+    def rows(self, run_id: str) -> Iterator[list[dict[str, Any]]]:
+        """Rows for the database, some at a time."""
+        for start in range(0, len(self.texts["kind"]), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            columns: dict[str, list[Any]] = {name: values[part] for name, values in self.texts.items()}
+            columns |= {
+                name: values[part].astype(np.int64).tolist()
+                for name, values in self.numbers.items()
+                if name != "reward"
+            }
+            rewards = [
+                None if math.isnan(value) else value for value in self.numbers["reward"][part].tolist()
+            ]
+            columns["reward"] = rewards
+            names = list(columns)
+            yield [
+                {"run_id": run_id, **dict(zip(names, values, strict=True))}
+                for values in zip(*columns.values(), strict=True)
+            ]
+
+
+def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
+    """All tallies; raises BadLog. `attempts` are those of the run."""
+    whole = (*TALLY_PLACE, *TALLY_COUNTS)
+    texts: dict[str, list[str]] = {name: [] for name in TALLY_TEXTS}
+    numbers: dict[str, list[Floats]] = {name: [np.empty(0)] for name in (*whole, "reward")}
+    for cells in read_cells(file, (*whole, "reward"), TALLY_TEXTS, most=MOST_TALLIES):
+        for name in whole:
+            _check_whole(cells, name)
+        for name in TALLY_TEXTS:
+            texts[name] += [_interned(each) for each in cells.texts[name]]
+        if not all(map(KIND.fullmatch, set(texts["kind"][-cells.rows :]))):
+            raise BadLog(f"is damaged: {TALLIES} has an unknown kind")
+        if strangers := set(cells.numbers["attempt"].tolist()) - attempts:
+            raise BadLog(
+                f"is damaged: {TALLIES} has attempt {strangers.pop():.0f}, which the run does not have"
+            )
+        marks = cells.numbers["marks"].astype(np.int64)
+        if (marks >= 1 << len(MARKS)).any() or (marks & BIT["stored"]).any():
+            raise BadLog(f"is damaged: {TALLIES} has marks that a group which is not stored cannot have")
+        for name in whole:
+            numbers[name].append(cells.numbers[name])
+        reward = np.where(cells.is_there["reward"], cells.numbers["reward"], np.nan)
+        numbers["reward"].append(np.where(np.isfinite(reward), reward, np.nan))
+    return Tallies(texts, {name: np.concatenate(parts) for name, parts in numbers.items()})
+
+
+def _check_whole(cells: Cells, name: str) -> None:
+    values = cells.numbers[name]
+    most = MOST_OF_CELL.get(name, 2**31 - 1)
+    is_right = (values >= 0) & (values <= most) & (values == np.floor(values))
+    if not (cells.is_there[name].all() and is_right.all()):
+        raise BadLog(f"is damaged: {TALLIES} has a row without a whole number up to {most:,} as {name}")
+
+
+def _interned(content: bytes | None) -> str:
+    """A text that is kept once, however many rows have it."""
+    try:
+        return sys.intern(redact(clean_text(utf8(content))))
+    except ValueError:
+        raise BadLog(f"is damaged: {TALLIES} has a row without a text") from None
+
+
+def read_prompts(file: LogFile, run_id: str) -> list[dict[str, Any]]:
+    """The prompts as rows for the database; raises BadLog."""
+    texts = (*PROMPT_TEXTS, *PROMPT_EXACT, *map(exact_name, PROMPT_EXACT))
+    found: list[dict[str, Any]] = []
+    size = 0
+    for cells in read_cells(file, (), texts, most=MOST_PROMPTS):
+        for place in range(cells.rows):
+            try:
+                own = {name: clean_text(utf8(cells.texts[name][place])) for name in PROMPT_TEXTS}
+                exact = {name: exact_text(cells, name, place) for name in PROMPT_EXACT}
+                own, exact = redact_document([own, exact])
+            except ValueError as error:
+                raise BadLog(f"is damaged: row {len(found)} of {PROMPTS} {error}"[:300]) from None
+            size += sum(map(len, exact.values()))
+            if size > MOST_TEXT_BYTES:
+                raise BadLog(f"is too large: {PROMPTS} has more than {MOST_TEXT_BYTES:,} characters")
+            packed = {name: pack_text(text) for name, text in exact.items()}
+            found.append({"run_id": run_id, **own, **packed})
+    return found
+
+
+def read_labels(file: IO[bytes], completions: int) -> list[ArchivedLabel]:
+    """The labels, which name rows of the completions; raises BadLog."""
+    found: list[ArchivedLabel] = []
+    of_row: dict[int, set[str]] = {}
+    for number, line in text_lines(file):
+        label = _label(line, number)
+        own = of_row.setdefault(label.rollout, set())
+        if label.rollout >= completions:
+            reason = f"names row {label.rollout} of {ROLLOUTS}, which has {completions}"
+            raise BadLog(f"is damaged: line {number} of {LABELS} {reason}")
+        if label.label in own or len(own) >= MOST_LABELS:
+            raise BadLog(
+                f"is damaged: line {number} of {LABELS} has a label twice, or more than {MOST_LABELS}"
+            )
+        if len(found) >= MOST_LINES:
+            raise BadLog(f"has more than {MOST_LINES:,} labels")
+        own.add(label.label)
+        found.append(label)
+    return found
+
+
+def _label(line: str, number: int) -> ArchivedLabel:
+    reason = "cannot be stored"
+    try:
+        content = parse(line)
+        if not unstorable(content):
+            return ArchivedLabel.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]
+    except ValueError as error:
+        reason = str(error)[:200]
+    raise BadLog(f"is damaged: line {number} of {LABELS} is not a label ({reason})")
+
+
+def label_rows(
+    labels: Sequence[ArchivedLabel], ids: Sequence[tuple[str, str]], run_id: str
+) -> list[dict[str, Any]]:
+    """Labels as rows for the database; `ids` are those of the completions and their groups, row by row."""
+    return [
+        {
+            **redact_document(each.model_dump(exclude={"rollout"})),
+            "rollout_id": ids[each.rollout][0],
+            "group_id": ids[each.rollout][1],
+            "run_id": run_id,
+        }
+        for each in labels
+    ]

@@ -1,0 +1,381 @@
+"""Archives of runs that another installation made: read in the sandbox and checked in every part.
+
+Every file must have the size and the digest that the manifest says and a name that an archive knows. Nothing
+is stored before all of it has been read.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import IO, Any, NamedTuple, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from backend.base.redaction import redact, redact_document
+from backend.base.text import is_too_deep, unstorable
+from backend.catalog.policies.adapters import ADAPTER_CONFIG
+from backend.catalog.policies.directories import CONFIG_FILES, MOST_CONFIG_BYTES, config_error, parsed_config
+from backend.config.run import RunConfig
+from backend.exchange.archives.contents import (
+    CHECKPOINT_FILE,
+    CHECKPOINTS,
+    EVENTS,
+    FORMATS,
+    MANIFEST,
+    METRICS,
+    ROLLOUTS,
+    RUN,
+    SINCE_2,
+    TABLES,
+    TOKENS,
+    ArchivedAttempt,
+    ArchivedFile,
+    ArchivedLabel,
+    ArchivedRun,
+    Manifest,
+)
+from backend.exchange.imports.archive import Member
+from backend.exchange.imports.cells import read_cells
+from backend.exchange.imports.lines import parse, text_lines
+from backend.exchange.imports.log_file import ARCHIVE_SECONDS, ImportSandbox, LogFile, no_sense
+from backend.exchange.imports.run_archive.prompts import Tallies, read_labels, read_prompts, read_tallies
+from backend.exchange.imports.run_archive.rollouts import read_rollouts
+from backend.exchange.imports.table import BadLog, Floats, Ints, shown
+from backend.metrics.store import NAME
+from backend.rollouts.store import PackedGroups
+from backend.runs.origin import ORIGINS
+
+BEGINNING = f"{MANIFEST}\0".encode()
+"""Of a tar file whose first member is the manifest."""
+MOST_VALUES = 10_000_000
+MOST_METRICS = 5_000
+MOST_EVENTS = 100_000
+CHUNK = 1 << 20
+DOCUMENT_BYTES = 8_000_000
+
+
+Curve = tuple[Ints, Floats]
+"""Steps and values."""
+
+Document = TypeVar("Document", bound=BaseModel)
+
+
+class FileExtent(NamedTuple):
+    """Content of a file of the archive."""
+
+    offset: int
+    size: int
+
+
+class ArchivedEvent(NamedTuple):
+    """An event as the archive holds it."""
+
+    at: float
+    kind: str
+    level: str
+    attempt: int | None
+    step: int | None
+    message: str
+    data: dict[str, Any]
+
+
+class BesideRollouts(NamedTuple):
+    """Counts, prompts and labels of an archive, beside its completions."""
+
+    tallies: Tallies
+    prompts: list[dict[str, Any]]
+    """Rows of the database."""
+    labels: list[ArchivedLabel]
+
+
+class ReadArchive(NamedTuple):
+    """All that an archive holds, checked; only checkpoints are still in the file."""
+
+    run: ArchivedRun
+    series: dict[str, Curve]
+    rollouts: list[PackedGroups]
+    beside: BesideRollouts | None
+    """None: an archive of format 1."""
+    events: list[ArchivedEvent]
+    checkpoints: dict[str, dict[str, FileExtent]]
+    """For each checkpoint the places of its files, whose digests are right."""
+    missing: list[str]
+    """What could not be read any more when the archive was made."""
+
+
+def is_run_archive(file: IO[bytes]) -> bool:
+    """Whether a file begins as an archive of this service."""
+    file.seek(0)
+    head = file.read(262)
+    file.seek(0)
+    return head.startswith(BEGINNING) and head[257:262] == b"ustar"
+
+
+def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
+    """Read and check everything for a run that gets this id; raises BadLog."""
+    with ImportSandbox(ARCHIVE_SECONDS) as sandbox, ExitStack() as opened:
+        places = _places(LogFile(file, sandbox))
+        manifest = _manifest(file, places)
+        _check_files(file, places, manifest)
+        run = _run(file, places[RUN])
+        metrics, rollouts, tokens = (
+            opened.enter_context(_copy(file, sandbox, name, places[name]))
+            for name in (METRICS, ROLLOUTS, TOKENS)
+        )
+        series = _series(metrics)
+        attempts = {each.number for each in run.attempts}
+        packed = read_rollouts(run_id, rollouts, tokens, attempts)
+        beside = None
+        if manifest.format > 1:
+            tallies, prompts, labels = (
+                opened.enter_context(_copy(file, sandbox, name, places[name])) for name in SINCE_2
+            )
+            count = sum(len(each.rollouts) for each in packed)
+            beside = BesideRollouts(
+                read_tallies(tallies, attempts),
+                read_prompts(prompts, run_id),
+                read_labels(labels.content, count),
+            )
+        with _copy(file, sandbox, EVENTS, places[EVENTS]) as log:
+            events = _events(log.content)
+    found = _checkpoints(file, places, manifest, run)
+    return ReadArchive(run, series, packed, beside, events, found, manifest.missing)
+
+
+def _places(file: LogFile) -> dict[str, FileExtent]:
+    answer = file.ask("tar")
+    try:
+        members = [Member(str(n), int(o), int(p), int(s), bool(d)) for n, o, p, s, d in answer["files"]]
+        others = int(answer["others"])
+    except (KeyError, TypeError, ValueError):
+        raise no_sense() from None
+    names = [member.name for member in members]
+    if others:
+        raise BadLog(f"holds {others} entries that no archive of a run has, such as links")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadLog(f"holds {shown(twice)} twice")
+    if any(min(member.offset, member.size) < 0 for member in members):
+        raise no_sense()
+    return {member.name: FileExtent(member.offset, member.size) for member in members}
+
+
+def _content(file: IO[bytes], place: FileExtent, most: int, name: str) -> bytes:
+    if place.size > most:
+        raise BadLog(f"is damaged: {name} has {place.size:,} bytes; expected at most {most:,}")
+    file.seek(place.offset)
+    return file.read(place.size)
+
+
+def _parsed(model: type[Document], content: Any, name: str) -> Document:
+    """A document without secrets."""
+    if not isinstance(content, dict) or is_too_deep(content):
+        raise BadLog(f"is damaged: {name} is not such a document")
+    try:
+        return model.model_validate(redact_document(content))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadLog(
+            f"is damaged: {name}, {'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
+        ) from None
+
+
+def _json(file: IO[bytes], place: FileExtent, name: str) -> Any:
+    try:
+        return parse(_content(file, place, DOCUMENT_BYTES, name))
+    except ValueError as error:
+        raise BadLog(f"is damaged: {name} is not JSON ({error})"[:300]) from None
+
+
+def _manifest(file: IO[bytes], places: dict[str, FileExtent]) -> Manifest:
+    if MANIFEST not in places:
+        raise BadLog(f"has no {MANIFEST}")
+    content = _json(file, places[MANIFEST], MANIFEST)
+    if isinstance(content, dict) and (found := content.get("format")) not in FORMATS:
+        reason = f"is an archive of format {found!r:.20}, this version reads {FORMATS[0]} and {FORMATS[-1]}"
+        raise BadLog(f"{reason}: import it with the version that made it, or a newer one")
+    return _parsed(Manifest, content, MANIFEST)
+
+
+def _check_files(file: IO[bytes], places: dict[str, FileExtent], manifest: Manifest) -> None:
+    """Every file is there, named as an archive names it, and what was saved; and no other one."""
+    tables = [name for name in TABLES if manifest.format > 1 or name not in SINCE_2]
+    for name in manifest.files:
+        if name not in tables and not CHECKPOINT_FILE.fullmatch(name):
+            raise BadLog(f"names a file that no archive of a run has: {shown(name)}")
+    if missing := sorted({*tables, *manifest.files} - places.keys()):
+        raise BadLog(f"is incomplete: {shown(missing[0])} is missing")
+    if strangers := sorted(places.keys() - manifest.files.keys() - {MANIFEST}):
+        raise BadLog(f"holds a file that its manifest does not name: {shown(strangers[0])}")
+    for name, expected in manifest.files.items():
+        if _described(file, places[name]) != expected:
+            raise BadLog(f"is damaged: {shown(name)} is not the file that was archived")
+
+
+def _described(file: IO[bytes], place: FileExtent) -> ArchivedFile:
+    digest, count = hashlib.sha256(), 0
+    for block in blocks_of(file, place):
+        digest.update(block)
+        count += len(block)
+    return ArchivedFile(bytes=count, sha256=digest.hexdigest())
+
+
+def blocks_of(file: IO[bytes], place: FileExtent) -> Iterator[bytes]:
+    """Content of a file of the archive."""
+    file.seek(place.offset)
+    left = place.size
+    while left and (block := file.read(min(CHUNK, left))):
+        left -= len(block)
+        yield block
+
+
+@contextmanager
+def _copy(file: IO[bytes], sandbox: ImportSandbox, name: str, place: FileExtent) -> Iterator[LogFile]:
+    """A file of the archive as one of its own, which the sandbox can open."""
+    path = sandbox.new_path()
+    with path.open("w+b") as copy:
+        for block in blocks_of(file, place):
+            copy.write(block)
+        copy.flush()
+        yield LogFile(copy, sandbox, name, path)
+
+
+def _run(file: IO[bytes], place: FileExtent) -> ArchivedRun:
+    content = _json(file, place, RUN)
+    run = _parsed(ArchivedRun, content, RUN)
+    if found := unstorable(content):
+        raise BadLog(f"is damaged: {RUN}, {found[0]} {found[1]}")
+    if run.origin not in ("", *ORIGINS):
+        raise BadLog(f"is of a run of {shown(run.origin)}, which this version does not know")
+    numbers = [each.number for each in run.attempts]
+    if numbers != sorted(set(numbers)):
+        raise BadLog(f"is damaged: {RUN} has attempts out of order")
+    if not run.origin:
+        try:
+            config = RunConfig.model_validate(run.config)
+        except ValidationError as error:
+            first = error.errors()[0]
+            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]
+            raise BadLog(f"has a config that this version does not know ({reason})") from None
+        run.config = config.model_dump(mode="json")  # complete, as every run of this service has it
+    return run
+
+
+def _series(file: LogFile) -> dict[str, Curve]:
+    """Steps and values of each metric."""
+    found: dict[str, list[Curve]] = {}
+    for cells in read_cells(file, ("step", "value"), ("metric",), most=MOST_VALUES):
+        steps, values = cells.numbers["step"], cells.numbers["value"]
+        if not (cells.is_there["step"].all() and cells.is_there["value"].all() and _are_steps(steps)):
+            raise BadLog(f"is damaged: {METRICS} has a row without a step or a value")
+        names = np.array([name or b"" for name in cells.texts["metric"]], dtype=object)
+        starts = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
+        for start, end in zip(starts, [*starts[1:], len(names)], strict=True):
+            piece = steps[start:end].astype(np.int64), values[start:end].copy()
+            found.setdefault(_metric(names[start]), []).append(piece)
+        if len(found) > MOST_METRICS:
+            raise BadLog(f"has more than {MOST_METRICS:,} metrics")
+    return {name: _joined(name, pieces) for name, pieces in found.items()}
+
+
+def _joined(name: str, pieces: list[Curve]) -> Curve:
+    steps, values = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    if (np.diff(steps) <= 0).any():
+        raise BadLog(f"is damaged: the steps of {shown(name)} do not rise")
+    return steps, values
+
+
+def _are_steps(steps: Floats) -> bool:
+    return bool(((steps >= 0) & (steps < 2**31) & (steps == np.floor(steps))).all())
+
+
+def _metric(name: bytes) -> str:
+    text = redact(name.decode(errors="replace"))
+    if not NAME.fullmatch(text):
+        raise BadLog(f"has a metric of the name {shown(text)}")
+    return text
+
+
+def attempt_at(attempts: list[ArchivedAttempt], steps: Ints) -> Ints:
+    """The attempt whose value of each step counts: the newest one that continued from before it.
+
+    What a fork has inherited lies before all of them and goes to the first.
+    """
+    found = np.full(len(steps), attempts[0].number, np.int64)
+    for each in attempts[1:]:
+        if each.from_step is not None:
+            found[steps > each.from_step] = each.number
+    return found
+
+
+def _event(line: str) -> ArchivedEvent | None:
+    """An event, or None for anything else."""
+    try:
+        row = parse(line)
+        event = ArchivedEvent(**row)
+    except (TypeError, ValueError):
+        return None
+    places = (event.attempt, event.step)
+    is_right = (
+        type(event.at) in (int, float)
+        and 0 <= event.at < 1e11
+        and all(isinstance(text, str) for text in (event.kind, event.level, event.message))
+        and 0 < len(event.kind) <= 32
+        and event.level in {"info", "warning", "error"}
+        and all(each is None or (type(each) is int and -1 <= each < 2**31) for each in places)
+        and isinstance(event.data, dict)
+        and unstorable(row) is None
+    )
+    return event if is_right else None
+
+
+def _events(file: IO[bytes]) -> list[ArchivedEvent]:
+    found: list[ArchivedEvent] = []
+    for number, line in text_lines(file):
+        event = _event(line)
+        if event is None:
+            raise BadLog(f"is damaged: line {number} of {EVENTS} is not an event")
+        if len(found) >= MOST_EVENTS:
+            raise BadLog(f"has more than {MOST_EVENTS:,} events")
+        found.append(event)
+    return found
+
+
+def _check_configs(file: IO[bytes], files: dict[str, FileExtent], checkpoint: str) -> None:
+    """Refuse a checkpoint whose configs no library should be given."""
+    for name in {*CONFIG_FILES, ADAPTER_CONFIG} & files.keys():
+        place = files[name]
+        content = b"" if place.size > MOST_CONFIG_BYTES else _content(file, place, MOST_CONFIG_BYTES, name)
+        if reason := config_error(name, parsed_config(content)):
+            raise BadLog(f"holds a checkpoint {checkpoint} that cannot be trusted: {reason}")
+
+
+def _checkpoints(
+    file: IO[bytes], places: dict[str, FileExtent], manifest: Manifest, run: ArchivedRun
+) -> dict[str, dict[str, FileExtent]]:
+    """Files of each checkpoint; its own manifest must be the one of its row and describe the others."""
+    found: dict[str, dict[str, FileExtent]] = {each.name: {} for each in run.checkpoints}
+    for name, place in places.items():
+        if (match := CHECKPOINT_FILE.fullmatch(name)) is not None:
+            if match["checkpoint"] not in found:
+                raise BadLog(f"holds files of a checkpoint that {RUN} does not name: {match['checkpoint']}")
+            found[match["checkpoint"]][match["file"]] = place
+    for each in run.checkpoints:
+        files = found[each.name]
+        if each.name != f"s{each.step:06d}-a{each.attempt}" or "manifest.json" not in files:
+            raise BadLog(f"is incomplete: checkpoint {each.name} lacks its manifest")
+        if _described(file, files["manifest.json"]).sha256 != each.sha256:
+            raise BadLog(f"is damaged: the manifest of checkpoint {each.name} is not the one of its row")
+        _check_configs(file, files, each.name)
+        own = _json(file, files["manifest.json"], "manifest.json")
+        named = own.get("files") if isinstance(own, dict) else None
+        prefix = f"{CHECKPOINTS}/{each.name}/"
+        there = {
+            name: manifest.files[prefix + name].model_dump() for name in files if name != "manifest.json"
+        }
+        if named != there:
+            raise BadLog(f"is damaged: checkpoint {each.name} has other files than its manifest names")
+    if found and run.origin:
+        raise BadLog("has checkpoints of another trainer's run, which has none")
+    return found

@@ -1,0 +1,292 @@
+"""Rollouts of an archive: completions with their prompts, and the tokens that were recorded of them."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.base.redaction import redact_document
+from backend.base.text import unstorable
+from backend.exchange.archives.contents import ROLLOUTS, TOKENS
+from backend.exchange.archives.tables import EXACT, NUMBERS, TEXTS, VALUE, VALUES, exact_name
+from backend.exchange.imports.cells import Cells, column_names, read_cells
+from backend.exchange.imports.lines import parse
+from backend.exchange.imports.log_file import LogFile
+from backend.exchange.imports.table import BadLog
+from backend.rollouts.foreign import FINISH_REASON
+from backend.rollouts.marks import REASONS
+from backend.rollouts.packing import Tokens
+from backend.rollouts.store import PackedGroups, pack_groups
+from backend.rollouts.turns import read_turns
+
+MOST_COMPLETIONS = 500_000
+MOST_TOKENS = 200_000_000
+MOST_ARRAYS = 64
+MOST_OF_GROUP = 4_096
+MOST_TEXT_BYTES = 1_000_000_000
+"""Of all completions with their prompts: a few kB of Parquet unpack to any number of them."""
+MOST_GROUP_BYTES = 500_000_000
+"""Memory that the completions of one prompt take before they are packed."""
+TOKEN_BYTES = 64
+"""Memory of a token with its id and text, about; each value that it has takes 4 more."""
+
+LEFT_OUT, TURNS = "left_out", "turns"
+KIND = re.compile(r"train|eval(/[a-z0-9][a-z0-9_-]{0,31})?")
+REASON = re.compile(FINISH_REASON)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedCompletion:
+    """A completion as `pack_groups` takes it."""
+
+    text: str
+    reward: float | None
+    rewards: Mapping[str, float | None]
+    advantage: float | None
+    finish_reason: str
+    correct: bool | None
+    flags: Sequence[str]
+    token_ids: Any
+    token_strings: Sequence[str] = ()
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+    turns: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedGroup:
+    """A group as `pack_groups` takes it."""
+
+    kind: str
+    prompt_index: int
+    prompt_id: str
+    problem: str
+    domain: str
+    prompt: str
+    answer: str
+    completions: list[ArchivedCompletion]
+    left_out: str = ""
+
+
+Position = tuple[int, int, int]
+"""step, attempt, place within the group."""
+
+
+class _Packer:
+    """Completions in the order of the table, packed for the database as soon as a group is complete."""
+
+    def __init__(self, run_id: str, attempts: AbstractSet[int]) -> None:
+        self._run_id = run_id
+        self._attempts = attempts
+        self._place = (-1, -1)
+        self._groups: set[tuple[int, int, str, int]] = set()
+        self._group: ArchivedGroup | None = None
+        self._group_bytes = 0
+        self._text_bytes = 0
+        self.packed: list[PackedGroups] = []
+        """One for each step of an attempt."""
+
+    def add(self, at: Position, group: ArchivedGroup, completion: ArchivedCompletion) -> None:
+        """Enter a completion; those of a group follow one another, from place 0 on. Raises ValueError."""
+        step, attempt, position = at
+        if attempt not in self._attempts:
+            raise ValueError(f"is of attempt {attempt}, which the run does not have")
+        if position == 0:
+            own = (step, attempt, group.kind, group.prompt_index)
+            if own in self._groups:  # one of the two would be stored
+                raise ValueError(f"repeats prompt {group.prompt_index} of step {step} ({group.kind})")
+            self._groups.add(own)
+            self.finish()
+            if self._place != (step, attempt):
+                self.packed.append(PackedGroups())
+            self._place, self._group, self._group_bytes = (step, attempt), group, 0
+        last = self._group if self._place == (step, attempt) else None
+        if last is None or len(last.completions) != position or last.prompt_index != group.prompt_index:
+            raise ValueError("is out of order")
+        self._count(group, completion)
+        last.completions.append(completion)
+
+    def _count(self, group: ArchivedGroup, completion: ArchivedCompletion) -> None:
+        text = len(group.prompt) + len(group.answer) + len(completion.text)
+        self._text_bytes += text
+        if self._text_bytes > MOST_TEXT_BYTES:
+            raise ValueError(f"makes more than {MOST_TEXT_BYTES:,} characters of text")
+        tokens = len(completion.token_strings) * (TOKEN_BYTES + 4 * len(completion.arrays))
+        self._group_bytes += text + tokens
+        if self._group_bytes > MOST_GROUP_BYTES:
+            raise ValueError(f"belongs to a group of more than {MOST_GROUP_BYTES:,} bytes")
+
+    def finish(self) -> None:
+        """Pack the last group; raises ValueError for what the database cannot hold."""
+        if self._group is not None:
+            more = pack_groups(self._run_id, *self._place, [self._group])
+            self.packed[-1].extend(more)
+            self._group = None
+
+
+def read_rollouts(
+    run_id: str, rollouts: LogFile, tokens: LogFile, attempts: AbstractSet[int]
+) -> list[PackedGroups]:
+    """All rollouts as rows for the database; raises BadLog. `attempts` are those of the run."""
+    packer, own_tokens = _Packer(run_id, attempts), _Tokens(tokens)
+    row, texts = 0, _text_columns(column_names(rollouts))
+    for cells in read_cells(rollouts, (*NUMBERS, *VALUES), texts, most=MOST_COMPLETIONS):
+        for place in range(cells.rows):
+            try:
+                group, completion, at = _completion(cells, place, own_tokens.of(row))
+                packer.add(at, group, completion)
+            except BadLog:
+                raise
+            except (TypeError, ValueError, KeyError, OverflowError) as error:
+                raise BadLog(f"is damaged: row {row} of {ROLLOUTS} {error}"[:300]) from None
+            row += 1
+    own_tokens.end(row)
+    packer.finish()
+    return packer.packed
+
+
+def _text_columns(there: Sequence[str]) -> list[str]:
+    """Columns of text; older archives do not say why a group was left out, or know no turns."""
+    texts = [name for name in TEXTS if name not in (LEFT_OUT, TURNS) or name in there]
+    return [*texts, *EXACT, *map(exact_name, EXACT)]
+
+
+def _completion(
+    cells: Cells, place: int, tokens: Tokens | None
+) -> tuple[ArchivedGroup, ArchivedCompletion, Position]:
+    whole = {name: whole_number(cells, name, place) for name in NUMBERS}
+    text = {name: utf8(cells.texts[name][place]) for name in TEXTS if name in cells.texts}
+    text |= {name: exact_text(cells, name, place) for name in EXACT}
+    written, text = text["text"], redact_document(text)
+    left_out = text.get(LEFT_OUT, "")
+    if left_out not in ("", *REASONS):
+        raise ValueError(f"was left out of training for an unknown reason: {left_out!r:.40}")
+    if not KIND.fullmatch(text["kind"]) or not REASON.fullmatch(text["finish_reason"]):
+        raise ValueError("has an unknown kind or reason to finish")
+    if not 0 <= whole["position"] < MOST_OF_GROUP:
+        raise ValueError(f"has place {whole['position']} in its group")
+    rewards, flags = redact_document([parse(text["rewards"]), parse(text["flags"])])
+    if not isinstance(rewards, dict) or not isinstance(flags, list) or unstorable([rewards, flags]):
+        raise ValueError("has rewards or flags that cannot be stored")
+    if tokens is not None and len(tokens.ids) != whole["tokens"]:
+        raise ValueError(f"has {whole['tokens']} tokens, and {len(tokens.ids)} in {TOKENS}")
+    turns = parse(text.get(TURNS, "[]"))
+    if text["text"] != written:  # its tokens would spell the secret, and turns begin at other characters
+        tokens, turns = None, []
+    same = ("kind", "prompt_id", "problem", "domain", "prompt", "answer")
+    group = ArchivedGroup(
+        **{name: text[name] for name in same},
+        prompt_index=whole["prompt_index"],
+        completions=[],
+        left_out=left_out,
+    )
+    completion = ArchivedCompletion(
+        text=text["text"],
+        reward=_value(cells, "reward", place),
+        rewards={str(name): None if value is None else float(value) for name, value in rewards.items()},
+        advantage=_value(cells, "advantage", place),
+        finish_reason=text["finish_reason"],
+        correct=None if (correct := _value(cells, "correct", place)) is None else bool(correct),
+        flags=[str(flag) for flag in flags],
+        turns=read_turns(turns, text["text"], whole["tokens"]),
+        token_ids=range(whole["tokens"]) if tokens is None else tokens.ids,
+        token_strings=() if tokens is None else tokens.strings,
+        arrays={} if tokens is None else tokens.arrays,
+    )
+    return group, completion, (whole["step"], whole["attempt"], whole["position"])
+
+
+def whole_number(cells: Cells, name: str, place: int, *, most: int = 2**31 - 1) -> int:
+    """A number of the table from 0 to `most`; raises ValueError."""
+    value = cells.numbers[name][place]
+    if not cells.is_there[name][place] or not 0 <= value <= most or value != int(value):
+        raise ValueError(f"has no whole number as {name}")
+    return int(value)
+
+
+def _value(cells: Cells, name: str, place: int) -> float | None:
+    return float(cells.numbers[name][place]) if cells.is_there[name][place] else None
+
+
+def utf8(content: bytes | None) -> str:
+    """Text of a cell; raises ValueError for none, and for bytes that are no UTF-8."""
+    if content is None:
+        raise ValueError("lacks a text")
+    return content.decode()
+
+
+def exact_text(cells: Cells, name: str, place: int) -> str:
+    """Text of a cell with what UTF-8 cannot hold; raises ValueError."""
+    exact = cells.texts[exact_name(name)][place]
+    return utf8(cells.texts[name][place]) if exact is None else exact.decode("utf-8", "surrogatepass")
+
+
+class _Tokens:
+    """Tokens of completions in their order; a completion without rows in the table has none recorded."""
+
+    def __init__(self, file: LogFile) -> None:
+        self._file = file
+        self._names = [name.removeprefix(VALUE) for name in column_names(file) if name.startswith(VALUE)]
+        if len(self._names) > MOST_ARRAYS:
+            raise BadLog(f"is damaged: {TOKENS} has more than {MOST_ARRAYS} values of a token")
+        self._pieces = self._read()
+        self._next = next(self._pieces, None)
+
+    def of(self, row: int) -> Tokens | None:
+        """The tokens of the completion in a row of the rollouts, which are asked for one after another."""
+        pieces, count = [], 0
+        while self._next is not None and self._next[0] == row:
+            pieces.append(self._next[1])
+            count += len(pieces[-1].strings)
+            if count * TOKEN_BYTES > MOST_GROUP_BYTES:
+                raise ValueError(f"has more than {MOST_GROUP_BYTES // TOKEN_BYTES:,} tokens")
+            self._next = next(self._pieces, None)
+        return _joined(pieces) if pieces else None
+
+    def end(self, rows: int) -> None:
+        """Raise BadLog where tokens are left over."""
+        if self._next is not None:
+            raise BadLog(f"is damaged: {TOKENS} has tokens of row {self._next[0]}, and there are {rows}")
+
+    def _read(self) -> Iterator[tuple[int, Tokens]]:
+        """(row of the completion, some of its tokens)."""
+        numbers = ("rollout", "id", *(VALUE + name for name in self._names))
+        for cells in read_cells(self._file, numbers, ("token", "token_exact"), most=MOST_TOKENS):
+            rows, ids = cells.numbers["rollout"], cells.numbers["id"]
+            is_right = cells.is_there["rollout"].all() and cells.is_there["id"].all()
+            if not is_right or not (np.abs(rows) < 2**31).all() or not (np.abs(ids) < 2**31).all():
+                raise BadLog(f"is damaged: {TOKENS} has a token without an id")
+            strings = _token_strings(cells)
+            starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+            for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+                arrays = {
+                    name: cells.numbers[VALUE + name][start:end].astype(np.float32)
+                    for name in self._names
+                    if cells.is_there[VALUE + name][start:end].all()
+                }
+                own = Tokens(strings[start:end], ids[start:end].astype(np.int32), arrays)
+                yield int(rows[start]), own
+
+
+def _token_strings(cells: Cells) -> list[str]:
+    try:
+        return [
+            (exact if exact is not None else text or b"").decode("utf-8", "surrogatepass")
+            for text, exact in zip(cells.texts["token"], cells.texts["token_exact"], strict=True)
+        ]
+    except UnicodeDecodeError:
+        raise BadLog(f"is damaged: {TOKENS} has a token that is not text") from None
+
+
+def _joined(pieces: list[Tokens]) -> Tokens:
+    if len(pieces) == 1:
+        return pieces[0]
+    names = set.intersection(*(set(piece.arrays) for piece in pieces))
+    arrays: dict[str, NDArray[np.float32]] = {
+        name: np.concatenate([piece.arrays[name] for piece in pieces]) for name in sorted(names)
+    }
+    strings = [text for piece in pieces for text in piece.strings]
+    return Tokens(strings, np.concatenate([piece.ids for piece in pieces]), arrays)

@@ -1,0 +1,76 @@
+"""Several runs in one table: its columns that name a run or its seed tell them apart."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from backend.exchange.imports.log import Log
+from backend.exchange.imports.operations import MOST_RUNS
+from backend.exchange.imports.table import Ints, Table, as_number
+
+RUN_NAMES = ("run_name", "run name", "run", "run_id")
+"""Columns that name the run of a row, the most readable first."""
+SEED = "seed"
+LABELS = (*RUN_NAMES, SEED)
+
+
+def split_runs(log: Log) -> list[Log]:
+    """A log for each run, in the order in which they begin; the log itself where there is one."""
+    labels = {name: log.table.labels[name] for name in LABELS if log.table.labels.get(name)}
+    keys = list(zip(*labels.values(), strict=True))
+    distinct = list(dict.fromkeys(keys))
+    if len(distinct) > MOST_RUNS:
+        note = f"The columns {', '.join(labels)} name more than {MOST_RUNS} runs: all rows are taken as one."
+        log.facts.notes.append(note)
+        return [log]
+    if not distinct:
+        return [log]
+    places = {key: number for number, key in enumerate(distinct)}
+    tables = _split(log.table, np.array([places[key] for key in keys], np.int64), len(distinct), set(labels))
+    tables[0].bad = log.table.bad
+    found = [
+        _log(log, table, dict(zip(labels, key, strict=True)))
+        for table, key in zip(tables, distinct, strict=True)
+    ]
+    return _named(found)
+
+
+def _split(table: Table, run_of_row: Ints, runs: int, left_out: set[str]) -> list[Table]:
+    """A table for each run; the columns that tell them apart are left out."""
+    tables = [Table() for _ in range(runs)]
+    lines = np.frombuffer(table.lines, np.int64)
+    row_in_run = np.empty(len(lines), np.int64)
+    for number, own in enumerate(tables):
+        rows = np.flatnonzero(run_of_row == number)
+        row_in_run[rows] = np.arange(len(rows))
+        own.lines.frombytes(lines[rows].tobytes())
+    for name, column in table.columns.items():
+        if name in left_out:
+            continue
+        rows, values = column.numbers()
+        of_value = run_of_row[rows]
+        for number, own in enumerate(tables):
+            some = of_value == number
+            if some.any() or not len(rows):
+                own.extend(name, row_in_run[rows[some]], values[some])
+                own.columns[name].texts, own.columns[name].example = column.texts, column.example
+    return tables
+
+
+def _log(log: Log, table: Table, labels: dict[str, str]) -> Log:
+    name = next((labels[each] for each in RUN_NAMES if labels.get(each)), "")
+    number = as_number(labels.get(SEED, ""))
+    seed = int(number) if number is not None and number.is_integer() and 0 <= number < 2**31 else None
+    facts = replace(log.facts, name=name or log.facts.name, seed=seed if seed is not None else log.facts.seed)
+    return Log(table, replace(facts, notes=list(log.facts.notes)), log.origin, log.step)
+
+
+def _named(logs: list[Log]) -> list[Log]:
+    """Tell runs of one name apart by their seed: they are seeds of one variant."""
+    if len(logs) > 1:
+        names = [log.facts.name for log in logs]
+        for log in logs:
+            facts = log.facts
+            if names.count(facts.name) > 1 and facts.seed is not None:
+                facts.variant, facts.name = facts.name, f"{facts.name} seed {facts.seed}".strip()
+    return logs

@@ -1,0 +1,130 @@
+"""Imports as the HTTP interface shows them."""
+
+from backend.base.documented import Documented
+from backend.exchange.imports.formats import FORMATS
+from backend.exchange.imports.plan import Plan, State
+from backend.exchange.imports.store import storable_config
+
+
+class ColumnItem(Documented):
+    """Fate of a column of the log."""
+
+    column: str
+    metric: str
+    """Its name here; empty for a column that is left out."""
+    state: State
+    points: int
+    reason: str
+    """Why it is renamed or left out."""
+    suggestion: str = ""
+    """A metric that its values look like; it keeps its name unless `mapping` gives it this one."""
+    hint: str = ""
+    """Why it is suggested."""
+
+
+class BadLineItem(Documented):
+    """A line that is left out, or a value in it."""
+
+    line: int
+    """From 1; 0 where the format has no lines."""
+    reason: str
+
+
+class RestartItem(Documented):
+    """A place of the log where the step goes back, as after a resume."""
+
+    line: int
+    before: int
+    after: int
+
+
+class ImportReport(Documented):
+    """Report of what of a log is taken, renamed and left out, and why."""
+
+    format: str
+    format_title: str
+    origin: str
+    rows: int
+    metrics: int
+    points: int
+    first_step: int
+    last_step: int
+    step: str
+    """Column of the steps; empty where rows are counted."""
+    step_candidates: list[str]
+    """Columns that may count the steps, the surest first."""
+    columns: list[ColumnItem]
+    bad_lines: list[BadLineItem]
+    """The first 20."""
+    bad_line_count: int
+    restarts: list[RestartItem]
+    """The first 20."""
+    restart_count: int
+    replaced: int
+    """Values that a later one of the same step replaces."""
+    completions: int
+    """Completions that become rollouts."""
+    config_fields: int
+    """Fields of the other trainer's config that are kept."""
+    notes: list[str]
+
+
+class RunItemOfImport(Documented):
+    """A run of the file."""
+
+    label: str
+    """Its name in the file, which the parameter `runs` chooses."""
+    is_chosen: bool
+    run: str | None
+    """Id of the run that was made."""
+    name: str
+    """Its name here; empty for one that is not chosen."""
+    rows: int
+    completions: int
+
+
+class ImportAnswer(Documented):
+    """A report, and the runs that were made; `dry_run` makes none. Names and report are of the first."""
+
+    run: str | None
+    """Id of the first run."""
+    name: str
+    experiment: str
+    """The experiment's name."""
+    variant: str
+    seed: int
+    runs: list[RunItemOfImport]
+    """All runs of the file."""
+    report: ImportReport
+
+
+def report_of(plan: Plan, format_name: str) -> ImportReport:
+    """Report on a plan, as the user reads it."""
+    table, facts = plan.log.table, plan.log.facts
+    config, left_out = storable_config(facts.config)
+    completions = plan.log.completions
+    return ImportReport(
+        format=format_name,
+        format_title=FORMATS[format_name].title,
+        origin=plan.log.origin,
+        rows=len(table),
+        metrics=len(plan.series),
+        points=plan.points,
+        first_step=plan.first_step,
+        last_step=plan.last_step,
+        step=plan.step,
+        step_candidates=plan.step_candidates,
+        columns=[ColumnItem(**decision._asdict()) for decision in plan.decisions],
+        bad_lines=[BadLineItem(**bad._asdict()) for bad in table.bad.first],
+        bad_line_count=table.bad.count,
+        restarts=[RestartItem(**restart._asdict()) for restart in plan.restarts],
+        restart_count=plan.restart_count,
+        replaced=plan.replaced,
+        completions=len(completions or ()),
+        config_fields=len(config),
+        notes=[
+            *facts.notes,
+            *([left_out] if left_out else []),
+            *(completions.notes() if completions is not None else []),
+        ],
+    )

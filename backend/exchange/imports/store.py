@@ -1,0 +1,190 @@
+"""Imported runs in SQL: experiment, run, attempt, points and first event, in one transaction."""
+
+import hashlib
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import func, insert, select
+from sqlalchemy.orm import Session
+
+from backend.analysis.diagnosis.log import METRICS, Log
+from backend.analysis.diagnosis.log import Series as LogSeries
+from backend.analysis.diagnosis.store import columns_of, diagnosis_of
+from backend.base.redaction import redact_document
+from backend.base.text import DEEPEST, clean_text, is_too_deep, unstorable
+from backend.config.metrics import find_metric
+from backend.exchange.imports.plan import Plan, Series
+from backend.metrics.store import write_series
+from backend.rollouts.store import PackedGroups, write_groups
+from backend.runs.events import add_event
+from backend.runs.origin import ORIGINS
+from backend.storage.engine import db_now, insert_into, is_postgres, new_id
+from backend.storage.models import Attempt, Experiment, Run
+from backend.storage.numbers import spell, spell_all
+
+CONFIG_BYTES = 262_144
+"""A larger config of another trainer is left out."""
+
+IMPORTED = {"imported": True}
+"""Mark of an experiment that holds imported runs."""
+
+
+class Names(NamedTuple):
+    """Names that the user gives the run."""
+
+    run: str
+    experiment: str
+    variant: str
+    seed: int
+    file: str
+
+
+class PreparedRun(NamedTuple):
+    """A new run's id, and its completions as rows: packed before the transaction, which is brief then."""
+
+    id: str
+    packed: list[PackedGroups]
+
+
+def prepare_run(plan: Plan) -> PreparedRun:
+    """Pack the completions of a run that is to be entered."""
+    run_id = new_id()
+    completions = plan.log.completions
+    return PreparedRun(run_id, completions.packed(run_id) if completions is not None else [])
+
+
+def store_run(
+    session: Session, plan: Plan, names: Names, prepared: PreparedRun, *, key: str = "", digest: str = ""
+) -> str | None:
+    """Enter the run; its id, or None where there is a run with this idempotency key."""
+    facts = plan.log.facts
+    experiment = experiment_of(session, names)
+    row = {
+        "id": prepared.id,
+        "name": names.run,
+        "experiment_id": experiment,
+        "variant": names.variant,
+        "seed": names.seed,
+        "config": storable_config(facts.config)[0],
+        "config_hash": variant_hash(experiment, names.variant),
+        "steps": max(1, plan.last_step, facts.steps or 0),
+        "status": "failed" if facts.failure else "finished",
+        "reason": clean_text(facts.failure),
+        "attempt": 1,
+        "last_step": plan.last_step,
+        "summary": summary_of(plan),
+        "origin": plan.log.origin,
+        "origin_file": names.file,
+        "idempotency_key": key or None,
+        "request_hash": digest or None,
+        "started_at": facts.started_at,
+        "finished_at": facts.finished_at or facts.started_at,
+        **_verdict(plan, names),
+    }
+    statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
+    made: str | None = session.scalar(statement.returning(Run.id))
+    if made is not None:
+        _enter_points(session, made, plan, names.file)
+        for packed in prepared.packed:
+            write_groups(session, packed)
+    return made
+
+
+def _verdict(plan: Plan, names: Names) -> dict[str, Any]:
+    """The columns of its diagnosis: an imported run is complete from the beginning."""
+    series = {name: LogSeries(*points).thinned() for name, points in plan.series.items() if name in METRICS}
+    return columns_of(diagnosis_of(Log(series), names.run) if plan.last_step else None, plan.last_step)
+
+
+def _enter_points(session: Session, run_id: str, plan: Plan, file: str) -> None:
+    facts = plan.log.facts
+    times = {name: at for name in ("started_at", "finished_at") if (at := getattr(facts, name)) is not None}
+    attempt = Attempt(
+        run_id=run_id,
+        number=1,
+        from_step=-1,
+        worker_id="",
+        host="",
+        outcome=facts.failure or "imported",
+        started_at=times.get("started_at", db_now()),
+        ended_at=times.get("finished_at", db_now()),
+    )
+    session.add(attempt)
+    session.flush()
+    write_series(session, run_id, 1, plan.series)
+    title = ORIGINS[plan.log.origin]
+    message = f"imported from {title}, {file}: {plan.points:,} values of {len(plan.series)} metrics"
+    status = "failed" if facts.failure else "finished"
+    add_event(session, "lifecycle", message, run_id=run_id, attempt=1, data={"to": status, "file": file})
+
+
+def hold_experiment(session: Session, name: str) -> None:
+    """Keep others from importing into the experiment of this name until the transaction is over."""
+    if is_postgres(session):  # SQLite has one writer at a time
+        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
+
+
+def experiment_of(session: Session, names: Names) -> str:
+    """The newest experiment of imported runs with this name, else a new one; it knows variant and seed.
+
+    Whoever else makes one of this name at the same time waits until the transaction is over.
+    """
+    hold_experiment(session, names.experiment)
+    query = (
+        select(Experiment).where(Experiment.name == names.experiment).order_by(Experiment.created_at.desc())
+    )
+    rows = session.scalars(query.with_for_update()).all()
+    found = next((row for row in rows if row.request.get("imported")), None)
+    request: dict[str, Any] = dict(found.request) if found else {**IMPORTED, "variants": [], "seeds": []}
+    if names.variant not in [variant["name"] for variant in request["variants"]]:
+        request["variants"] = [*request["variants"], {"name": names.variant}]
+    if names.seed not in request["seeds"]:
+        request["seeds"] = [*request["seeds"], names.seed]
+    if found is not None:
+        found.request = request
+        session.flush()
+        return found.id
+    made = new_id()
+    row = {"id": made, "name": names.experiment, "request": request, "request_hash": ""}
+    session.execute(insert(Experiment).values(**row))
+    return made
+
+
+def variant_hash(experiment: str, variant: str) -> str:
+    """`run.config_hash` of a run of another trainer: equal for the seeds of one variant."""
+    return hashlib.sha256(json.dumps([experiment, variant]).encode()).hexdigest()
+
+
+def summary_of(plan: Plan) -> dict[str, Any]:
+    """The document of `run.summary`: the last value of each metric, the best of those with a direction."""
+    last = {name: spell(float(series.values[-1])) for name, series in plan.series.items()}
+    best = {name: found for name, series in plan.series.items() if (found := _best(name, series))}
+    return {"step": plan.last_step, "last": last, "best": best}
+
+
+def _best(name: str, series: Series) -> dict[str, Any] | None:
+    about = find_metric(name)
+    finite = np.flatnonzero(np.isfinite(series.values))
+    if about is None or not about.better or not len(finite):
+        return None
+    values = series.values[finite]
+    place = finite[values.argmax() if about.better == "up" else values.argmin()]
+    return {"value": float(series.values[place]), "step": int(series.steps[place])}
+
+
+def storable_config(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """(the config without secrets, "") or ({}, why it is left out); a large one is not looked through."""
+    deep = f"The config is left out: it is nested deeper than {DEEPEST} levels."
+    try:
+        text = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return {}, deep
+    if (size := len(text.encode(errors="surrogatepass"))) > CONFIG_BYTES:
+        return {}, f"The config is left out: it takes {size:,} bytes; at most {CONFIG_BYTES:,} are kept."
+    if is_too_deep(config):
+        return {}, deep
+    document = redact_document(spell_all(config))
+    if found := unstorable(document):
+        return {}, f"The config is left out: {found[0]} {found[1]}."
+    return document, ""

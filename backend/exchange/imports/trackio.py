@@ -1,0 +1,72 @@
+"""Trackio's database: a log for each run, with the completions that TRL logs as tables.
+
+Format: trackio.sqlite_storage, version 0.43. The newest values of a run that still trains are in a
+file beside the database (`-wal`) until Trackio closes it.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from backend.exchange.imports.binary import Points, checked, joined, table_of
+from backend.exchange.imports.completions import Completions
+from backend.exchange.imports.log import Facts, Log
+from backend.exchange.imports.log_file import LogFile, no_sense
+from backend.exchange.imports.parquet import add_completion
+from backend.exchange.imports.table import BadLog, Table, too_many_values
+
+MOST_ROW = 2**62
+
+
+def read_trackio(file: LogFile) -> list[Log]:
+    """A log for each run. Raises BadLog for any other database."""
+    answer = file.ask("trackio-runs")
+    try:
+        key = str(answer["key"])
+        listed = [(str(run), str(name), dict(config)) for run, name, _, config in answer["runs"]]
+    except (KeyError, TypeError, ValueError):
+        raise no_sense() from None
+    logs, left = [], file.most_values
+    for run, name, config in listed:
+        log = _read_run(file, key, run, left)
+        left -= log.table.points
+        seed = config.get("seed")
+        log.facts.name, log.facts.config = name, config
+        log.facts.seed = seed if type(seed) is int else None
+        logs.append(log)
+    if not logs:
+        raise BadLog("has no runs")
+    return logs
+
+
+def _read_run(file: LogFile, key: str, run: str, left: int) -> Log:
+    parts, completions, rows, row, done = list[Points](), Completions(), Table(), 0, 0
+    while True:
+        answer = checked(file.ask("trackio-values", key=key, run=run, row=row, done=done), MOST_ROW)
+        further = answer.facts.get("done")
+        if not answer.used and not further:
+            break
+        if type(further) is not int or (answer.used, further) <= (row, done):
+            raise no_sense()
+        row, done, left = answer.used, further, left - len(answer.points.value)
+        if left < 0:
+            raise too_many_values()
+        parts.append(answer.points)
+        for sample in _samples(answer.facts):
+            add_completion(completions, rows, 0, sample)
+    points = joined(parts)
+    known = points.time[np.isfinite(points.time)]
+    facts = Facts(
+        started_at=float(known.min()) if len(known) else None,
+        finished_at=float(known.max()) if len(known) else None,
+    )
+    table = table_of(points, "_step", {"_runtime": points.time - known.min()} if len(known) else {})
+    table.bad = rows.bad
+    return Log(table, facts, completions=completions if len(completions) else None)
+
+
+def _samples(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    samples = facts.get("samples")
+    if not isinstance(samples, list) or not all(isinstance(each, dict) for each in samples):
+        raise no_sense()
+    return [{"step": None, "prompt": "", "completion": "", **each} for each in samples]

@@ -1,0 +1,179 @@
+"""Operations of the sandbox that read a Trackio database at a path, as it is and never written to.
+
+Nothing of the file is executed: tables of known names and columns are read, without triggers, views, virtual
+tables and functions.
+"""
+
+import json
+import math
+import sqlite3
+from contextlib import closing
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from backend.base.sandbox.operation import Operation, Request
+from backend.config.messages import question_text
+from backend.exchange.imports.operations import MOST_RUNS, WORDS, LogPart, Point
+from backend.exchange.imports.texts import MOST_TEXT
+
+MOST_CONFIG = 100_000
+MOST_ROW_BYTES = 16_000_000
+MOST_POINTS = 18_000
+"""Of one answer."""
+REPLY_BYTES = 400_000
+"""Text of completions in one answer."""
+TABLE = "trackio.table"
+COMPLETION = {"prompt", "completion"}
+ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_TRANSACTION}
+FUNCTIONS = {"count", "min"}
+
+EMPTY = {"metrics": "SELECT * FROM metrics LIMIT 0", "configs": "SELECT * FROM configs LIMIT 0"}
+LIST = {
+    "run_id": "SELECT run_id, run_name, count(*), min(rowid) FROM metrics GROUP BY run_id ORDER BY 4 LIMIT ?",
+    "run_name": "SELECT run_name, run_name, count(*), min(rowid) FROM metrics GROUP BY 1 ORDER BY 4 LIMIT ?",
+}
+"""By the column that tells runs apart: older versions have names alone."""
+CONFIGS = {
+    "run_id": "SELECT run_id, config FROM configs",
+    "run_name": "SELECT run_name, config FROM configs",
+}
+ROWS = {
+    "run_id": "SELECT rowid, timestamp, step, metrics FROM metrics WHERE run_id = ? AND rowid > ? ORDER BY 1",
+    "run_name": "SELECT rowid, timestamp, step, metrics FROM metrics "
+    "WHERE run_name = ? AND rowid > ? ORDER BY 1",
+}
+
+
+def _open(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)
+    connection.text_factory = lambda data: data.decode(errors="replace")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_ROW_BYTES)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.set_authorizer(_authorize)
+    return connection
+
+
+def _authorize(action: int, first: str | None, second: str | None, *_: Any) -> int:
+    if action == sqlite3.SQLITE_FUNCTION:
+        return sqlite3.SQLITE_OK if str(second).lower() in FUNCTIONS else sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK if action in ALLOWED else sqlite3.SQLITE_DENY
+
+
+def _check_table(connection: sqlite3.Connection, name: str) -> list[str]:
+    """Columns of a plain table; none where there is no such table."""
+    query = "SELECT type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE"
+    row = connection.execute(query, (name,)).fetchone()
+    if row is None:
+        return []
+    if row[0] != "table" or str(row[1]).split()[:2] != ["CREATE", "TABLE"]:
+        raise ValueError(f"{name} is not a plain table")
+    return [str(each[0]) for each in connection.execute(EMPTY[name]).description]
+
+
+def runs(request: Request) -> dict[str, Any]:
+    """Runs in the order in which they began, with their config."""
+    with closing(_open(request["path"])) as connection:
+        columns = _check_table(connection, "metrics")
+        if not {"run_name", "step", "metrics", "timestamp"} <= set(columns):
+            raise ValueError("there is no table of metrics as Trackio makes it")
+        key = "run_id" if "run_id" in columns else "run_name"
+        query = LIST[key]
+        found = connection.execute(query, (MOST_RUNS + 1,)).fetchall()
+        if len(found) > MOST_RUNS:
+            raise ValueError(f"more than {MOST_RUNS} runs")
+        own = _check_table(connection, "configs")
+        configs = _configs(connection, key) if {key, "config"} <= set(own) else {}
+    listed = [[str(run), str(name)[:200], rows, configs.get(str(run), {})] for run, name, rows, _ in found]
+    return {"key": key, "runs": listed}
+
+
+def _configs(connection: sqlite3.Connection, key: str) -> dict[str, Any]:
+    found, size = {}, 0
+    for run, config in connection.execute(CONFIGS[key]):
+        size += len(config or "")
+        if size <= 5 * MOST_CONFIG and isinstance(read := _json(config), dict):
+            found[str(run)] = {name: value for name, value in read.items() if not name.startswith("_")}
+    return found
+
+
+def _json(content: Any) -> Any:
+    if isinstance(content, str | bytes):
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError):
+            return None
+    return None
+
+
+def values(request: Request) -> dict[str, Any]:
+    """Values and completions of some rows of a run; `used` is the last row, or 0 at the end.
+
+    A row whose completions do not fit comes again: `done` says how many of them were given, and the next
+    request begins with it.
+    """
+    part, samples, size, last, rows = LogPart(), list[Any](), 0, 0, 0
+    done = int(request["done"])
+    key = "run_id" if request["key"] == "run_id" else "run_name"
+    query = ROWS[key]
+    with closing(_open(request["path"])) as connection:
+        for row, timestamp, step, content in connection.execute(query, (request["run"], request["row"])):
+            cells = _json(content)
+            rows += 1
+            if isinstance(cells, dict) and type(step) is int and -(2**63) <= step < 2**63:
+                if not done:
+                    _take(part, cells, step, _seconds(timestamp))
+                for sample in _samples(cells)[done:]:
+                    if size > REPLY_BYTES:
+                        part.facts = {"samples": samples, "done": done}
+                        return part.answer(last or request["row"])
+                    samples.append(sample)
+                    size += len(json.dumps(sample))
+                    done += 1
+            last, done = row, 0
+            if len(part) >= MOST_POINTS or size > REPLY_BYTES or rows >= MOST_POINTS:
+                break
+    part.facts = {"samples": samples, "done": 0}
+    return part.answer(last)
+
+
+def _take(part: LogPart, cells: dict[str, Any], step: int, time: float, prefix: str = "") -> None:
+    for name, value in cells.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, dict) and value.get("_type") is None and prefix.count("/") < 4:
+            _take(part, value, step, time, f"{path}/")
+        elif (number := _number(value)) is not None:
+            part.add(Point(path, step, number, time))
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str):
+        return float(WORDS[value]) if value in WORDS else None
+    try:
+        return float(value) if isinstance(value, bool | int | float) else None
+    except OverflowError:
+        return None
+
+
+def _samples(cells: dict[str, Any]) -> list[Any]:
+    """Rows of the tables of completions that TRL logs; texts are cut."""
+    found = []
+    for value in cells.values():
+        rows = value.get("_value") if isinstance(value, dict) and value.get("_type") == TABLE else None
+        for row in rows if isinstance(rows, list) else []:
+            if isinstance(row, dict) and row.keys() >= COMPLETION:
+                plain = {name: each for name, each in row.items() if isinstance(each, int | float)}
+                texts = {name: question_text(row[name])[: MOST_TEXT + 1] for name in COMPLETION}
+                found.append(plain | texts)
+    return found
+
+
+def _seconds(timestamp: Any) -> float:
+    try:
+        return datetime.fromisoformat(str(timestamp)).timestamp()
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+OPERATIONS = {"trackio-runs": Operation(runs), "trackio-values": Operation(values)}

@@ -1,0 +1,48 @@
+"""`trainer_state.json` of TRL and of every other trainer of Hugging Face: one document with `log_history`.
+
+Format: transformers.trainer_callback.TrainerState, versions 4 and 5. A row of `log_history` has `step` and
+`epoch`; rows of an evaluation have names that begin with `eval_`.
+"""
+
+from typing import Any
+
+from backend.exchange.imports.lines import document
+from backend.exchange.imports.log import Facts, Log
+from backend.exchange.imports.log_file import LogFile
+from backend.exchange.imports.table import BadLog, Table, as_number, flat
+
+KEPT = (
+    "max_steps", "num_train_epochs", "logging_steps", "eval_steps", "save_steps", "train_batch_size",
+    "num_input_tokens_seen", "total_flos", "best_metric", "best_global_step", "best_model_checkpoint",
+    "trial_name", "trial_params",
+)  # fmt: skip
+"""Fields of the state that say how the run was set up."""
+
+SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos", "train_loss")
+"""Of the last row, which sums up the training and is no step of it."""
+
+
+def read_trl(file: LogFile) -> Log:
+    """Raises BadLog for a document without `log_history`."""
+    state = document(file.content)
+    history = state.get("log_history") if isinstance(state, dict) else None
+    if not isinstance(history, list):
+        raise BadLog("has no log_history, which trainer_state.json holds")
+    table, facts = Table(file.most_values), _facts(state)
+    for number, row in enumerate(history, 1):
+        if not isinstance(row, dict):
+            table.bad.add(0, f"entry {number} of log_history is not an object")
+        elif "train_runtime" in row:
+            facts.config["training_summary"] = {name: row[name] for name in SUMMARY if name in row}
+        else:
+            table.add(0, flat(row))
+    return Log(table, facts, step="step")
+
+
+def _facts(state: dict[str, Any]) -> Facts:
+    config = {name: state[name] for name in KEPT if state.get(name) is not None}
+    steps, reached = as_number(state.get("max_steps")), as_number(state.get("global_step"))
+    facts = Facts(config=config, steps=int(steps) if steps and 0 < steps < 2**31 else None)
+    if steps and reached is not None and reached < steps:
+        facts.notes.append(f"The log ends at step {reached:.0f} of {steps:.0f}.")
+    return facts

@@ -1,0 +1,165 @@
+"""Records that clients push: metrics and completions of a step, and the end of a run."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
+
+from backend.base.documented import Documented, StrictNumbers
+from backend.base.redaction import redact_document
+from backend.rollouts.foreign import MOST_COMPLETIONS, as_finish_reason
+from backend.runs.origin import PushOrigin
+
+LAST_STEP = 2**31 - 2
+MOST_RECORDS = 20_000
+MOST_VALUES = 1_000
+MOST_VALUES_OF_BATCH = 100_000
+MOST_COMPLETIONS_OF_BATCH = 20_000
+PROCESS_DIGITS = 16
+"""Sessions of a process, and of its forks, begin with the same digits."""
+
+
+HUGE = 10**308
+SPELLED = ("NaN", "Infinity", "-Infinity")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError("expected a text")
+
+
+def _number(value: Any) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < HUGE
+    if is_number or value in SPELLED:
+        return float(value)
+    raise ValueError('expected a number below 1e308 in size, "NaN", "Infinity" or "-Infinity"')
+
+
+ExactText = Annotated[Any, AfterValidator(_text), WithJsonSchema({"type": "string"})]
+"""Model text as it is: half a surrogate pair, which Pydantic refuses in a `str`, stays."""
+
+Number = Annotated[
+    Any,
+    AfterValidator(_number),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}),
+]
+"""A number; JSON has no word for those that are not finite, so they are spelled."""
+
+Step = Annotated[int, Field(strict=True, ge=0, le=LAST_STEP)]
+Label = Annotated[str, Field(min_length=1, max_length=512)]
+Name = Annotated[str, Field(max_length=200)]
+
+
+class PushModel(StrictNumbers):
+    """A part of a request; NUL is written out where it is stored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class RunHead(PushModel):
+    """A run as its client describes it; sent until the service has answered once."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    experiment: Name = "pushed runs"
+    """Pushed and imported runs of one experiment are compared on one page."""
+    variant: Name = ""
+    """Runs of one variant are seeds of each other; empty: the name."""
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
+    steps: Annotated[int, Field(strict=True, ge=-1, le=LAST_STEP)] = -1
+    """Steps that the run is to train; -1: unknown."""
+    config: dict[str, Any] = {}
+    origin: PushOrigin = "script"
+
+
+class MetricsRecord(PushModel):
+    """Values of some metrics at one step, under the trainer's names."""
+
+    kind: Literal["metrics"]
+    step: Step
+    values: Annotated[dict[Label, Number], Field(max_length=MOST_VALUES)]
+
+
+class Completion(PushModel):
+    """One completion; what the client does not know is left out."""
+
+    text: ExactText
+    reward: Number | None = None
+    rewards: Annotated[dict[Annotated[str, Field(max_length=128)], Number | None], Field(max_length=64)] = {}
+    advantage: Number | None = None
+    tokens: Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None = None
+    finish_reason: Annotated[str, Field(max_length=16), AfterValidator(as_finish_reason)] = ""
+    """Signs that no archive takes are stored as _."""
+    correct: bool | None = None
+
+
+class CompletionsRecord(PushModel):
+    """The completions of one prompt at one step."""
+
+    kind: Literal["completions"]
+    step: Step
+    split: Literal["train", "eval"] = "train"
+    index: Annotated[int, Field(strict=True, ge=0, lt=2**20)]
+    """Position of the prompt within its step; the same place again replaces what is there."""
+    prompt: ExactText
+    answer: ExactText = ""
+    completions: Annotated[list[Completion], Field(min_length=1, max_length=MOST_COMPLETIONS)]
+
+
+class FinishRecord(PushModel):
+    """The end of the run."""
+
+    kind: Literal["finish"]
+    status: Literal["finished", "failed", "stopped"]
+    reason: Annotated[str, Field(max_length=2_000)] = ""
+
+
+def _brief(records: "list[Record | None]") -> "list[Record | None]":
+    """What is stored while nobody else can write."""
+    values = sum(len(each.values) for each in records if isinstance(each, MetricsRecord))
+    if values > MOST_VALUES_OF_BATCH:
+        raise ValueError(f"expected at most {MOST_VALUES_OF_BATCH:,} values, got {values:,}")
+    count = sum(len(record.completions) for record in records if isinstance(record, CompletionsRecord))
+    if count > MOST_COMPLETIONS_OF_BATCH:
+        raise ValueError(f"expected at most {MOST_COMPLETIONS_OF_BATCH:,} completions, got {count:,}")
+    if sum(isinstance(each, FinishRecord) for each in records) > 1:
+        raise ValueError("a run ends once: expected at most one record of kind finish")
+    return records
+
+
+Record = Annotated[MetricsRecord | CompletionsRecord | FinishRecord, Field(discriminator="kind")]
+
+
+class Batch(PushModel):
+    """Some records of one session, in order. Those that are stored already are passed over."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_secrets(cls, document: Any) -> Any:
+        """Names and texts alike are redacted before any of them is cut or stored."""
+        return redact_document(document)
+
+    session: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    """Random; one for each process, or each file, that numbers records from 1.
+
+    Sessions that share their first 16 digits are of one process and its forks: its end is theirs. The end of
+    a process is ignored if a newer one was heard of after it, or in the two minutes before.
+    """
+    run: RunHead | None = None
+    first: Annotated[int, Field(strict=True, ge=1, lt=2**62)]
+    """Number of the first of these records."""
+    records: Annotated[
+        list[Record | None], Field(max_length=MOST_RECORDS), FailFast(), AfterValidator(_brief)
+    ]
+    """Null stands for a record that was refused before. None at all is a sign of life."""
+
+
+class PushAnswer(Documented):
+    """State of a pushed run."""
+
+    run: str
+    """Its id here, as in `/run/<id>`."""
+    status: str
+    stop: bool
+    """Whether somebody wants it to stop."""
+    stored: int = 0
+    """Number of the last record of the session that is stored."""

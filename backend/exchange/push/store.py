@@ -1,0 +1,331 @@
+"""Pushed records in SQL, stored in one transaction with the number of the last one.
+
+A batch that arrives twice, or whose answer was lost, changes nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import exists, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from backend.base.errors import Conflict, FieldError, Gone, InvalidRequest, NotFound
+from backend.base.text import clean_text
+from backend.exchange.imports.guess import is_step_name
+from backend.exchange.imports.plan import MOST_METRICS, TIMES, metric_name
+from backend.exchange.imports.store import Names, experiment_of, storable_config, variant_hash
+from backend.exchange.push.schemas import (
+    PROCESS_DIGITS,
+    Batch,
+    Completion,
+    CompletionsRecord,
+    FinishRecord,
+    MetricsRecord,
+    PushAnswer,
+    RunHead,
+)
+from backend.metrics.store import write_points
+from backend.metrics.summary import Summary
+from backend.rollouts.foreign import ATTEMPT, ForeignCompletion, ForeignGroup, pack_foreign, replace_groups
+from backend.rollouts.foreign_metrics import Points, caught_up, is_cut, text_points
+from backend.rollouts.store import PackedGroups
+from backend.rollouts.text_metrics import Written
+from backend.runs.events import add_event
+from backend.runs.origin import ORIGINS
+from backend.runs.pushed import SILENT_SECONDS, continue_pushed, end_pushed
+from backend.storage.engine import Sessions, db_now, insert_into, new_id, reading
+from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey, PushSession, Run
+from backend.storage.sort_values import sort_values
+
+MOST_RUNS = 10_000
+"""Of one writer, with those in the trash: a token that is lost fills no database."""
+
+
+class Owner(NamedTuple):
+    """Identity of a run: the writer whose token pushes it, and the id that its client chose."""
+
+    writer: str
+    key: str
+
+
+def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
+    """Store what is new of a batch, and make the run where there is none.
+
+    Raises NotFound without a run and its head, Conflict where records before these are missing,
+    Gone for a run in the trash, InvalidRequest for too many metrics or runs. Nothing of the batch is stored
+    then.
+    """
+    about = _cleaned(batch.run) if batch.run is not None else None
+    with sessions.begin() as session:
+        run = _wanted(session, owner, locks=True) or _make(session, owner, about)
+        run_id, stored = run.id, _open_session(session, run, batch)
+    new = list(enumerate(batch.records, batch.first))[max(0, stored + 1 - batch.first) :]
+    packed = {number: _pack(run_id, each) for number, each in new if isinstance(each, CompletionsRecord)}
+    values = {number: named(each.values) for number, each in new if isinstance(each, MetricsRecord)}
+    _check_number({name for each in values.values() for name in each})
+    written = _written(each for _, each in new)
+    with reading(sessions) as session:
+        texts = text_points(session, run_id, written)
+    with sessions.begin() as session:
+        found = _wanted(session, owner, locks=True)
+        if found is None or found.id != run_id:
+            raise Conflict("the run was just deleted: send it again")
+        stored = _stored(session, found, batch)  # another request may have brought the same
+        left = [(number, each) for number, each in new if number > stored]
+        place = _place(session, found, batch.session)
+        _store(session, found, place, left, packed, values, caught_up(session, run_id, written, texts))
+        last = max(stored, batch.first + len(batch.records) - 1)
+        own = update(PushSession).where(PushSession.run_id == run_id, PushSession.id == batch.session)
+        session.execute(own.values(stored=last, heard_at=db_now()))
+        session.refresh(found)
+        return _answer(found, last)
+
+
+def _wanted(session: Session, owner: Owner, *, locks: bool = False) -> Run | None:
+    """The run that this writer pushes under this key; nobody else's is ever found.
+
+    Raises Gone where somebody has put it into the trash, or deleted it a moment ago.
+    """
+    query = select(Run).where(Run.writer == owner.writer, Run.writer_key == owner.key)
+    run = session.scalars(
+        query.with_for_update() if locks else query, execution_options={"populate_existing": True}
+    ).one_or_none()
+    if run is not None and run.deleting_at is not None:
+        raise Gone("this run was deleted permanently")
+    if run is not None and run.deleted_at is not None:
+        raise Gone("this run is in the trash: restore it before you push to it")
+    return run
+
+
+def state_of(session: Session, owner: Owner) -> PushAnswer:
+    """State of a run; raises NotFound, and Gone for one in the trash."""
+    run = _wanted(session, owner)
+    if run is None:
+        raise _no_run(owner)
+    return _answer(run, 0)
+
+
+def _answer(run: Run, stored: int) -> PushAnswer:
+    wants_stop = run.wish == "stop" or run.status == "stopped"
+    return PushAnswer(run=run.id, status=run.status, stop=wants_stop, stored=stored)
+
+
+def _no_run(owner: Owner) -> NotFound:
+    return NotFound(
+        f"this token has no run with the id {owner.key!r}: send `run`, its name and config, with it"
+    )
+
+
+class About(NamedTuple):
+    """A run as it will be stored: with a config that is not too large."""
+
+    head: RunHead
+    names: Names
+    config: dict[str, Any]
+    left_out: str
+    """Why there is no config."""
+
+
+def _cleaned(head: RunHead) -> About:
+    name, experiment, variant = map(clean_text, (head.name, head.experiment, head.variant))
+    return About(head, Names(name, experiment, variant or name, head.seed, ""), *storable_config(head.config))
+
+
+def _make(session: Session, owner: Owner, about: About | None) -> Run:
+    if about is None:
+        raise _no_run(owner)
+    _check_quota(session, owner.writer)
+    head, names, config, left_out = about
+    trial = session.begin_nested()
+    experiment_id = experiment_of(session, names)
+    row = {
+        "id": new_id(),
+        "name": names.run,
+        "experiment_id": experiment_id,
+        "variant": names.variant,
+        "seed": names.seed,
+        "config": config,
+        "config_hash": variant_hash(experiment_id, names.variant),
+        "steps": max(1, head.steps),
+        "status": "running",
+        "attempt": ATTEMPT,
+        "origin": head.origin,
+        "writer": owner.writer,
+        "writer_key": owner.key,
+        "started_at": db_now(),
+        "progress_at": db_now(),
+    }
+    made = session.scalar(insert_into(session, Run).values(**row).on_conflict_do_nothing().returning(Run.id))
+    if made is None:  # another process of this run was quicker
+        trial.rollback()
+        if (run := _wanted(session, owner, locks=True)) is not None:
+            return run
+        raise Conflict(f"the run {owner.key!r} was just deleted: send it again")
+    trial.commit()
+    session.add(Attempt(run_id=made, number=ATTEMPT, from_step=-1, worker_id="", host=""))
+    message = f"pushed by {ORIGINS[head.origin]}" + (f", writer {owner.writer}" if owner.writer else "")
+    add_event(session, "lifecycle", message, run_id=made, attempt=ATTEMPT, data={"to": "running"})
+    if left_out:
+        add_event(session, "data", left_out, run_id=made, attempt=ATTEMPT, level="warning")
+    session.flush()
+    return session.get_one(Run, made)
+
+
+def _check_quota(session: Session, writer: str) -> None:
+    """Raise InvalidRequest where a writer has as many runs as it may; the operator has no such limit."""
+    count = select(func.count()).select_from(Run).where(Run.writer == writer)
+    if writer and (session.scalar(count) or 0) >= MOST_RUNS:
+        reason = (
+            f"the writer {writer} has {MOST_RUNS:,} runs, as many as it may: ask the operator to delete some"
+        )
+        raise InvalidRequest([FieldError("run", reason)])
+
+
+def _open_session(session: Session, run: Run, batch: Batch) -> int:
+    """Number of the last record that is stored. The first batch of a new session continues an ended run."""
+    number = select(func.coalesce(func.max(PushSession.number), 0) + 1).where(PushSession.run_id == run.id)
+    values = {"run_id": run.id, "id": batch.session, "stored": 0, "number": number.scalar_subquery()}
+    row = insert_into(session, PushSession).values(**values)
+    is_new = session.scalar(row.on_conflict_do_nothing().returning(PushSession.id)) is not None
+    stored = _stored(session, run, batch)
+    if is_new and run.status != "running":
+        continue_pushed(session, run)
+    return stored
+
+
+def _stored(session: Session, run: Run, batch: Batch) -> int:
+    own = select(PushSession.stored).where(PushSession.run_id == run.id, PushSession.id == batch.session)
+    stored: int = session.scalar(own) or 0
+    if batch.first > stored + 1:
+        raise Conflict(f"records {stored + 1:,} to {batch.first - 1:,} are missing: send them first")
+    return stored
+
+
+class ProcessPlace(NamedTuple):
+    """A process among those that have pushed to a run; its forks are part of it."""
+
+    is_newest: bool
+    """Whether none began to push after it: a newer one may have gone back, and its values count."""
+    is_replaced: bool
+    """Whether a newer one was still heard of when this one fell silent: the run ends with that one."""
+
+
+def _place(session: Session, run: Run, push_session: str) -> ProcessPlace:
+    """The place of the process that pushes, before this batch counts.
+
+    A process began where the service first heard of one of its sessions.
+    """
+    columns = (PushSession.id, PushSession.number, PushSession.heard_at)
+    began: dict[str, int] = {}
+    heard: dict[str, float] = {}
+    for name, number, heard_at in session.execute(select(*columns).where(PushSession.run_id == run.id)):
+        process = name[:PROCESS_DIGITS]
+        began[process] = min(number, began.get(process, number))
+        heard[process] = max(heard_at, heard.get(process, heard_at))
+    own = push_session[:PROCESS_DIGITS]
+    newer = [process for process, number in began.items() if number > began[own]]
+    return ProcessPlace(not newer, any(heard[each] >= heard[own] - SILENT_SECONDS for each in newer))
+
+
+def _store(
+    session: Session,
+    run: Run,
+    place: ProcessPlace,
+    records: Sequence[tuple[int, Any]],
+    packed: Mapping[int, PackedGroups],
+    values: Mapping[int, Mapping[str, float]],
+    texts: Points,
+) -> None:
+    summary, last = Summary.read(run.summary), run.last_step
+    take = summary.take if place.is_newest else summary.add
+    points: list[tuple[int, Mapping[str, float]]] = [*texts] if records else []
+    for step, metrics in points:
+        summary.add(step, metrics)
+    for number, record in records:
+        if isinstance(record, MetricsRecord):
+            take(record.step, values[number])
+            points.append((record.step, values[number]))
+        elif isinstance(record, CompletionsRecord):
+            replace_groups(session, packed[number])
+        last = max(last, getattr(record, "step", 0))
+    _check_stored(
+        session, run, summary.document()["last"].keys(), {name for _, each in points for name in each}
+    )
+    write_points(session, run.id, ATTEMPT, points)
+    changes: dict[str, Any] = {
+        "summary": (document := summary.document()),
+        **sort_values(document),
+        "last_step": last,
+        "steps": max(run.steps, last),
+    }
+    if any(step <= (run.judged_step or -1) for step, _ in points):
+        changes["judged_step"] = None  # the verdict rests on values that are no more
+    session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changes))
+    session.refresh(run)
+    for _, record in records:
+        if isinstance(record, FinishRecord) and not place.is_replaced:
+            end_pushed(session, run, record.status, record.reason)
+
+
+def _check_number(names: Collection[str]) -> None:
+    if (count := len(names)) > MOST_METRICS:
+        reason = f"the run would have {count:,} metrics; at most {MOST_METRICS:,} are stored"
+        raise InvalidRequest([FieldError("records", reason)])
+
+
+def _check_stored(session: Session, run: Run, last: Collection[str], names: Collection[str]) -> None:
+    """Count what the run has and what comes; ends of intervals are stored, and no part of its summary."""
+    if all(name in run.summary["last"] for name in names):
+        return
+    ends = [MetricKey.name.like(f"eval/%{end}", escape="\\") for end in ("\\_low", "\\_high")]
+    is_stored = [
+        exists().where(table.run_id == run.id, table.key_id == MetricKey.id)
+        for table in (Metric, MetricBlock)
+    ]
+    stored = session.scalars(select(MetricKey.name).where(or_(*ends), or_(*is_stored)))
+    _check_number({*stored, *last, *names})
+
+
+def named(values: Mapping[str, float]) -> dict[str, float]:
+    """The values under our names, as an import would name them; counts of steps and times are no metrics."""
+    found: dict[str, float] = {}
+    for label, value in values.items():
+        if label.strip() and not is_step_name(label) and label not in TIMES:
+            name, _ = metric_name(label, found)
+            found.setdefault(name, value)
+    return found
+
+
+def _written(records: Iterable[Any]) -> dict[int, dict[int, list[Written]]]:
+    """The training completions among some records as texts, by step and place."""
+    found: dict[int, dict[int, list[Written]]] = defaultdict(dict)
+    for each in records:
+        if isinstance(each, CompletionsRecord) and each.split == "train":
+            found[each.step][each.index] = [
+                Written(each.prompt, given.text, is_cut(given.finish_reason)) for given in each.completions
+            ]
+    return found
+
+
+def _pack(run_id: str, record: CompletionsRecord) -> PackedGroups:
+    group = ForeignGroup(
+        kind=record.split,
+        prompt_index=record.index,
+        prompt=record.prompt,
+        answer=record.answer,
+        completions=[_completion(each) for each in record.completions],
+    )
+    return pack_foreign(run_id, record.step, [group])
+
+
+def _completion(given: Completion) -> ForeignCompletion:
+    return ForeignCompletion(
+        text=given.text,
+        reward=given.reward,
+        rewards={clean_text(name): value for name, value in given.rewards.items()},
+        advantage=given.advantage,
+        finish_reason=given.finish_reason,
+        correct=given.correct,
+        token_ids=range(given.tokens or 0),
+    )

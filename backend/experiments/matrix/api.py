@@ -1,0 +1,221 @@
+"""Route of the ablation matrix."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+from fastapi import Query, Request
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+from starlette.responses import Response
+
+from backend.base.errors import FieldError, InvalidRequest
+from backend.config.metrics import find_metric
+from backend.experiments.matrix.readings import READINGS, THRESHOLDS, Column
+from backend.experiments.matrix.schemas import Matrix
+from backend.experiments.matrix.table import Row, direction_of, matrix_of
+from backend.experiments.store import find_experiment, runs_of
+from backend.http.dependencies import ReadSession
+from backend.http.paging import split_list
+from backend.http.routing import Router
+from backend.http.shared_answers import SharedAnswersOf
+from backend.metrics.known import must_be_known
+from backend.metrics.lineage import stamps_of
+from backend.storage.models import Experiment, Run
+
+router = Router(prefix="/api/v1", tags=["experiments"])
+
+MOST_RUNS = 500
+MOST_COLUMNS = 16
+MOST_CURVES = 2_000
+"""Runs x metrics."""
+
+COLUMNS = (
+    "eval/accuracy:final,eval/accuracy:equal_tokens,"
+    "reward/accuracy:final,length/mean:final,policy/entropy:final"
+)
+
+
+@router.get("/matrix", response_model=Matrix)
+def matrix(
+    request: Request,
+    session: ReadSession,
+    answers: SharedAnswersOf,
+    experiment: Annotated[str, Query(max_length=64, description="Id; a row per variant.")] = "",
+    runs: Annotated[
+        str,
+        Query(
+            max_length=20_000,
+            description="Ids, separated by commas, in place of an experiment: a row per variant, or one per "
+            "group where semicolons end or separate groups.",
+        ),
+    ] = "",
+    metrics: Annotated[
+        str,
+        Query(
+            max_length=4_000,
+            description="Columns `<metric>:<reading>`, separated by commas; readings are `final`, `best`, "
+            "`equal_tokens`, `auc`, and `steps_to`, `tokens_to` or `seconds_to` with `:<threshold>`.",
+        ),
+    ] = COLUMNS,
+    baseline: Annotated[
+        str, Query(max_length=200, description="Variant, or id of a run of it; the first by default.")
+    ] = "",
+    planned: Annotated[
+        int | None,
+        Query(
+            ge=0,
+            le=1000,
+            description="Seeds per variant that were fixed before anybody looked; by default those of the "
+            "launch of an experiment. 0: no plan, intervals are always-valid.",
+        ),
+    ] = None,
+) -> Response:
+    """Compare variants: mean and interval over seeds, difference from a baseline, and what may be claimed.
+
+    Differences are paired by seed where seeds are shared, and corrected over the table by Holm's procedure.
+    """
+    columns = _columns(metrics)
+    must_be_known(session, list(dict.fromkeys(column.metric for column in columns)), "metrics")
+    rows, missing = _rows(session, experiment, runs)
+    found = [run for row in rows for run in row.runs]
+    _check_size(len(found), columns)
+    seeds = _launched_seeds(session, found) if planned is None else planned or None
+    base = _baseline(rows, baseline)
+    state = [
+        [(run.id, run.name, run.status, run.verdict, run.last_step, run.judged_step) for run in found],
+        stamps_of(session, [run.id for run in found]),
+        seeds,
+    ]
+    return answers.answer(
+        request,
+        state,
+        lambda: matrix_of(session, rows, columns, baseline=base, planned=seeds) | {"missing": missing},
+    )
+
+
+def _columns(text: str) -> list[Column]:
+    columns, errors = [], []
+    for part in split_list(text):
+        try:
+            columns.append(_column(part))
+        except ValueError as error:
+            errors.append(FieldError("metrics", str(error)))
+    if not columns and not errors:
+        errors.append(FieldError("metrics", "is empty; expected at least one column"))
+    if len(columns) > MOST_COLUMNS:
+        errors.append(FieldError("metrics", f"has {len(columns)} columns; expected at most {MOST_COLUMNS}"))
+    if errors:
+        raise InvalidRequest(errors)
+    return list(dict.fromkeys(columns))
+
+
+def _column(text: str) -> Column:
+    """`<metric>`, `<metric>:<reading>` or `<metric>:<reading>:<threshold>`; raises ValueError."""
+    metric, _, last = text.rpartition(":")
+    before, _, reading = metric.rpartition(":")
+    if before and reading in THRESHOLDS:
+        try:
+            threshold = float(last)
+        except ValueError:
+            threshold = math.nan
+        if not math.isfinite(threshold):
+            raise ValueError(f"the threshold of {before}:{reading} is {last[:40]!r}; expected a number")
+        _needs_direction(before, reading)
+        return Column(before, reading, threshold)
+    if not metric:
+        return Column(text, "final")
+    if last in THRESHOLDS:
+        raise ValueError(f"{metric}:{last} needs a threshold, as in {metric}:{last}:0.5")
+    if last not in READINGS:
+        raise ValueError(f"there is no reading {last[:40]!r}; there are {', '.join(READINGS)}")
+    if last == "best":
+        _needs_direction(metric, last)
+    return Column(metric, last)
+
+
+def _needs_direction(metric: str, reading: str) -> None:
+    if find_metric(metric) is not None and not direction_of(metric):
+        raise ValueError(f"{metric} is neither better higher nor lower, so it has no {reading}")
+
+
+def _rows(session: Session, experiment: str, runs: str) -> tuple[list[Row], list[str]]:
+    """Rows in the order in which they were named or launched, and the ids of runs that do not exist."""
+    if bool(experiment) == bool(runs.strip(";, ")):
+        raise InvalidRequest([FieldError("runs", "name either an experiment or runs")])
+    if experiment:
+        find_experiment(session, experiment)
+        if rows := _by_variant(runs_of(session, experiment)):
+            return rows, []
+        raise InvalidRequest([FieldError("experiment", "has no runs; they may have been deleted")])
+    groups = [part for part in (split_list(each) for each in runs.split(";")) if part]
+    ids = [run for part in groups for run in part]
+    if len(set(ids)) > MOST_RUNS:
+        raise InvalidRequest(
+            [FieldError("runs", f"names {len(set(ids))} runs; at most {MOST_RUNS} are allowed")]
+        )
+    if twice := sorted({run for run in ids if ids.count(run) > 1}):
+        raise InvalidRequest([FieldError("runs", f"{twice[0]!r} is in several groups; name each run once")])
+    query = select(Run).where(Run.id.in_(ids), Run.deleting_at.is_(None)).order_by(Run.id)
+    found = {run.id: run for run in session.scalars(query)}
+    missing = [run for run in ids if run not in found]
+    if not found:
+        raise InvalidRequest([FieldError("runs", "none of these runs exists; they may have been deleted")])
+    if ";" not in runs:
+        return _by_variant(found.values()), missing
+    members = [
+        sorted((found[run] for run in part if run in found), key=lambda run: run.id) for part in groups
+    ]
+    return _named(part for part in members if part), missing
+
+
+def _by_variant(runs: Iterable[Run]) -> list[Row]:
+    """A row per variant, config and step of a fork, in the order of their first runs."""
+    variants: dict[tuple[str, str, int | None], list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.id):
+        variants.setdefault((run.variant, run.config_hash, run.fork_step), []).append(run)
+    return _named(variants.values())
+
+
+def _named(groups: Iterable[Sequence[Run]]) -> list[Row]:
+    """Rows named by their variants, and by their configs and forks where a variant has several."""
+    groups = list(groups)
+    names = [group[0].variant for group in groups]
+    return [
+        Row(name if names.count(name) == 1 else f"{name} · {_mark(group[0])}", group)
+        for name, group in zip(names, groups, strict=True)
+    ]
+
+
+def _mark(run: Run) -> str:
+    digest = run.config_hash[:6]
+    return digest if run.fork_step is None else f"{digest} · fork at {run.fork_step}"
+
+
+def _check_size(runs: int, columns: Sequence[Column]) -> None:
+    metrics = len({column.metric for column in columns})
+    if runs * metrics > MOST_CURVES:
+        reason = f"{runs} runs x {metrics} metrics are more than the {MOST_CURVES} curves of a matrix"
+        raise InvalidRequest([FieldError("metrics", reason)])
+
+
+def _launched_seeds(session: Session, runs: Sequence[Run]) -> int | None:
+    """Seeds per variant with which the one experiment of all runs was launched; None without such a plan.
+
+    An imported log is no plan, and neither is an experiment to which runs were added.
+    """
+    ids = {run.experiment_id for run in runs}
+    if len(ids) != 1 or None in ids or any(run.origin for run in runs):
+        return None
+    experiment = session.get(Experiment, ids.pop())
+    seeds = experiment.request.get("seeds") if experiment else None
+    return len(seeds) if isinstance(seeds, list) and seeds else None
+
+
+def _baseline(rows: Sequence[Row], name: str) -> int:
+    for place, row in enumerate(rows):
+        if name in {"", row.name, row.runs[0].variant} or any(run.id == name for run in row.runs):
+            return place
+    there = ", ".join(dict.fromkeys(row.name for row in rows))
+    reason = f"the baseline {name!r} is not among these runs, it may have been deleted; there are: {there}"
+    raise InvalidRequest([FieldError("baseline", reason)])

@@ -1,0 +1,188 @@
+"""The word for each cell of the matrix: what may be claimed of its difference to the baseline, or why not."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from backend.config.metrics import find_metric
+from backend.experiments.matrix.inference import (
+    ALPHA,
+    LEAST_AT_ANY_TIME,
+    LEAST_SEEDS,
+    Contrast,
+    Looks,
+    contrast,
+    holm,
+    seeds_needed,
+)
+from backend.experiments.matrix.readings import THRESHOLDS, Column
+from backend.metrics.statistics import LARGEST
+
+UNTESTED = ("baseline", "not comparable")
+"""Words of cells over which p-values are not corrected."""
+
+MOST_MORE_SEEDS = 20
+"""Beyond so many the word is `no difference shown`, though the number may be larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row's numbers in one column."""
+
+    name: str
+    values: Mapping[int, float | None]
+    """By seed; None: no value, NaN: one that is not finite."""
+    ended: set[int]
+    """Seeds whose runs have ended; those of others enter no difference."""
+    unrecorded: Mapping[int, str]
+    """By seed, of runs that do not record what the column reads: the metric that they lack."""
+    reached: int | None
+    """How many runs have reached the column's threshold; None without one, or where none can tell."""
+
+    def usable(self) -> dict[int, float]:
+        """Finite values of runs that have ended."""
+        found = ((seed, self.values[seed]) for seed in self.ended)
+        return {seed: value for seed, value in found if value is not None and abs(value) < LARGEST}
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A word and what it rests on."""
+
+    verdict: str
+    reason: str = ""
+    versus: Contrast | None = None
+    p_corrected: float | None = None
+    more_seeds: int | None = None
+    reached: int | None = None
+
+    def shown(self) -> dict[str, Any]:
+        """Fields of schemas.MatrixCell."""
+        versus = None
+        if self.versus is not None:
+            versus = asdict(self.versus) | {"p_corrected": self.p_corrected}
+            del versus["std"]
+        return {
+            "versus": versus,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "more_seeds": self.more_seeds,
+            "reached": self.reached,
+        }
+
+
+def judge(
+    entries: Mapping[Column, Sequence[Entry]],
+    *,
+    baseline: int,
+    looks: Looks,
+    planned: int | None,
+    apart: Mapping[tuple[Column, int], str],
+) -> dict[tuple[Column, int], Judgement]:
+    """A judgement of each cell by column and row. `apart`: why a cell cannot be compared; empty where it can.
+
+    P-values are corrected over all cells that compare with the baseline, also those without a claim.
+    """
+    found: dict[tuple[Column, int], Contrast | None] = {}
+    reasons: dict[tuple[Column, int], str] = {}
+    for column, rows in entries.items():
+        base = rows[baseline]
+        for place, entry in enumerate(rows):
+            cell = column, place
+            if place == baseline or apart[cell]:
+                continue
+            found[cell] = contrast(entry.usable(), base.usable(), looks)
+            reasons[cell] = (
+                _barred(column, entry, planned)
+                or _barred(column, base, planned)
+                or _untestable(found[cell], looks)
+            )
+    tested = [None if (reasons[cell] or each is None) else each.p for cell, each in found.items()]
+    corrected = dict(zip(found, holm(tested), strict=True))
+    claimed = sum(p is not None and p <= ALPHA for p in corrected.values())
+    level = ALPHA / max(1, len(found) - claimed)
+    judged = {}
+    for column, rows in entries.items():
+        for place, entry in enumerate(rows):
+            cell = column, place
+            if cell not in found:
+                judgement = _untested(apart[cell])
+            elif reasons[cell]:
+                judgement = _unclaimed(found[cell], reasons[cell], planned, entry, rows[baseline])
+            else:
+                judgement = _tested(column, found[cell], corrected[cell], level)
+            judged[cell] = replace(judgement, reached=entry.reached)
+    return judged
+
+
+def _untested(apart: str) -> Judgement:
+    """Of the baseline itself, and of a metric of another scale."""
+    return Judgement("not comparable", apart) if apart else Judgement("baseline")
+
+
+def _unclaimed(
+    found: Contrast | None, reason: str, planned: int | None, entry: Entry, base: Entry
+) -> Judgement:
+    """No claim; with seeds to add where their number is the reason and none are under way."""
+    is_waiting = planned is not None and min(len(entry.ended), len(base.ended)) < planned
+    is_short = found is not None and found.low is None and found.n < LEAST_AT_ANY_TIME
+    more = LEAST_AT_ANY_TIME - found.n if found is not None and is_short and not is_waiting else None
+    return Judgement("no claim", reason, found, more_seeds=more)
+
+
+def _tested(column: Column, found: Contrast | None, p: float | None, level: float) -> Judgement:
+    if found is None:
+        return Judgement("no claim", "There is nothing to compare.")
+    if p is not None and p <= ALPHA:
+        return Judgement(_word(column, found.mean), "", found, p)
+    needed = seeds_needed(found, level)
+    more = None if needed is None else max(1, needed - found.n)
+    word = "more seeds" if more is not None and more <= MOST_MORE_SEEDS else "no difference shown"
+    return Judgement(word, "", found, p, more)
+
+
+def _word(column: Column, mean: float) -> str:
+    about = find_metric(column.metric)
+    better = column.better(about.better if about else "")
+    if not better:
+        return "higher" if mean > 0 else "lower"
+    return "better" if (mean > 0) == (better == "up") else "worse"
+
+
+def _barred(column: Column, entry: Entry, planned: int | None) -> str:
+    """Why nothing may be claimed with this row, in one sentence; empty where something may."""
+    ended = [entry.values[seed] for seed in entry.ended]
+    if planned is not None and len(ended) < planned:
+        done = f"{len(ended)} of {planned} planned seeds of {entry.name} have finished"
+        return f"{done}: no claim until all have finished."
+    if not ended:
+        return f"No run of {entry.name} has finished yet."
+    missing = sum(value is None for value in ended)
+    if missing and column.reading in THRESHOLDS:
+        lacking = [entry.unrecorded[seed] for seed in sorted(entry.ended) if seed in entry.unrecorded]
+        if lacking:
+            names = " or ".join(dict.fromkeys(lacking))
+            return f"{len(lacking)} of {len(ended)} runs of {entry.name} do not record {names}."
+        return f"{missing} of {len(ended)} runs of {entry.name} never reached {column.threshold:g}."
+    if missing == len(ended):
+        return f"{entry.name} has no value here."
+    if missing:
+        lacking_values = f"{missing} of {len(ended)} runs of {entry.name} have no value here"
+        return f"{lacking_values}: the others are not representative."
+    if broken := sum(math.isnan(value) or abs(value) >= LARGEST for value in ended if value is not None):
+        return (
+            f"{broken} of {len(ended)} runs of {entry.name} end with a value that is not finite: "
+            "a mean without them is too optimistic."
+        )
+    return ""
+
+
+def _untestable(found: Contrast | None, looks: Looks) -> str:
+    if found is None or (found.p is not None and found.low is not None):
+        return ""
+    if found.n < LEAST_SEEDS:
+        return "One seed says nothing about how far another one would lie."
+    if found.p is None:
+        return "The differences do not vary over the seeds, so nothing says how far another one would lie."
+    return f"An always-valid interval needs {LEAST_AT_ANY_TIME} seeds; there are {found.n}."

@@ -1,0 +1,274 @@
+"""Assembly of the matrix: one number per run and column, differences of rows, and what may be claimed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from backend.config.metrics import Better, find_metric
+from backend.experiments.comparable import apart
+from backend.experiments.matrix.inference import Looks
+from backend.experiments.matrix.judgement import UNTESTED, Entry, Judgement, judge
+from backend.experiments.matrix.readings import (
+    THRESHOLDS,
+    Column,
+    area,
+    best,
+    final,
+    reached,
+    sparkline,
+    until,
+)
+from backend.metrics.reading import read_points
+from backend.metrics.series import Curve, Floats, Points
+from backend.metrics.statistics import LARGEST, spread
+from backend.runs.store import shown_verdict
+from backend.storage.models import Run
+from backend.storage.numbers import spell
+
+TOKENS = "tokens/total"
+AXES = {"tokens_to": TOKENS, "seconds_to": "time/wall_seconds"}
+"""What is spent on the way to a threshold, by reading."""
+UNITS = {"steps_to": "steps", "tokens_to": "tokens", "seconds_to": "s"}
+ENDED = ("finished", "stopped")
+"""Statuses of runs whose values enter a difference: a stop rule is part of a method, a failure is not."""
+
+Curves = Mapping[tuple[str, str], Curve]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A variant and its runs, those launched first first."""
+
+    name: str
+    runs: Sequence[Run]
+
+    @property
+    def counted(self) -> list[Run]:
+        """The first run of each seed."""
+        firsts: dict[int, Run] = {}
+        for run in self.runs:
+            firsts.setdefault(run.seed, run)
+        return list(firsts.values())
+
+
+def matrix_of(
+    session: Session, rows: Sequence[Row], columns: Sequence[Column], *, baseline: int, planned: int | None
+) -> dict[str, Any]:
+    """schemas.Matrix, without `missing`."""
+    looks, notes = _looks(rows, planned)
+    runs = [run for row in rows for run in row.counted]
+    names = dict.fromkeys([*(column.metric for column in columns), TOKENS, *_spent(columns)])
+    points = read_points(session, [run.id for run in runs], list(names))
+    curves = {key: _curve(found) for key, found in points.items()}
+    tokens = _common([run for run in runs if run.status in ENDED] or runs, curves)
+    if tokens is None and any(column.reading == "equal_tokens" for column in columns):
+        notes.append(f"No values at equal tokens: not every run has recorded {TOKENS}.")
+    read = _Reader(rows, curves, tokens)
+    entries = {
+        column: [_entry(row, column, read) for row in rows]
+        for column in columns
+        if any((run.id, column.metric) in curves for run in runs)
+    }
+    judged = judge(
+        entries,
+        baseline=baseline,
+        looks=looks,
+        planned=planned if looks == "planned" else None,
+        apart={
+            (column, place): reason
+            for column in entries
+            for place, reason in enumerate(_apart(column.metric, rows, rows[baseline]))
+        },
+    )
+    return {
+        "baseline": baseline,
+        "columns": [_shown_column(column) for column in entries],
+        "rows": [
+            {
+                "variant": row.name,
+                "runs": [_shown_run(run, run in row.counted) for run in row.runs],
+                "cells": {
+                    column.key: _cell(row, entry[place], judged[column, place], read.line(row, column.metric))
+                    for column, entry in entries.items()
+                },
+            }
+            for place, row in enumerate(rows)
+        ],
+        "looks": looks,
+        "planned": planned if looks == "planned" else None,
+        "tests": sum(each.verdict not in UNTESTED for each in judged.values()),
+        "tokens": tokens,
+        "notes": notes,
+    }
+
+
+def _apart(metric: str, rows: Sequence[Row], base: Row) -> list[str]:
+    """Why the rows cannot be compared by a metric, a sentence each; empty for those that can."""
+    first = base.counted[0]
+    if mixed := {path for run in base.counted for path in apart(metric, run, first)}:
+        return [f"The runs of the baseline have several scales: {', '.join(sorted(mixed))}."] * len(rows)
+    return [_apart_from(metric, row, first) for row in rows]
+
+
+def _apart_from(metric: str, row: Row, first: Run) -> str:
+    """The sentence on a row whose runs do not all have the scale of the baseline's first run; else empty."""
+    ways = [apart(metric, run, first) for run in row.counted]
+    if not any(ways):
+        return ""
+    whose = "Its scale differs" if all(ways) else "The scale of some of its runs differs"
+    return f"{whose} from the baseline's: {', '.join(dict.fromkeys(path for way in ways for path in way))}."
+
+
+def _spent(columns: Sequence[Column]) -> list[str]:
+    """The totals along which thresholds are reached."""
+    return [AXES[column.reading] for column in columns if column.reading in AXES]
+
+
+def _looks(rows: Sequence[Row], planned: int | None) -> tuple[Looks, list[str]]:
+    """How the data may be looked at, with notes on seeds that were run twice or were not planned."""
+    notes = [
+        f"{row.name} has several runs of seed {seed}; only the one launched first counts."
+        for row in rows
+        for seed in sorted({run.seed for run in row.runs if run not in row.counted})
+    ]
+    if planned is None:
+        return "any time", notes
+    if beyond := [row.name for row in rows if len(row.counted) > planned]:
+        notes.append(
+            f"{', '.join(beyond)} has more than the {planned} planned seeds: intervals are always-valid."
+        )
+        return "any time", notes
+    return "planned", notes
+
+
+def _curve(points: Points) -> Curve:
+    return Curve(points.steps, points.steps.astype(float), points.values)
+
+
+def _common(runs: Sequence[Run], curves: Curves) -> float | None:
+    """The largest number of tokens that every run has reached; None where one has recorded none."""
+    ends = [
+        float(np.nanmax(curve.values))
+        for run in runs
+        if (curve := curves.get((run.id, TOKENS))) is not None and np.isfinite(curve.values).any()
+    ]
+    return min(ends) if ends and len(ends) == len(runs) else None
+
+
+def direction_of(metric: str) -> Better:
+    """The catalog's direction of improvement; "" for a metric without one, or outside the catalog."""
+    about = find_metric(metric)
+    return about.better if about else ""
+
+
+class _Reader:
+    """Reads one number per run and column."""
+
+    def __init__(self, rows: Sequence[Row], curves: Curves, tokens: float | None) -> None:
+        self._curves = curves
+        self._tokens = tokens
+        counted = [run for row in rows for run in row.counted]
+        counted = [run for run in counted if run.status in ENDED] or counted
+        self._last_step: dict[str, int] = {}
+        for run in counted:
+            for (owner, metric), curve in curves.items():
+                if owner == run.id:
+                    end = int(curve.steps[-1])
+                    self._last_step[metric] = min(end, self._last_step.get(metric, end))
+
+    def value(self, run: Run, column: Column) -> float | None:
+        """None: the run has no such value. NaN: it has one that is not finite."""
+        curve = self._curves.get((run.id, column.metric))
+        if curve is None:
+            return None
+        direction = direction_of(column.metric)
+        is_evaluation = column.metric.startswith("eval/")
+        match column.reading:
+            case "best":
+                return best(curve, direction)
+            case "auc":
+                return area(curve, self._last_step.get(column.metric, int(curve.steps[-1])))
+            case "equal_tokens":
+                along = self._along(run, curve, TOKENS)
+                if along is None or self._tokens is None:
+                    return None
+                return final(until(*along, self._tokens), is_evaluation=is_evaluation)
+            case "steps_to":
+                return _reached(curve, curve.x, column)
+            case "tokens_to" | "seconds_to":
+                along = self._along(run, curve, AXES[column.reading])
+                return along and _reached(*along, column)
+        return final(curve, is_evaluation=is_evaluation)
+
+    def unrecorded(self, run: Run, column: Column) -> str:
+        """The first metric that the column reads and the run does not record; empty where it records all."""
+        needed = (column.metric, AXES.get(column.reading, column.metric))
+        return next((metric for metric in needed if (run.id, metric) not in self._curves), "")
+
+    def reached(self, runs: Sequence[Run], column: Column) -> int | None:
+        """Count the runs that have reached the column's threshold, also those that lack what it took."""
+        curves = [self._curves.get((run.id, column.metric)) for run in runs]
+        known = [curve for curve in curves if curve is not None]
+        if column.reading not in THRESHOLDS or not known:
+            return None
+        return sum(_reached(curve, curve.x, column) is not None for curve in known)
+
+    def _along(self, run: Run, curve: Curve, total: str) -> tuple[Curve, Floats] | None:
+        """The curve and, for each of its points, the tokens or seconds spent by then; None without any."""
+        axis = self._curves.get((run.id, total))
+        if axis is None:
+            return None
+        place = np.searchsorted(axis.steps, curve.steps, side="right") - 1
+        # Before the first step nothing is spent.
+        return curve, np.where(place >= 0, axis.values[np.maximum(place, 0)], 0.0)
+
+    def line(self, row: Row, metric: str) -> list[float | None]:
+        """The mean curve of a row."""
+        found = [self._curves.get((run.id, metric)) for run in row.counted]
+        return sparkline([curve for curve in found if curve is not None])
+
+
+def _reached(curve: Curve, x: Floats, column: Column) -> float | None:
+    """The position `x` at which the curve first reaches the column's threshold."""
+    return reached(
+        curve,
+        x,
+        column.threshold or 0.0,
+        direction_of(column.metric),
+        is_evaluation=column.metric.startswith("eval/"),
+    )
+
+
+def _entry(row: Row, column: Column, read: _Reader) -> Entry:
+    runs = row.counted
+    values = {run.seed: read.value(run, column) for run in runs}
+    ended = {run.seed for run in runs if run.status in ENDED}
+    unrecorded = {run.seed: lacking for run in runs if (lacking := read.unrecorded(run, column))}
+    return Entry(row.name, values, ended, unrecorded, read.reached(runs, column))
+
+
+def _shown_column(column: Column) -> dict[str, Any]:
+    about = find_metric(column.metric)
+    unit = UNITS.get(column.reading, about.unit if about else "")
+    shown = {"unit": unit, "better": column.better(direction_of(column.metric))}
+    return {"key": column.key, **asdict(column), **shown}
+
+
+def _shown_run(run: Run, counts: bool) -> dict[str, Any]:  # noqa: FBT001 - a field of the answer
+    shown = {"id": run.id, "name": run.name, "variant": run.variant, "seed": run.seed, "status": run.status}
+    return shown | shown_verdict(run) | {"counts": counts}
+
+
+def _cell(row: Row, entry: Entry, judged: Judgement, line: list[float | None]) -> dict[str, Any]:
+    finite = [value for value in entry.values.values() if value is not None and abs(value) < LARGEST]
+    counted = {run.id for run in row.counted}
+    values = [entry.values[run.seed] if run.id in counted else None for run in row.runs]
+    return {
+        **asdict(spread(finite)),
+        "values": [None if value is None else spell(value) for value in values],
+        "sparkline": line,
+        **judged.shown(),
+    }

@@ -1,0 +1,300 @@
+"""Steps of a search: each is decided from the rows and written in one transaction.
+
+A step that was decided from rows which have changed since is dropped: the next look decides anew.
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from sqlalchemy import CursorResult, select, update
+from sqlalchemy.orm import Session
+
+from backend.base.errors import Conflict, InvalidConfig, NotFound
+from backend.base.settings import Settings
+from backend.config.run import RunConfig
+from backend.experiments.launch import Planned, queue_runs
+from backend.experiments.searches.budget import lacking
+from backend.experiments.searches.decide import (
+    SearchRow,
+    behind,
+    best_of,
+    end_of_trials,
+    further_runs,
+    is_compared,
+    sickness,
+    wants_another,
+)
+from backend.experiments.searches.store import ACTIVE, SearchState, read_search
+from backend.experiments.searches.trial import LIVE, TrialRow
+from backend.experiments.sweep import Cell, axes_of, cell_of
+from backend.runs.checks import runnable
+from backend.runs.events import add_event
+from backend.runs.lifecycle import request_wish
+from backend.runs.workers.store import live_slots
+from backend.storage.engine import Sessions, db_now, reading
+from backend.storage.models import Run, Search, SearchTrial
+
+Step = Callable[[Session], None]
+"""Writes a decision."""
+
+
+def advance(sessions: Sessions, settings: Settings, experiment_id: str) -> bool:
+    """Take the next step of a search that is due; whether there was one."""
+    with reading(sessions) as session:
+        try:
+            state = read_search(session, experiment_id)
+        except NotFound:  # deleted meanwhile
+            return False
+        step = _next_step(session, settings, state)
+    if step is None:
+        return False
+    try:
+        with sessions.begin() as session:
+            if not _take_revision(session, state.search):
+                return False
+            step(session)
+    except (Conflict, NotFound):  # a run has ended or was deleted meanwhile
+        return False
+    return True
+
+
+def stop_search(session: Session, experiment_id: str) -> None:
+    """End a search with the runs that it has; those that go on are stopped. Raises NotFound and Conflict."""
+    row = session.scalar(
+        select(Search).where(Search.experiment_id == experiment_id).with_for_update(),
+        execution_options={"populate_existing": True},
+    )
+    if row is None:
+        raise NotFound(f"experiment {experiment_id!r} is not a search")
+    if row.status not in ACTIVE:
+        raise Conflict(f"this search has {row.status}")
+    row.status, row.reason, row.revision = "stopped", "stopped by the user", row.revision + 1
+    row.ended_at = session.scalar(select(db_now()))
+    live = select(Run.id).where(
+        Run.experiment_id == experiment_id, Run.status.in_(LIVE), Run.writer.is_(None)
+    )
+    for run_id in session.scalars(live.where(Run.deleting_at.is_(None)).order_by(Run.id)).all():
+        try:
+            with session.begin_nested():
+                request_wish(session, run_id, "stop")
+                add_event(session, "search", "the search was stopped by the user", run_id=run_id)
+        except (Conflict, NotFound):  # it has ended or was deleted meanwhile
+            continue
+
+
+def _take_revision(session: Session, search: SearchRow) -> bool:
+    """Whether nobody has decided anything since the rows were read; from here on nobody else does."""
+    seen = update(Search).where(
+        Search.experiment_id == search.experiment_id,
+        Search.revision == search.revision,
+        Search.status.in_(ACTIVE),
+    )
+    result = session.execute(
+        seen.values(revision=Search.revision + 1), execution_options={"synchronize_session": False}
+    )
+    return cast("CursorResult[Any]", result).rowcount == 1
+
+
+def _next_step(session: Session, settings: Settings, state: SearchState) -> Step | None:
+    if not state.search.is_active:
+        return None
+    if state.search.status == "comparing":
+        return _compared(state)
+    return _pruned(state) or _tried(session, settings, state)
+
+
+# ---------------------------------------------------------------- pruning
+
+
+def _pruned(state: SearchState) -> Step | None:
+    """Stop runs that are ill or behind, and note which values were judged."""
+    from backend.experiments.searches.study import fallen_behind  # slow to import, and few services search
+
+    search, trials = state.search, state.trials
+    ill = {trial.number: reason for trial in trials if (reason := sickness(trial, search.settings))}
+    new = [trial for trial in trials if trial.state in LIVE and _newest(trial) > trial.judged_step]
+    if not ill and not new:
+        return None
+    steps = max((trial.run.steps for trial in trials if trial.run), default=1)
+    found = fallen_behind(trials, search.settings, steps) if new else {}
+    late = {
+        trial.number: behind(trial, search.settings)
+        for trial in new
+        if found.get(trial.number) and not trial.pruned and not (trial.run and trial.run.wish)
+    }
+
+    def write(session: Session) -> None:
+        for trial in new:
+            _set(session, search, trial.number, judged_step=_newest(trial))
+        for trial in trials:
+            reason = ill.get(trial.number) or late.get(trial.number)
+            if reason and trial.run:
+                _set(session, search, trial.number, pruned=reason)
+                request_wish(session, trial.run.id, "prune")
+                step = _newest(trial) or None
+                add_event(session, "search", f"pruned: {reason}", run_id=trial.run.id, step=step)
+
+    return write
+
+
+def _newest(trial: TrialRow) -> int:
+    return max(trial.reports, default=0)
+
+
+def _set(session: Session, search: SearchRow, number: int, **values: Any) -> None:
+    one = (SearchTrial.experiment_id == search.experiment_id, SearchTrial.number == number)
+    session.execute(update(SearchTrial).where(*one).values(**values))
+
+
+# ---------------------------------------------------------------- trying
+
+
+def _tried(session: Session, settings: Settings, state: SearchState) -> Step | None:
+    """Queue the next configuration; where there is none, go on to the comparison."""
+    search, trials = state.search, state.trials
+    ended = end_of_trials(trials, search.sweep)
+    idle = not ended and any(slot.run_id is None for slot in live_slots(session))
+    if not ended and not wants_another(trials, search.settings, is_slot_free=idle):
+        return None
+    if not ended:
+        try:
+            found = _next_cell(state)
+        except InvalidConfig as error:  # a version that reads other fields or presets
+            found, ended = None, f"its values cannot be read any more: {error.errors[0].message}"
+        if found is None:
+            ended = ended or "every combination of the values was tried"
+        else:
+            cell, config = _checked(settings, search, found[1])
+            if not isinstance(config, str):
+                wanted = 1 + min(search.settings.top, len(trials) + 1) * (len(search.seeds) - 1)
+                own = search.experiment_id, search.settings, state.runs
+                ended = lacking(session, settings, *own, config, wanted=wanted)
+            if not ended:
+                return _begun(state, found[0], cell, config)
+    if any(trial.state in LIVE for trial in trials):
+        return None  # their values may still come
+    return _chosen(session, settings, state, ended)
+
+
+def _next_cell(state: SearchState) -> tuple[tuple[Any, ...], Cell | str] | None:
+    """The values to try next with their cell, or the reason why they make none; None: all were tried."""
+    from backend.experiments.searches.study import next_point  # likewise slow
+
+    search, trials = state.search, state.trials
+    axes = axes_of(search.base, search.variant, search.sweep)
+    point = next_point(trials, axes, search.settings, search.sweep.seed)
+    if point is None:
+        return None
+    try:
+        cell = cell_of(search.base, search.variant, search.sweep, axes, point)
+    except InvalidConfig as error:
+        return point, error.errors[0].message
+    if any(trial.variant == cell.variant["name"] for trial in trials):
+        return point, f"another configuration has the name {cell.variant['name']!r}"
+    return point, cell
+
+
+def _checked(settings: Settings, search: SearchRow, cell: Cell | str) -> tuple[Cell | None, RunConfig | str]:
+    """The cell with its config, or with the reason why it cannot run."""
+    if isinstance(cell, str):
+        return None, cell
+    try:
+        return cell, runnable(settings, search.base, cell.variant, search.seeds[0])
+    except InvalidConfig as error:
+        return cell, f"{error.errors[0].path}: {error.errors[0].message}"
+
+
+def _begun(state: SearchState, point: tuple[Any, ...], cell: Cell | None, config: RunConfig | str) -> Step:
+    search, number = state.search, len(state.trials)
+    name = str(cell.variant["name"]) if cell else f"configuration {number}"
+
+    def write(session: Session) -> None:
+        run_id, refused = None, config if isinstance(config, str) else ""
+        if not isinstance(config, str):
+            reason = f"queued by a search: configuration {number + 1}"
+            planned = [Planned(name, search.seeds[0], config, reason=reason)]
+            [run_id] = queue_runs(session, search.experiment_id, planned, search.given)
+            add_event(session, "search", f"configuration {number + 1} was chosen", run_id=run_id)
+        session.add(
+            SearchTrial(
+                experiment_id=search.experiment_id,
+                number=number,
+                point=list(point),
+                variant=name,
+                run_id=run_id,
+                refused=refused,
+            )
+        )
+        session.flush()
+
+    return write
+
+
+# ---------------------------------------------------------------- comparing
+
+
+def _chosen(session: Session, settings: Settings, state: SearchState, ended: str) -> Step:
+    """Run the best configurations with the further seeds, as many of these as the budget holds."""
+    search = state.search
+    best = best_of(state.trials, search.settings, search.settings.top)
+    configs = {trial.number: _config_of(session, trial) for trial in best}
+    best = [trial for trial in best if configs[trial.number] is not None]
+    first = next(iter(config for config in configs.values() if config is not None), None)
+    seeds = list(search.seeds[1:])
+    own = search.experiment_id, search.settings, state.runs
+    while first and seeds and lacking(session, settings, *own, first, wanted=len(best) * len(seeds)):
+        seeds.pop()
+    if not best or not seeds:
+        why = "no configuration has a value" if not best else _why_none(search)
+        return _finished(search, f"{ended}; {why}" if why else ended)
+
+    def write(session: Session) -> None:
+        planned = [
+            Planned(
+                trial.variant,
+                seed,
+                config.with_(seed=seed),
+                reason=f"queued by a search: configuration {trial.number + 1} is among the best {len(best)}",
+            )
+            for seed in seeds
+            for trial in best
+            if (config := configs[trial.number]) is not None
+        ]
+        queue_runs(session, search.experiment_id, planned, search.given)
+        for trial in best:
+            _set(session, search, trial.number, chosen=True)
+            if trial.run:
+                message = f"chosen to be run with {len(seeds)} remaining seeds"
+                add_event(session, "search", message, run_id=trial.run.id)
+        _set_search(session, search, status="comparing", reason=ended)
+
+    return write
+
+
+def _why_none(search: SearchRow) -> str:
+    return "the budget leaves no room for the remaining seeds" if len(search.seeds) > 1 else ""
+
+
+def _config_of(session: Session, trial: TrialRow) -> RunConfig | None:
+    """The config of a configuration's run; None where it is not one of this version any more."""
+    document = session.scalar(select(Run.config).where(Run.id == trial.run.id)) if trial.run else None
+    try:
+        return RunConfig.model_validate(document) if document else None
+    except ValueError:
+        return None
+
+
+def _compared(state: SearchState) -> Step | None:
+    runs = further_runs(state.search, state.trials, state.runs)
+    return _finished(state.search, state.search.reason) if is_compared(runs) else None
+
+
+def _finished(search: SearchRow, reason: str) -> Step:
+    def write(session: Session) -> None:
+        _set_search(session, search, status="finished", reason=reason, ended_at=db_now())
+
+    return write
+
+
+def _set_search(session: Session, search: SearchRow, **values: Any) -> None:
+    session.execute(update(Search).where(Search.experiment_id == search.experiment_id).values(**values))

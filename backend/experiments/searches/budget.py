@@ -1,0 +1,81 @@
+"""The budget of a search: what its runs have taken, and whether a further one fits."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.base.settings import Settings
+from backend.config.run import RunConfig
+from backend.experiments.duration_estimate import duration, slots_of
+from backend.experiments.search_settings import SearchSettings
+from backend.experiments.searches.trial import LIVE, RunRow
+from backend.runs.cost import HOUR, cost_of, newest_price, sum_of
+from backend.storage.engine import db_now
+from backend.storage.models import Attempt, Run, Search
+
+
+class Spent(NamedTuple):
+    """Time and money that the runs of a search have taken so far."""
+
+    hours: float
+    """Of worker slots."""
+    money: dict[str, float]
+    """By currency."""
+    by_run: dict[str, float]
+    """Hours of each run."""
+
+
+def spent(session: Session, experiment_id: str) -> Spent:
+    """The time and money of a search's runs: also of those that train, are in the trash or were deleted."""
+    now = session.scalar(select(db_now())) or 0.0
+    own = (Run.experiment_id == experiment_id, Run.deleting_at.is_(None))
+    of_it = Attempt.run_id.in_(select(Run.id).where(*own))
+    rows = session.scalars(select(Attempt).where(of_it)).all()
+    by_run: dict[str, list[Attempt]] = {}
+    for row in rows:
+        by_run.setdefault(row.run_id, []).append(row)
+    hours = {run_id: cost_of(its, now)["slot_hours"] for run_id, its in by_run.items()}
+    search = session.get(Search, experiment_id)
+    total = sum_of(cost_of(rows, now), search.deleted_cost if search is not None else {})
+    return Spent(total["slot_hours"], total["money"], hours)
+
+
+def estimated_hours(
+    session: Session, settings: Settings, runs: Sequence[RunRow], taken: Spent, config: RunConfig
+) -> float:
+    """Slot hours of a whole run: the mean of this search's finished ones, else the estimate of its config."""
+    whole = [taken.by_run.get(run.id, 0.0) for run in runs if run.status == "finished"]
+    if whole:
+        return sum(whole) / len(whole)
+    [slots] = slots_of(session, [config])
+    return duration(session, config, settings.models_dir).high / HOUR * slots
+
+
+def lacking(
+    session: Session,
+    settings: Settings,
+    experiment_id: str,
+    search: SearchSettings,
+    runs: Sequence[RunRow],
+    config: RunConfig,
+    *,
+    wanted: int,
+) -> str:
+    """The sentence that says why so many further runs do not fit into the budget; empty if they do."""
+    if search.hours is None and search.money is None:
+        return ""
+    taken = spent(session, experiment_id)
+    each = estimated_hours(session, settings, runs, taken, config)
+    ahead = sum(max(0.0, each - taken.by_run.get(run.id, 0.0)) for run in runs if run.status in LIVE)
+    needed = taken.hours + ahead + wanted * each
+    if search.hours is not None and needed > search.hours:
+        return f"another run does not fit into {search.hours:g} hours: {taken.hours:.2g} are spent"
+    price = newest_price(session)
+    if search.money is None or price is None:
+        return ""
+    paid = taken.money.get(price.currency, 0.0)
+    if paid + (ahead + wanted * each) * price.per_hour > search.money:
+        return f"another run does not fit into {search.money:g} {price.currency}: {paid:.2f} are spent"
+    return ""

@@ -1,0 +1,118 @@
+"""Decisions of a search that need no library: pure functions of its rows."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from backend.experiments.search_settings import SearchSettings
+from backend.experiments.searches.trial import DONE, LIVE, RunRow, TrialRow
+from backend.experiments.sweep import Sweep
+
+MOST_REFUSED = 20
+"""Configurations in a row that cannot be run, after which a search ends."""
+MOST_FAILED = 5
+"""Runs without a value, after which a search ends that has found none."""
+FALLEN = ("collapsed", "declining")
+HALF = 0.5
+
+
+class SearchRow(NamedTuple):
+    """A search and the request that began it."""
+
+    experiment_id: str
+    name: str
+    status: str
+    revision: int
+    base: dict[str, Any]
+    variant: dict[str, Any]
+    sweep: Sweep
+    seeds: tuple[int, ...]
+    given: dict[str, Any]
+    """Priority, tags and notes of every run."""
+    reason: str = ""
+    ended_at: float | None = None
+
+    @property
+    def settings(self) -> SearchSettings:
+        """Settings of the search."""
+        return self.sweep.search
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may still decide something."""
+        return self.status in ("searching", "comparing")
+
+
+def sickness(trial: TrialRow, settings: SearchSettings) -> str:
+    """The reason to stop a live run by its diagnosis or its values; empty where there is none."""
+    run = trial.run
+    if run is None or run.status not in LIVE or trial.pruned or run.wish:
+        return ""
+    newest = next(reversed(trial.reports.values()), 0.0)
+    if settings.pruner != "none" and not math.isfinite(newest):
+        return f"{settings.metric} is not finite"
+    if not settings.prune_sick:
+        return ""
+    if run.verdict in FALLEN or (run.verdict == "never_learned" and run.judged_step >= HALF * run.steps):
+        words = str(run.verdict).replace("_", " ")
+        return f"the diagnosis says {words} at step {run.judged_step}"
+    return ""
+
+
+def behind(trial: TrialRow, settings: SearchSettings) -> str:
+    """The reason in words for a run that the pruner stops."""
+    step, value = next(reversed(trial.reports.items()))
+    what = "the median of the finished runs" if settings.pruner == "median" else "the best third at its rung"
+    return f"{settings.metric} {value:.4g} at step {step} is behind {what}"
+
+
+def wants_another(trials: Sequence[TrialRow], settings: SearchSettings, *, is_slot_free: bool) -> bool:
+    """Whether a further run may wait now: one waits at most, and only where a slot is free or none trains."""
+    live = [trial for trial in trials if trial.state in LIVE]
+    if not live:
+        return True
+    waits = any(trial.state == "queued" for trial in live)
+    return is_slot_free and not waits and len(live) < settings.at_once
+
+
+def end_of_trials(trials: Sequence[TrialRow], sweep: Sweep) -> str:
+    """The sentence that says why no further configuration is tried; empty while one may be."""
+    if len(trials) >= sweep.cells:
+        return f"{sweep.cells} configurations were tried, as asked"
+    newest = trials[-MOST_REFUSED:]
+    if len(newest) == MOST_REFUSED and all(trial.state == "refused" for trial in newest):
+        return f"the last {MOST_REFUSED} configurations cannot be run: {newest[-1].refused}"
+    without = [trial for trial in trials if trial.state in ("failed", "no value")]
+    if len(without) >= MOST_FAILED and not any(trial.reports for trial in trials if trial not in without):
+        return (
+            f"none of the first {len(without)} runs has a value of {sweep.search.metric}: {_why(without[-1])}"
+        )
+    return ""
+
+
+def _why(trial: TrialRow) -> str:
+    run = trial.run
+    if run is None or run.status != "failed":
+        return "it was not measured, or is not finite"
+    return run.reason or "they failed"
+
+
+def best_of(trials: Sequence[TrialRow], settings: SearchSettings, most: int) -> list[TrialRow]:
+    """The configurations with the best values, the best first; of equal ones the earlier."""
+    sign = -1.0 if settings.maximizes else 1.0
+    valued = [(trial.value, trial) for trial in trials if trial.value is not None]
+    return [trial for _, trial in sorted(valued, key=lambda pair: (sign * pair[0], pair[1].number))][:most]
+
+
+def further_runs(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow]) -> list[RunRow]:
+    """Runs of the chosen configurations with the further seeds."""
+    names = {trial.variant for trial in trials if trial.chosen}
+    firsts = {trial.run.id for trial in trials if trial.run is not None}
+    return [
+        run for run in runs if run.variant in names and run.id not in firsts and run.seed in search.seeds[1:]
+    ]
+
+
+def is_compared(runs: Sequence[RunRow]) -> bool:
+    """Whether all of these runs have ended."""
+    return all(run.status in (*DONE, "failed") for run in runs)

@@ -1,0 +1,86 @@
+"""A search for its page: configurations, the best so far, the comparison, and what it has taken."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from backend.experiments.searches.budget import spent
+from backend.experiments.searches.comparison import compare
+from backend.experiments.searches.decide import SearchRow, best_of
+from backend.experiments.searches.objective import value_of
+from backend.experiments.searches.schemas import shown_settings
+from backend.experiments.searches.store import events_of_search, read_search
+from backend.experiments.searches.trial import LIVE, TrialRow
+from backend.http.paging import iso
+
+
+def shown_search(session: Session, experiment_id: str) -> dict[str, Any]:
+    """schemas.SearchItem; raises NotFound."""
+    search, trials, runs = read_search(session, experiment_id)
+    best = best_of(trials, search.settings, 1)
+    finalists = compare(search, trials, runs)
+    taken = spent(session, experiment_id)
+    return {
+        "experiment": experiment_id,
+        "status": search.status,
+        "reason": search.reason,
+        "settings": shown_settings(search.settings),
+        "configurations": search.sweep.cells,
+        "seeds": list(search.seeds),
+        "knobs": [knob.path for knob in search.sweep.knobs],
+        "maximizes": search.settings.maximizes,
+        "trials": _shown_trials(search, trials),
+        "best": best[0].number + 1 if best else None,
+        "finalists": finalists.rows,
+        "verdict": finalists.verdict,
+        "steps_saved": steps_saved(trials),
+        "runs": len(runs),
+        "hours": taken.hours,
+        "money": taken.money,
+        "events": [
+            {"at": iso(event.at), "run": event.run_id, "message": event.message}
+            for event in events_of_search(session, runs)
+        ],
+    }
+
+
+def _shown_trials(search: SearchRow, trials: Sequence[TrialRow]) -> list[dict[str, Any]]:
+    shown = []
+    for place, trial in enumerate(trials):
+        so_far = best_of(trials[: place + 1], search.settings, 1)
+        shown.append(
+            {
+                "number": trial.number + 1,
+                "values": list(trial.point),
+                "variant": trial.variant,
+                "run": trial.run.id if trial.run else None,
+                "run_name": trial.run.name if trial.run else None,
+                "state": trial.state,
+                "reason": _reason(trial),
+                "step": max(trial.reports, default=0),
+                "value": value_of(trial.reports),
+                "counts": trial.value is not None,
+                "best": so_far[0].value if so_far else None,
+                "chosen": trial.chosen,
+            }
+        )
+    return shown
+
+
+def _reason(trial: TrialRow) -> str:
+    if trial.refused or trial.pruned:
+        return trial.refused or trial.pruned
+    return trial.run.reason if trial.run else ""
+
+
+def steps_saved(trials: Sequence[TrialRow]) -> float | None:
+    """Share of the steps of all ended configurations that pruned runs did not train."""
+    ended = [trial for trial in trials if trial.run and trial.state not in LIVE]
+    whole = sum(trial.run.steps for trial in ended if trial.run)
+    if not whole:
+        return None
+    left = sum(
+        trial.run.steps - trial.run.last_step for trial in ended if trial.run and trial.state == "pruned"
+    )
+    return left / whole

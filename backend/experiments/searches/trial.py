@@ -1,0 +1,71 @@
+"""A configuration of a search as its rows describe it."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from backend.experiments.searches.objective import Reports, value_of
+
+State = Literal[
+    "refused", "deleted", "queued", "running", "paused", "pruned", "finished", "stopped", "failed", "no value"
+]
+LIVE = ("queued", "running", "paused")
+DONE = ("finished", "stopped")
+"""States of runs that have a value; a stop rule is part of a method, a failure is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """The columns of a run that a search reads."""
+
+    id: str
+    name: str
+    variant: str
+    seed: int
+    status: str
+    steps: int
+    last_step: int = 0
+    reason: str = ""
+    wish: str = ""
+    verdict: str | None = None
+    judged_step: int = 0
+    """Step of the verdict."""
+    reports: Reports | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """A configuration and its first run."""
+
+    number: int
+    point: tuple[Any, ...]
+    variant: str
+    run: RunRow | None = None
+    refused: str = ""
+    judged_step: int = 0
+    pruned: str = ""
+    chosen: bool = False
+
+    @property
+    def reports(self) -> Reports:
+        """Values so far."""
+        return (self.run.reports if self.run else None) or {}
+
+    @property
+    def state(self) -> State:
+        """State of its run; one that was pruned and resumed lives again."""
+        if self.refused:
+            return "refused"
+        if self.run is None:
+            return "deleted"
+        if self.run.status in LIVE:
+            return self.run.status  # type: ignore[return-value]
+        if self.pruned and self.run.status == "stopped":
+            return "pruned"
+        if self.run.status in DONE and value_of(self.reports) is None:
+            return "no value"
+        return self.run.status  # type: ignore[return-value]
+
+    @property
+    def value(self) -> float | None:
+        """The value that counts; None while it trains, and where it has none."""
+        return value_of(self.reports) if self.state in DONE else None

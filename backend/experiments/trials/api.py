@@ -1,0 +1,74 @@
+"""Routes of trials."""
+
+from typing import Annotated, Any
+
+from fastapi import BackgroundTasks, Query
+
+from backend.analysis.diagnosis.findings import Ranked
+from backend.experiments.trials.launch import launch_trial
+from backend.experiments.trials.plan import TrialPlan, plan_trial, price_of
+from backend.experiments.trials.schemas import TrialItem, TrialPage, TrialPlanItem, TrialRequest
+from backend.experiments.trials.store import find_trial, list_trials, shown_trial
+from backend.http.dependencies import LabOf, ReadSession, SettingsOf
+from backend.http.idempotency import Key
+from backend.http.paging import page_of
+from backend.http.responses import Cursor, Json, Limit
+from backend.http.routing import Router
+from backend.runs.queue.doorbell import ring
+from backend.storage.engine import reading
+
+router = Router(prefix="/api/v1", tags=["trials"])
+
+Id = Annotated[str, Query(max_length=200)]
+
+
+@router.post("/runs/{run_id}/trials/plan", response_model=TrialPlanItem)
+def plan(run_id: str, session: ReadSession, settings: SettingsOf, body: TrialRequest | None = None) -> Json:
+    """A trial before it starts: where its runs begin and end, its arms, its price, and its errors."""
+    found = plan_trial(session, settings, run_id, body or TrialRequest())
+    return Json(_shown(found) | {"price": price_of(session, settings, found)})
+
+
+@router.post("/runs/{run_id}/trials", status_code=201, response_model=TrialItem)
+def create(
+    run_id: str, lab: LabOf, later: BackgroundTasks, key: Key, body: TrialRequest | None = None
+) -> Json:
+    """Queue a trial as one experiment, all runs or none: the run again with its own seed, and of each further
+    seed one run without change and one of each arm.
+    """
+    trial_id = launch_trial(lab, run_id, body or TrialRequest(), key=key)
+    later.add_task(ring, lab.settings)
+    with reading(lab.sessions) as session:
+        return Json(shown_trial(session, find_trial(session, trial_id)), 201, background=later)
+
+
+@router.get("/trials", response_model=TrialPage)
+def list_all(
+    session: ReadSession, run: Id = "", experiment: Id = "", limit: Limit = 20, cursor: Cursor = ""
+) -> Json:
+    """Trials with their verdicts so far, newest first: of a run, or the one that an experiment is."""
+    rows = list_trials(session, run=run, experiment=experiment, limit=limit, cursor=cursor)
+    return Json(page_of(rows, limit, lambda row: shown_trial(session, row), lambda row: (row.id,)))
+
+
+def _shown(plan: TrialPlan) -> dict[str, Any]:
+    return {
+        "run": plan.run.id,
+        "verdict": plan.diagnosis.outcome.verdict,
+        "cause": plan.cause.finding.cause if plan.cause else "",
+        "title": plan.cause.finding.title if plan.cause else "",
+        "remedy": _remedy(plan.cause),
+        "onset": plan.diagnosis.onset and plan.diagnosis.onset._asdict(),
+        "alarm": plan.alarm,
+        "fork": plan.point._asdict(),
+        "steps": plan.steps,
+        "seeds": list(plan.seeds),
+        "repeat_seed": plan.run.seed,
+        "arms": [{"name": arm.name, "changes": arm.changes} for arm in plan.arms],
+        "notes": list(plan.notes),
+        "errors": [error._asdict() for error in plan.errors],
+    }
+
+
+def _remedy(cause: Ranked | None) -> dict[str, Any] | None:
+    return cause.remedy._asdict() if cause else None

@@ -1,0 +1,87 @@
+"""Fork point of a trial: the newest state of a run from before its onset that is still there."""
+
+from typing import NamedTuple
+
+from sqlalchemy.orm import Session
+
+from backend.base.errors import Conflict
+from backend.base.settings import Settings
+from backend.config.run import RunConfig
+from backend.runs.checkpoints import checkpoints_of
+from backend.storage.artifacts.reading import read_manifest
+from backend.storage.models import Checkpoint, Run
+
+
+class ForkPoint(NamedTuple):
+    """The state that every run of a trial begins with."""
+
+    run: str | None
+    """Id of the run whose checkpoint it is; None: the beginning."""
+    step: int
+    wanted: int
+    """Step of the last checkpoint that was to be written before the onset."""
+    words: str
+
+
+def fork_point(
+    session: Session, settings: Settings, run: Run, config: RunConfig, last_healthy: int
+) -> ForkPoint:
+    """The newest checkpoint up to `last_healthy`, else the state with which the run began.
+
+    A fork began with a checkpoint of its parent; steps before that had another config and cannot be used.
+    Raises Conflict where nothing is left, or where the run or that parent lies in the trash.
+    """
+    refuse_trash(run)
+    began = run.fork_step or 0
+    last = max(last_healthy, began)
+    every = config.checkpointing.every
+    wanted = max(last // every * every if every else 0, began)
+    for row in checkpoints_of(session, run.id):
+        if began < row.step <= last and is_there(settings, row):
+            wanted = max(wanted, row.step)
+            return ForkPoint(run.id, row.step, wanted, _words(f"step {row.step}", row.step, wanted))
+    if run.fork_step is None:
+        return ForkPoint(None, 0, wanted, _from_the_beginning(wanted))
+    parent = session.get(Run, run.parent_run) if run.parent_run else None
+    rows = checkpoints_of(session, parent.id) if parent else []
+    if parent is None or not any(row.step == began and is_there(settings, row) for row in rows):
+        raise Conflict(
+            f"{run.name} continued step {began} of {parent.name if parent else 'a deleted run'}, and that "
+            "checkpoint has gone: there is nothing left to start a trial from"
+        )
+    refuse_trash(parent)
+    where = f"step {began} of {parent.name}, where {run.name} began"
+    return ForkPoint(parent.id, began, wanted, _words(where, began, wanted))
+
+
+def refuse_trash(run: Run) -> None:
+    """Raise Conflict for a run in the trash."""
+    if run.deleted_at is not None:
+        raise Conflict(f"{run.name} is in the trash: restore it first")
+
+
+def is_there(settings: Settings, row: Checkpoint) -> bool:
+    """Whether the manifest that was written is still there; each run verifies the files themselves.
+
+    Raises ArtifactFault where the artifact store would have to be asked.
+    """
+    try:
+        read_manifest(settings, row)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _words(where: str, step: int, wanted: int) -> str:
+    if step < wanted:
+        gone = f"The checkpoint of step {wanted} has gone."
+        return f"{gone} Every run forks from {where}, the nearest earlier one."
+    return f"Every run forks from {where}, the last checkpoint before the onset."
+
+
+def _from_the_beginning(wanted: int) -> str:
+    if wanted:
+        return (
+            f"The checkpoint of step {wanted} has gone, and all earlier ones. Every run starts from step 0."
+        )
+    return "There is no checkpoint before the onset. Every run starts from step 0."

@@ -1,0 +1,115 @@
+"""Launch of a trial: forks of one checkpoint as one experiment, all of them or none."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.base.errors import Conflict, InvalidConfig
+from backend.config.merge import nested
+from backend.config.run import RunConfig
+from backend.experiments.launch import Planned, enter_experiment
+from backend.experiments.trials.fork_point import ForkPoint, refuse_trash
+from backend.experiments.trials.plan import TrialPlan, plan_trial
+from backend.experiments.trials.schemas import NO_CHANGE, REPEAT, TrialRequest
+from backend.http.dependencies import Lab
+from backend.http.idempotency import digest_of, made_before
+from backend.runs.checkpoints import checkpoints_of
+from backend.runs.events import add_event
+from backend.runs.lifecycle import locked_run
+from backend.storage.engine import new_id, reading
+from backend.storage.models import Run, Trial
+
+MOST_NAME = 150
+"""Characters of the run's name in the name of the experiment."""
+
+
+def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> str:
+    """Queue the runs of a trial; its id. The same key and request again give the same trial.
+
+    Raises InvalidConfig with the errors of the plan, and Conflict where there is nothing to try or the
+    checkpoint has gone in the meantime.
+    """
+    digest = digest_of([run_id, "trial", request.model_dump(mode="json")])
+    with reading(lab.sessions) as session:
+        if known := made_before(session, key, digest):
+            return trial_of(session, known)
+        plan = plan_trial(session, lab.settings, run_id, request)
+    if plan.errors or plan.base is None:
+        raise InvalidConfig(list(plan.errors))
+    planned = list(_planned(plan, plan.base))
+    row = _experiment(plan) | {"request_hash": digest, "idempotency_key": key or None}
+    with lab.sessions.begin() as session:
+        run = _locked(session, run_id, plan.point)
+        made = enter_experiment(session, row, planned, {"tags": ["trial"]})
+        if made is None:  # somebody with the same key was quicker by a moment
+            return trial_of(session, made_before(session, key, digest) or "")
+        trial = Trial(id=new_id(), experiment_id=made, **_columns(plan))
+        session.add(trial)
+        message = f"a trial of {len(planned)} runs was queued"
+        add_event(session, "trial", message, run_id=run.id, data={"trial": trial.id, "experiment": made})
+        return trial.id
+
+
+def trial_of(session: Session, experiment_id: str) -> str:
+    """Id of the trial whose runs are this experiment; raises Conflict where it has gone."""
+    found = session.scalar(select(Trial.id).where(Trial.experiment_id == experiment_id))
+    if found is None:
+        raise Conflict("this Idempotency-Key belongs to a trial that has been deleted: choose a new one")
+    return found
+
+
+def _planned(plan: TrialPlan, base: RunConfig) -> Iterator[Planned]:
+    """The repetition first, then of each seed every arm: a comparison is there early."""
+    run, point = plan.run, plan.point
+    parent = point.run or run.id
+    step = point.step if point.run else None
+    configs = {NO_CHANGE: base} | {arm.name: arm.config for arm in plan.arms if arm.config is not None}
+
+    def planned(variant: str, config: RunConfig, seed: int) -> Planned:
+        reason = f"queued for a trial of {run.name}: {variant}"
+        return Planned(variant, seed, config.with_(seed=seed), parent, step, reason)
+
+    yield planned(REPEAT, base, run.seed)
+    for seed in plan.seeds:
+        for variant, config in configs.items():
+            yield planned(variant, config, seed)
+
+
+def _experiment(plan: TrialPlan) -> dict[str, Any]:
+    """The experiment's row, with a request that says what its variants are."""
+    name = f"Trial of {plan.run.name[:MOST_NAME]}"
+    variants = [{"name": REPEAT}, {"name": NO_CHANGE}]
+    variants += [{**nested(arm.changes), "name": arm.name} for arm in plan.arms]
+    base = plan.base.model_dump(mode="json") if plan.base else {}
+    request = {"name": name, "base": base, "variants": variants, "seeds": list(plan.seeds)}
+    return {"id": new_id(), "name": name, "request": request}
+
+
+def _columns(plan: TrialPlan) -> dict[str, Any]:
+    onset = plan.diagnosis.onset
+    return {
+        "run_id": plan.run.id,
+        "found": plan.diagnosis.outcome.verdict,
+        "cause": plan.cause.finding.cause if plan.cause else "",
+        "onset_healthy": onset.healthy if onset else None,
+        "onset_sick": onset.sick if onset else None,
+        "fork_run": plan.point.run,
+        "fork_step": plan.point.step,
+        "wanted_step": plan.point.wanted,
+        "words": plan.point.words,
+        "steps": plan.steps,
+        "seeds": list(plan.seeds),
+        "arms": [{"name": arm.name, "changes": arm.changes} for arm in plan.arms],
+    }
+
+
+def _locked(session: Session, run_id: str, point: ForkPoint) -> Run:
+    """The run, while nobody deletes it or the checkpoint; raises Conflict if that has gone by now."""
+    runs = {each: locked_run(session, each) for each in sorted({run_id, point.run or run_id})}
+    for run in runs.values():
+        refuse_trash(run)
+    if point.run and all(row.step != point.step for row in checkpoints_of(session, point.run)):
+        raise Conflict(f"the checkpoint of step {point.step} has gone in the meantime: plan the trial again")
+    return runs[run_id]

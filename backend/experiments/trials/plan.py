@@ -1,0 +1,256 @@
+"""Plan of a trial: where its runs begin and end, what each arm changes, and what it costs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import comb, inf
+from typing import Any, NamedTuple
+
+from sqlalchemy.orm import Session
+
+from backend.analysis.diagnosis.diagnose import ILL, diagnose
+from backend.analysis.diagnosis.findings import Diagnosis, Ranked
+from backend.analysis.diagnosis.log import Log
+from backend.analysis.diagnosis.store import log_of
+from backend.base.errors import Conflict, FieldError, InvalidConfig, InvalidRequest, RunNotFound
+from backend.base.settings import Settings
+from backend.config.merge import merge, nested
+from backend.config.run import RunConfig
+from backend.experiments.estimates import estimates
+from backend.experiments.launch import MOST_STEPS_TOGETHER
+from backend.experiments.trials.fork_point import ForkPoint, fork_point
+from backend.experiments.trials.schemas import ArmRequest, TrialRequest
+from backend.runs.checks import runnable
+from backend.runs.children import forked_config
+from backend.runs.origin import refuse_imported
+from backend.storage.models import Run
+
+SEEDS = 2**31
+
+SIGNIFICANT = 0.05
+
+OWN = ("seed", "steps", "stop_rules")
+"""Fields that the trial itself sets: its runs end at one step, unless their numbers are no longer finite."""
+
+
+class Arm(NamedTuple):
+    """A change to try; without a config where the change is refused."""
+
+    name: str
+    changes: dict[str, Any]
+    config: RunConfig | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPlan:
+    """A trial before it starts."""
+
+    run: Run
+    diagnosis: Diagnosis
+    cause: Ranked | None
+    alarm: int
+    point: ForkPoint
+    steps: int
+    base: RunConfig | None
+    """The run's config up to `steps`; None where these steps are refused."""
+    arms: tuple[Arm, ...]
+    seeds: tuple[int, ...]
+    notes: tuple[str, ...]
+    errors: tuple[FieldError, ...]
+
+
+def plan_trial(session: Session, settings: Settings, run_id: str, request: TrialRequest) -> TrialPlan:
+    """The plan with the errors that keep it from starting; Conflict where there is nothing to try at all."""
+    run = session.get(Run, run_id)
+    if run is None or run.deleting_at is not None:
+        raise RunNotFound(run_id)
+    refuse_imported(run, "forked")
+    log = log_of(session, run_id)
+    diagnosis = diagnose(log)
+    if diagnosis.outcome.verdict not in ILL:
+        verdict = diagnosis.outcome.verdict.replace("_", " ")
+        raise Conflict(f"the diagnosis of {run.name} is {verdict}: there is nothing to try a remedy against")
+    cause = _chosen(diagnosis, request.cause)
+    config = runnable(settings, run.config)
+    point = fork_point(session, settings, run, config, last_healthy(diagnosis))
+    alarm = first_alarm(log, diagnosis)
+    steps = request.steps or _default_steps(config, diagnosis, alarm, point.step)
+    errors: list[FieldError] = []
+    common = {"steps": steps, "stop_rules": _lasting_rules(run)}
+    base = _forked(settings, run, point, common, "", errors)
+    wanted = request.arms if request.arms is not None else default_arms(diagnosis, cause)
+    arms = tuple(
+        Arm(arm.name, arm.changes, _changed(settings, run, point, common, base, number, arm, errors))
+        for number, arm in enumerate(wanted)
+    )
+    if not arms:
+        errors.append(FieldError("arms", "is empty: write down at least one change to try"))
+    together = (steps - point.step) * _runs(request.seeds, len(arms))
+    if together > MOST_STEPS_TOGETHER:
+        reason = f"makes {together:,} steps in total; expected at most {MOST_STEPS_TOGETHER:,}"
+        errors.append(FieldError("steps", reason))
+    seeds = tuple((run.seed + 1 + number) % SEEDS for number in range(request.seeds))
+    notes = tuple(_notes(run, config, diagnosis, cause, alarm, steps, len(seeds)))
+    return TrialPlan(run, diagnosis, cause, alarm, point, steps, base, arms, seeds, notes, tuple(errors))
+
+
+def _lasting_rules(run: Run) -> list[dict[str, Any]]:
+    return [rule for rule in run.config.get("stop_rules", ()) if rule["type"] == "non_finite"]
+
+
+def _chosen(diagnosis: Diagnosis, name: str) -> Ranked | None:
+    """The cause of this name, or the first; None where the diagnosis has none."""
+    own = [each for each in diagnosis.causes if not each.explained_by]
+    if not name:
+        return own[0] if own else None
+    for each in own:
+        if each.finding.cause == name:
+            return each
+    known = ", ".join(each.finding.cause for each in own) or "none"
+    raise InvalidRequest([FieldError("cause", f"is {name!r}; the causes of this run are: {known}")])
+
+
+def default_arms(diagnosis: Diagnosis, cause: Ranked | None) -> list[ArmRequest]:
+    """The cause's remedy, and that of the first other cause of its own; only changes of the config."""
+    found = []
+    if cause is not None and cause.remedy.changes:
+        found.append(ArmRequest(name="remedy", changes=cause.remedy.changes))
+    for each in diagnosis.causes:
+        is_rival = each is not cause and not each.explained_by and each.remedy.changes
+        if is_rival and (cause is None or each.remedy.changes != cause.remedy.changes):
+            return [*found, ArmRequest(name="second remedy", changes=each.remedy.changes)]
+    return found
+
+
+def last_healthy(diagnosis: Diagnosis) -> int:
+    """Last step from which a fork is surely healthy: before the first signal and before the goal fell."""
+    known = [each.healthy for each in (diagnosis.onset, diagnosis.outcome.onset) if each is not None]
+    return min(known, default=0)
+
+
+def first_alarm(log: Log, diagnosis: Diagnosis) -> int:
+    """First step at which the log so far is judged ill, by bisection; of a run that never rose the last."""
+    last = max((int(series.steps[-1]) for series in log.series.values() if len(series)), default=0)
+    fall = diagnosis.outcome.onset
+    if fall is None or diagnosis.outcome.verdict == "never_learned":
+        return last
+    healthy, ill = fall.healthy, last
+    while ill - healthy > 1:
+        middle = (healthy + ill) // 2
+        if diagnose(_until(log, middle)).outcome.verdict in ILL - {"never_learned"}:
+            ill = middle
+        else:
+            healthy = middle
+    return ill
+
+
+def _until(log: Log, step: int) -> Log:
+    series = {name: series.between(-inf, step) for name, series in log.series.items()}
+    return Log(series, log.config, log.status, log.reason)
+
+
+def _default_steps(config: RunConfig, diagnosis: Diagnosis, alarm: int, fork_step: int) -> int:
+    """Twice as far behind the onset as the alarm; to the end where the learning rate depends on the end."""
+    if config.optimizer.schedule != "constant":
+        return config.steps
+    onset = last_healthy(diagnosis)
+    wanted = max(onset + 2 * (alarm - onset), fork_step + 1, config.optimizer.warmup_steps)
+    return max(min(wanted, config.steps), alarm)
+
+
+def _changed(
+    settings: Settings,
+    run: Run,
+    point: ForkPoint,
+    common: Mapping[str, Any],
+    base: RunConfig | None,
+    number: int,
+    arm: ArmRequest,
+    errors: list[FieldError],
+) -> RunConfig | None:
+    """The config of an arm; None, and an error, where it cannot be run or is that of the run."""
+    place = f"arms.{number}.changes"
+    changes = nested(arm.changes)
+    if taken := [name for name in OWN if name in changes]:
+        errors.append(FieldError(f"{place}.{taken[0]}", "is set by the trial"))
+        return None
+    found = _forked(settings, run, point, merge(changes, common), place, errors) if base else None
+    if found is not None and base is not None and found.with_(preset=base.preset) == base:
+        errors.append(FieldError(place, "changes nothing: these are the values of the run"))
+        return None
+    return found
+
+
+def _forked(
+    settings: Settings,
+    run: Run,
+    point: ForkPoint,
+    changes: Mapping[str, Any],
+    place: str,
+    errors: list[FieldError],
+) -> RunConfig | None:
+    try:
+        return forked_config(settings, run, point.step, changes)
+    except InvalidConfig as error:
+        inside = (FieldError(f"{place}.{each.path}".strip("."), each.message) for each in error.errors)
+        errors += [each for each in inside if each not in errors]
+        return None
+
+
+def _notes(
+    run: Run,
+    config: RunConfig,
+    diagnosis: Diagnosis,
+    cause: Ranked | None,
+    alarm: int,
+    steps: int,
+    seeds: int,
+) -> Sequence[str]:
+    notes = []
+    if cause is None:
+        notes.append("The diagnosis names no cause: write down what to try.")
+    elif not cause.remedy.changes:
+        notes.append("This remedy is not a field of the config: change the data or the reward, and try that.")
+    if steps < alarm:
+        notes.append(f"The trouble showed at step {alarm}: a trial that ends at step {steps} may not see it.")
+    if config.optimizer.schedule != "constant" and steps != config.steps:
+        notes.append(
+            f"The {config.optimizer.schedule} schedule ends with the run: with {steps} steps in place of "
+            f"{config.steps} the learning rates are not those of {run.name}."
+        )
+    if diagnosis.outcome.goal == "reward/mean":
+        notes.append("Judged by the reward alone: an arm that hacks it counts as spared.")
+    if least_p(seeds) > SIGNIFICANT:
+        notes.append(
+            f"With {seeds} per arm, p is at least {least_p(seeds):.2g}: no result can be significant."
+        )
+    return notes
+
+
+def least_p(seeds: int) -> float:
+    """Fisher's one-sided p where all runs of one arm fall and none of the other."""
+    return 1 / comb(2 * seeds, seeds)
+
+
+def _runs(seeds: int, arms: int) -> int:
+    """Of each seed one run per arm and one without change; and the repetition."""
+    return seeds * (1 + arms) + 1
+
+
+def price_of(session: Session, settings: Settings, plan: TrialPlan) -> dict[str, Any]:
+    """schemas.TrialPrice: of each arm the estimate of a whole run, as far as its steps are trained."""
+    count = len(plan.seeds)
+    configs = [(plan.base, count + 1), *((arm.config, count) for arm in plan.arms)]
+    own = plan.steps - plan.point.step
+    price: dict[str, Any] = dict.fromkeys(("seconds_low", "seconds_high", "disk_bytes"), 0.0)
+    price["checkpoint_bytes"] = 0.0
+    for config, runs in configs:
+        if config is None:
+            continue
+        found = estimates(session, config, settings)
+        for name in ("seconds_low", "seconds_high", "disk_bytes"):
+            price[name] += (found[name] or 0.0) * runs * own / config.steps
+        size = found["checkpoint_bytes"]
+        known = price["checkpoint_bytes"]
+        price["checkpoint_bytes"] = None if size is None or known is None else known + size * runs
+    runs = _runs(count, len(plan.arms))
+    return price | {"runs": runs, "steps": runs * max(own, 0), "least_p": least_p(count)}

@@ -1,0 +1,110 @@
+"""Sentences of a trial's verdict."""
+
+from backend.experiments.trials.plan import SIGNIFICANT
+from backend.experiments.trials.schemas import NO_CHANGE, ArmResult, RepeatResult, TrialVerdict
+
+TROUBLES = {
+    "collapsed": "The collapse",
+    "declining": "The decline",
+    "recovered": "The fall",
+    "never_learned": "The failure to learn",
+}
+"""Names of the trouble by the verdict on the run."""
+
+OWN_NAMES = ("remedy", "second remedy", "rival remedy")
+"""Names of arms that need no quotes; earlier versions called the second remedy the rival one."""
+
+
+def sentences(found: str, verdict: TrialVerdict) -> list[str]:
+    """The verdict in words: recurrences and p of each arm, effects on the goal, what was not counted."""
+    control, *arms = verdict.arms
+    trouble = TROUBLES.get(found, "The trouble")
+    said = []
+    for arm in arms:
+        said.append(_compared(trouble, arm, control) if verdict.complete else _so_far(arm, control))
+        if verdict.complete and verdict.goal and (words := _goal(verdict.goal, arm, control)):
+            said.append(words)
+    said += [words for arm in verdict.arms if (words := _apart(arm))]
+    return [*said, _repeat(verdict.repeat)]
+
+
+def _with(arm: ArmResult) -> str:
+    return f"with the {arm.name}" if arm.name in OWN_NAMES else f"with “{arm.name}”"
+
+
+def _of(arm: ArmResult) -> str:
+    return f"{arm.recurred} of {arm.recurred + arm.spared}"
+
+
+def _so_far(arm: ArmResult, control: ArmResult) -> str:
+    ended, control_ended = (each.planned - each.waiting for each in (arm, control))
+    return (
+        f"So far: {control_ended} of {control.planned} runs without change have ended and "
+        f"{ended} of {arm.planned} {_with(arm)}."
+    )
+
+
+def _compared(trouble: str, arm: ArmResult, control: ArmResult) -> str:
+    if arm.p is None:
+        which = "without change" if not control.recurred + control.spared else _with(arm)
+        return f"No verdict on the arm {_with(arm)}: no run {which} could be judged."
+    if not control.recurred:
+        return (
+            f"{trouble} did not recur without change ({_of(control)} runs; {_of(arm)} {_with(arm)}): "
+            "it depended on the seed, so the trial cannot say whether the remedy helps."
+        )
+    test = f"Fisher's exact test, one-sided {p_value(arm.p)}"
+    if arm.p <= SIGNIFICANT:
+        opening = trouble
+    else:
+        opening = f"No evidence that it helps: {trouble[0].lower()}{trouble[1:]}"
+    return (
+        f"{opening} recurred in {_of(control)} runs without change and in {_of(arm)} {_with(arm)} ({test})."
+    )
+
+
+def p_value(p: float) -> str:
+    """A p value as papers write it: `p = .004`, `p < .001`."""
+    if p < 0.001:
+        return "p < .001"
+    if p > 0.999:
+        return "p = 1"
+    digits = f"{p:.1g}" if p < 0.01 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
+    return f"p = {digits}".replace("0.", ".")
+
+
+def _goal(goal: str, arm: ArmResult, control: ArmResult) -> str:
+    if arm.goal_end is None or control.goal_end is None:
+        return ""
+    return (
+        f"{goal} ended at {arm.goal_end:.3g} {_with(arm)} and at {control.goal_end:.3g} without "
+        "change, on average."
+    )
+
+
+def _apart(arm: ArmResult) -> str:
+    """Runs that are in none of the shares."""
+    counts = (
+        (arm.failed, "failed"),
+        (arm.stopped, "stopped"),
+        (arm.unjudged, "without a verdict"),
+        (arm.deleted, "deleted"),
+    )
+    parts = [f"{count} {words}" for count, words in counts if count]
+    which = "without change" if arm.name == NO_CHANGE else _with(arm)
+    return f"Not counted {which}: {', '.join(parts)}." if parts else ""
+
+
+def _repeat(repeat: RepeatResult) -> str:
+    match repeat.state:
+        case "repeats":
+            return "With its own seed and without change the run repeats itself bit for bit."
+        case "differs":
+            return (
+                f"With its own seed and without change the run differs from step {repeat.step} on "
+                f"(first in {repeat.metric}): it does not repeat bit for bit on this device."
+            )
+        case "waiting":
+            return "The repetition with the run's own seed has not ended."
+        case _:
+            return "The repetition with the run's own seed is missing and cannot be compared."

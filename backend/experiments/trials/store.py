@@ -1,0 +1,112 @@
+"""Trials in SQL: lists, and verdicts that are stored once all runs have ended."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Select, and_, exists, or_, select
+from sqlalchemy.orm import Session, aliased
+
+from backend.analysis.diagnosis.signs import TITLES
+from backend.base.errors import NotFound
+from backend.experiments.trials.schemas import TrialVerdict
+from backend.experiments.trials.verdict import judge
+from backend.http.paging import iso, read_cursor
+from backend.runs.events import add_event
+from backend.runs.lifecycle import ENDED
+from backend.storage.engine import Sessions, db_now, reading
+from backend.storage.models import Run, Trial
+
+
+def list_trials(session: Session, *, run: str, experiment: str, limit: int, cursor: str) -> Sequence[Trial]:
+    """Trials of a run, an experiment or all, newest first, and one more than the page holds."""
+    query = select(Trial).join(Run, Run.id == Trial.run_id).where(Run.deleting_at.is_(None))
+    if run:
+        query = query.where(Trial.run_id == run)
+    if experiment:
+        query = query.where(Trial.experiment_id == experiment)
+    if place := read_cursor(cursor, str):
+        query = query.where(Trial.id < place[0])
+    return session.scalars(query.order_by(Trial.id.desc()).limit(limit + 1)).all()
+
+
+def find_trial(session: Session, trial_id: str) -> Trial:
+    """Raises NotFound."""
+    found = session.get(Trial, trial_id)
+    if found is None:
+        raise NotFound(f"there is no trial {trial_id!r}")
+    return found
+
+
+def shown_trial(session: Session, trial: Trial) -> dict[str, Any]:
+    """schemas.TrialItem: with the stored verdict, else with that of the runs as they are."""
+    verdict = trial.verdict if trial.judged_at is not None else judge(session, trial).model_dump(mode="json")
+    onset = {"healthy": trial.onset_healthy, "sick": trial.onset_sick}
+    return {
+        "id": trial.id,
+        "run": trial.run_id,
+        "run_name": session.scalar(select(Run.name).where(Run.id == trial.run_id)) or "",
+        "experiment": trial.experiment_id,
+        "found": trial.found,
+        "cause": trial.cause,
+        "title": TITLES.get(trial.cause, ""),
+        "onset": onset if trial.onset_sick is not None else None,
+        "fork": {
+            "run": trial.fork_run,
+            "step": trial.fork_step,
+            "wanted": trial.wanted_step,
+            "words": trial.words,
+        },
+        "steps": trial.steps,
+        "seeds": trial.seeds,
+        "created_at": iso(trial.created_at),
+        "judged_at": iso(trial.judged_at),
+        "verdict": verdict,
+    }
+
+
+def _due_trials() -> Select[str]:
+    others = aliased(Run)
+    goes_on = and_(others.status.not_in(ENDED), others.deleted_at.is_(None), others.deleting_at.is_(None))
+    of_it = others.experiment_id == Trial.experiment_id
+    is_new = or_(
+        Trial.judged_at.is_(None),
+        exists().where(of_it, others.status == "finished", others.finished_at > Trial.judged_at),
+    )
+    return (
+        select(Trial.id)
+        .join(Run, Run.id == Trial.run_id)
+        .where(Run.deleting_at.is_(None), Trial.experiment_id.is_not(None), is_new)
+        .where(~exists().where(of_it, goes_on))
+        .order_by(Trial.id)
+    )
+
+
+_DUE_TRIALS = _due_trials()
+
+
+def due_trials(session: Session) -> list[str]:
+    """Trials whose runs have all ended and that have no verdict, or one from before a run was retried."""
+    return list(session.scalars(_DUE_TRIALS))
+
+
+def settle(sessions: Sessions, trial_id: str) -> bool:
+    """Judge a trial and store the verdict if it is complete; whether it was stored."""
+    with reading(sessions) as session:
+        trial = session.get(Trial, trial_id)
+        if trial is None:
+            return False
+        verdict = judge(session, trial)
+        seen = trial.judged_at
+    return verdict.complete and _store(sessions, trial_id, verdict, seen)
+
+
+def _store(sessions: Sessions, trial_id: str, verdict: TrialVerdict, seen: float | None) -> bool:
+    with sessions.begin() as session:
+        trial = session.scalar(select(Trial).where(Trial.id == trial_id).with_for_update())
+        if trial is None or trial.judged_at != seen:
+            return False
+        trial.verdict = verdict.model_dump(mode="json")
+        trial.judged_at = session.scalar(select(db_now()))
+        data = {"trial": trial.id, "experiment": trial.experiment_id}
+        add_event(session, "trial", verdict.sentences[0], run_id=trial.run_id, data=data)
+        return True

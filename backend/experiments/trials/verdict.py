@@ -1,0 +1,122 @@
+"""Verdict of a trial: in how many runs of each arm the trouble came back, and what follows.
+
+A run counts as a recurrence if its diagnosis is collapsed, declining, recovered (it fell and came back) or
+never learned; its log begins with the steps inherited from before the onset, so its fall came after the fork.
+It counts as spared if it ended healthy. A run that failed or was stopped is a recurrence if it fell before
+that; else it is counted apart, as are runs without a verdict and deleted ones. None is left out of the table.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.analysis.diagnosis.diagnose import ILL, diagnose
+from backend.analysis.diagnosis.store import log_of
+from backend.experiments.trials.fisher import fisher
+from backend.experiments.trials.repetition import first_difference
+from backend.experiments.trials.schemas import NO_CHANGE, REPEAT, ArmResult, RepeatResult, TrialVerdict
+from backend.experiments.trials.sentences import sentences
+from backend.runs.lifecycle import ENDED
+from backend.storage.models import Run, Trial
+
+Outcome = Literal["waiting", "recurred", "spared", "unjudged", "failed", "stopped", "deleted"]
+
+
+class JudgedRun(NamedTuple):
+    """A run of an arm and what became of it."""
+
+    outcome: Outcome
+    goal: str = ""
+    end: float | None = None
+    """Of the goal; None where the run has not ended."""
+
+
+def judge(session: Session, trial: Trial) -> TrialVerdict:
+    """The verdict from the runs as they are now."""
+    runs: dict[str, list[Run]] = defaultdict(list)
+    if trial.experiment_id is not None:
+        for run in session.scalars(select(Run).where(Run.experiment_id == trial.experiment_id)):
+            runs[run.variant].append(run)
+    arms = [{"name": NO_CHANGE, "changes": {}}, *trial.arms]
+    judged = {arm["name"]: [judged_run(session, run) for run in runs[arm["name"]]] for arm in arms}
+    repeat = _repeat(session, trial, runs[REPEAT])
+    waiting = repeat.state == "waiting" or any(
+        run.outcome == "waiting" for each in judged.values() for run in each
+    )
+    goals = [run.goal for each in judged.values() for run in each if run.goal]
+    goal = max(goals, key=goals.count, default="")
+    counts = [_counted(arm, judged[arm["name"]], len(trial.seeds), goal) for arm in arms]
+    results = counts if waiting else [counts[0], *(_tested(arm, counts[0]) for arm in counts[1:])]
+    verdict = TrialVerdict(complete=not waiting, goal=goal, arms=results, repeat=repeat, sentences=[])
+    return verdict.model_copy(update={"sentences": sentences(trial.found, verdict)})
+
+
+def judged_run(session: Session, run: Run) -> JudgedRun:
+    """One run of an arm by its own diagnosis."""
+    is_over = run.status in ENDED
+    if run.deleting_at is not None or (run.deleted_at is not None and not is_over):
+        return JudgedRun("deleted")
+    if not is_over:
+        return JudgedRun("waiting")
+    outcome = diagnose(log_of(session, run.id)).outcome
+    end = outcome.end if outcome.goal else None
+    return JudgedRun(_outcome(run.status, outcome.verdict), outcome.goal, end)
+
+
+def _outcome(status: str, verdict: str) -> Outcome:
+    if verdict in ILL and not (status != "finished" and verdict == "never_learned"):
+        return "recurred"
+    if status == "failed":
+        return "failed"
+    if status == "stopped":
+        return "stopped"
+    return "spared" if verdict == "healthy" else "unjudged"
+
+
+def _counted(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: int, goal: str) -> ArmResult:
+    outcomes = [run.outcome for run in runs]
+    ends = [run.end for run in runs if run.goal == goal and run.end is not None]
+    return ArmResult(
+        name=arm["name"],
+        changes=arm["changes"],
+        planned=planned,
+        waiting=outcomes.count("waiting"),
+        recurred=outcomes.count("recurred"),
+        spared=outcomes.count("spared"),
+        unjudged=outcomes.count("unjudged"),
+        failed=outcomes.count("failed"),
+        stopped=outcomes.count("stopped"),
+        deleted=outcomes.count("deleted") + planned - len(runs),
+        goal_end=fmean(ends) if ends else None,
+        p=None,
+    )
+
+
+def _tested(arm: ArmResult, control: ArmResult) -> ArmResult:
+    """With the p value, where both arms have runs that were judged."""
+    count, control_count = arm.recurred + arm.spared, control.recurred + control.spared
+    if not count or not control_count:
+        return arm
+    p = fisher(arm.recurred, count, control.recurred, control_count)
+    return arm.model_copy(update={"p": p})
+
+
+def _repeat(session: Session, trial: Trial, runs: Sequence[Run]) -> RepeatResult:
+    """Whether the run with its own seed did what it did before."""
+    parent = session.get(Run, trial.run_id)
+    if not runs or parent is None or parent.deleting_at is not None or runs[0].deleting_at is not None:
+        return RepeatResult(state="unknown")
+    run = runs[0]
+    if run.status not in ENDED:
+        return RepeatResult(state="unknown" if run.deleted_at is not None else "waiting")
+    if run.last_step <= trial.fork_step:
+        return RepeatResult(state="unknown")
+    after = trial.fork_step if trial.fork_run else -1
+    found = first_difference(session, parent, run, after=after)
+    if found is None:
+        return RepeatResult(state="repeats")
+    return RepeatResult(state="differs", step=found.step, metric=found.metric)

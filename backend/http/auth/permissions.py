@@ -1,0 +1,207 @@
+"""Permissions of every route: which role may call what. A route without a line here is closed to everybody.
+
+A line is `METHOD /path` as the router writes it; HEAD goes with GET. `tests/habits/test_routes.py` compares
+these lines with the application's routes, both ways.
+"""
+
+import re
+from enum import StrEnum
+
+from starlette.routing import compile_path
+
+from backend.http.pages import HOME, PAGES, REDIRECTS
+
+
+class Role(StrEnum):
+    """A caller's role; each role has its own token."""
+
+    VIEWER = "viewer"
+    """Reads everything, changes nothing."""
+
+    OPERATOR = "operator"
+    """Reads and changes everything."""
+
+    WRITER = "writer"
+    """A client of another trainer: pushes runs of its own and reads nothing but their stop wish."""
+
+
+PEOPLE = (Role.OPERATOR, Role.VIEWER)
+"""Roles that log in with a browser."""
+
+
+PUBLIC = (
+    "GET /healthz",
+    "GET /grpolab.py",
+    "GET /login",
+    "POST /login",
+    "GET /static/{path:path}",
+    "GET /vendor/plotly.min.js",
+)
+"""Open to everybody: they tell nothing about this installation."""
+
+READS = (
+    *(f"GET {path}" for path in (HOME, *(page.path for page in PAGES), *REDIRECTS)),
+    "GET /docs",
+    "GET /help",
+    "GET /help/{name}",
+    "GET /help/decisions/{name}",
+    "GET /help/pictures/{name}",
+    "GET /openapi.json",
+    "GET /readyz",
+    "GET /metrics",
+    "GET /api/v1/session",
+    "DELETE /api/v1/session",  # its own
+    "GET /api/v1/sessions",  # of a viewer its own
+    "DELETE /api/v1/sessions/{session_id}",  # likewise
+    "GET /api/v1/status",
+    "GET /api/v1/config-schema",
+    "GET /api/v1/presets",
+    "GET /api/v1/recipes",
+    "GET /api/v1/data-recipes",
+    "GET /api/v1/suite-recipes",
+    "GET /api/v1/evaluations",
+    "GET /api/v1/metric-catalog",
+    "GET /api/v1/problems",
+    "GET /api/v1/rewards",
+    "GET /api/v1/policies",
+    "GET /api/v1/datasets",
+    "POST /api/v1/validate",  # computes, changes nothing
+    "POST /api/v1/problems/preview",  # likewise
+    "GET /api/v1/experiments",
+    "POST /api/v1/experiments/plan",  # computes, changes nothing
+    "GET /api/v1/experiments/{experiment_id}",
+    "GET /api/v1/searches",
+    "GET /api/v1/matrix",
+    "GET /api/v1/runs",
+    "GET /api/v1/runs/ids",
+    "GET /api/v1/run-fields",
+    "GET /api/v1/views",
+    "GET /api/v1/runs/{run_id}",
+    "GET /api/v1/runs/{run_id}/checkpoints",
+    "GET /api/v1/runs/{run_id}/checkpoints/copies",
+    "GET /api/v1/runs/{run_id}/files/{name:path}",
+    "GET /api/v1/runs/{run_id}/archive",
+    "GET /api/v1/runs/{run_id}/model",
+    "GET /api/v1/runs/{run_id}/events",
+    "GET /api/v1/runs/{run_id}/logs",
+    "GET /api/v1/runs/{run_id}/metrics.csv",
+    "GET /api/v1/series",
+    "GET /api/v1/runs/{run_id}/diagnosis",
+    "POST /api/v1/runs/{run_id}/trials/plan",  # computes, changes nothing
+    "GET /api/v1/runs/{run_id}/breakdown",
+    "GET /api/v1/signal-budget",
+    "GET /api/v1/trials",
+    "GET /api/v1/rollouts",
+    "GET /api/v1/rollouts/loss",
+    "GET /api/v1/rollouts/steps",
+    "GET /api/v1/rollouts/counts",
+    "GET /api/v1/rollouts/evidence",
+    "GET /api/v1/rollouts/mismatch",
+    "GET /api/v1/rollouts/probes",
+    "GET /api/v1/rollouts/prompts",
+    "GET /api/v1/rollouts/prompts.jsonl",
+    "GET /api/v1/rollouts/pass-rates/{sha256}",
+    "GET /api/v1/rollouts/{completion_id}/tokens",
+    "GET /api/v1/rollouts/search",
+    "GET /api/v1/rollouts/search/steps",
+    "GET /api/v1/rollouts/search/export",
+    "GET /api/v1/rollouts/lift",
+    "GET /api/v1/rollouts/labels",
+    "POST /api/v1/rollouts/what-if",  # computes, changes nothing
+    "GET /api/v1/workers",
+    "GET /api/v1/queue",
+    "GET /api/v1/stream",
+)
+"""For viewers and operators."""
+
+WRITES = (
+    "POST /api/v1/experiments",
+    "POST /api/v1/experiments/check",
+    "POST /api/v1/searches/{experiment_id}/stop",
+    "DELETE /api/v1/runs",
+    "POST /api/v1/runs/actions",
+    "PUT /api/v1/views",
+    "DELETE /api/v1/views/{view_id}",
+    "PATCH /api/v1/runs/{run_id}",
+    "DELETE /api/v1/runs/{run_id}",
+    "POST /api/v1/runs/{run_id}/restore",
+    "POST /api/v1/runs/{run_id}/stop",
+    "POST /api/v1/runs/{run_id}/pause",
+    "POST /api/v1/runs/{run_id}/resume",
+    "POST /api/v1/runs/{run_id}/retry",
+    "POST /api/v1/runs/{run_id}/clone",
+    "POST /api/v1/runs/{run_id}/fork",
+    "POST /api/v1/runs/{run_id}/evaluations",
+    "POST /api/v1/runs/{run_id}/check",
+    "POST /api/v1/runs/{run_id}/trials",
+    "POST /api/v1/datasets",
+    "POST /api/v1/datasets/preview",
+    "POST /api/v1/datasets/{sha256}/repeats",
+    "DELETE /api/v1/datasets/{sha256}",
+    "POST /api/v1/imports",
+    "POST /api/v1/rollouts/pass-rates",
+    "POST /api/v1/rollouts/labels/import",
+    "POST /api/v1/rollouts/{completion_id}/labels",
+    "DELETE /api/v1/rollouts/{completion_id}/labels",
+)
+"""For operators only, and limited in number per second."""
+
+PUSHES = (
+    "GET /api/v1/pushes/{key}",
+    "POST /api/v1/pushes/{key}",
+)
+"""For writers, each on its own runs, and operators; limited in number per second for each writer."""
+
+FILES = (
+    ("POST", "/api/v1/datasets"),
+    ("POST", "/api/v1/datasets/preview"),
+    ("POST", "/api/v1/imports"),
+    ("POST", "/api/v1/rollouts/labels/import"),
+)
+"""Their body is a file and no JSON: the route itself counts it while it arrives, and checks what it is."""
+
+
+class Access(StrEnum):
+    """The access that a request needs."""
+
+    PUBLIC = "public"
+    READ = "read"
+    WRITE = "write"
+    PUSH = "push"
+
+
+MAY = {
+    Access.READ: PEOPLE,
+    Access.WRITE: (Role.OPERATOR,),
+    Access.PUSH: (Role.OPERATOR, Role.WRITER),
+}
+"""The roles that have an access."""
+
+
+GROUPS = {Access.PUBLIC: PUBLIC, Access.READ: READS, Access.WRITE: WRITES, Access.PUSH: PUSHES}
+
+
+def _compiled() -> dict[str, list[tuple[re.Pattern[str], Access]]]:
+    """The lines by method, in an order in which a fixed path comes before one with parameters."""
+    found: dict[str, list[tuple[re.Pattern[str], Access]]] = {}
+    lines = [(line, access) for access, group in GROUPS.items() for line in group]
+    for line, access in sorted(lines, key=lambda item: "{" in item[0]):
+        method, path = line.split(" ")
+        found.setdefault(method, []).append((compile_path(path)[0], access))
+    return found
+
+
+_LINES = _compiled()
+
+
+def methods_of(path: str) -> list[str]:
+    """The methods that have a line for this path."""
+    return [method for method, lines in _LINES.items() if any(pattern.match(path) for pattern, _ in lines)]
+
+
+def access_of(method: str, path: str) -> Access | None:
+    """The access that this request needs; None if no line of the table covers it."""
+    for pattern, access in _LINES.get("GET" if method == "HEAD" else method, []):
+        if pattern.match(path):
+            return access
+    return None

@@ -1,0 +1,133 @@
+"""Sessions of browsers: one row each, which a request needs beside its signed cookie, and which can be ended.
+
+Each process remembers for a moment what it found, so that a page of forty requests costs one look. While the
+database is away nobody can be told apart from before: a cookie that is signed and in time is believed then,
+unless this process knows that its session was ended.
+"""
+
+import logging
+import time
+from functools import partial
+from typing import Any, NamedTuple
+
+import anyio.to_thread
+from sqlalchemy import delete, or_, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from backend.base.errors import Unavailable
+from backend.base.redaction import redact
+from backend.base.text import clean_text
+from backend.http.auth.permissions import Role
+from backend.http.auth.tokens import Login
+from backend.storage.engine import Sessions, db_now, reading
+from backend.storage.models import BrowserSession
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED_SECONDS = 5.0
+"""How soon a session that another process has ended is ended here."""
+
+LOOK_SECONDS = 2.0
+"""How long a request waits for the database to know its session."""
+
+SEEN_SECONDS = 60.0
+"""How exactly the last request of a session is known."""
+
+KEPT_SECONDS = 30 * 86400.0
+"""How long the row of a session that is over is kept."""
+
+MOST_REMEMBERED = 10_000
+AGENT_CHARACTERS = 300
+
+
+class _Known(NamedTuple):
+    is_open: bool
+    at: float
+
+
+class BrowserSessions:
+    """Browser sessions of one installation."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._known: dict[str, _Known] = {}
+
+    async def open_one(self, logins: list[Login]) -> Login | None:
+        """The first of some that is open."""
+        for login in logins:
+            if await self._is_open(login.id):
+                return login
+        return None
+
+    async def _is_open(self, session_id: str) -> bool:
+        known = self._known.get(session_id)
+        if known and (not known.is_open or time.monotonic() - known.at < REMEMBERED_SECONDS):
+            return known.is_open
+        with anyio.move_on_after(LOOK_SECONDS):
+            await anyio.to_thread.run_sync(self._look, session_id, abandon_on_cancel=True)
+        if self._known.get(session_id) is known:  # no answer: ask again soon, not at each request
+            self._remember(session_id, is_open=True)
+        return self._known[session_id].is_open
+
+    def _look(self, session_id: str) -> None:
+        try:
+            with reading(self._sessions) as session:
+                query = select(BrowserSession.ended_at, BrowserSession.seen_at < db_now() - SEEN_SECONDS)
+                row = session.execute(query.where(BrowserSession.id == session_id)).one_or_none()
+            self._remember(session_id, is_open=row is not None and row[0] is None)
+            if row is not None and row[1]:
+                self._change(session_id, seen_at=db_now())
+        except SQLAlchemyError:
+            logger.warning("cannot check the session: the database does not answer", exc_info=True)
+
+    def _remember(self, session_id: str, *, is_open: bool) -> None:
+        if len(self._known) >= MOST_REMEMBERED:
+            self._known.clear()
+        self._known[session_id] = _Known(is_open, time.monotonic())
+
+    def _change(self, session_id: str, **values: Any) -> None:
+        with self._sessions.begin() as session:
+            session.execute(update(BrowserSession).where(BrowserSession.id == session_id).values(**values))
+
+    async def start(self, login: Login, user_agent: str, *, instead_of: Login | None) -> None:
+        """Enter a new session, which takes the place of another one of the same browser."""
+        try:
+            await anyio.to_thread.run_sync(partial(self._enter, login, user_agent, instead_of))
+        except SQLAlchemyError as error:
+            logger.warning("cannot log in anyone: %s", error)
+            raise Unavailable("nobody can log in while the database is unavailable") from None
+        self._remember(login.id, is_open=True)
+        if instead_of:
+            self._remember(instead_of.id, is_open=False)
+
+    def _enter(self, login: Login, user_agent: str, instead_of: Login | None) -> None:
+        agent = redact(clean_text(user_agent))[:AGENT_CHARACTERS]
+        over = or_(BrowserSession.ends_at < db_now(), BrowserSession.ended_at < db_now() - KEPT_SECONDS)
+        with self._sessions.begin() as session:
+            session.execute(delete(BrowserSession).where(over))
+            session.add(
+                BrowserSession(id=login.id, role=login.role, user_agent=agent, ends_at=float(login.ends_at))
+            )
+            if instead_of:
+                row = BrowserSession.id == instead_of.id
+                session.execute(update(BrowserSession).where(row).values(ended_at=db_now()))
+
+    def listed(self, role: Role, own: str) -> list[BrowserSession]:
+        """The open sessions, the last seen first: all for an operator, for a viewer its own."""
+        query = select(BrowserSession).where(
+            BrowserSession.ended_at.is_(None), BrowserSession.ends_at > db_now()
+        )
+        if role is not Role.OPERATOR:
+            query = query.where(BrowserSession.id == own)
+        with reading(self._sessions) as session:
+            return list(session.scalars(query.order_by(BrowserSession.seen_at.desc(), BrowserSession.id)))
+
+    def end(self, session_id: str) -> bool:
+        """Log a browser out; whether it was logged in."""
+        is_open = (BrowserSession.id == session_id, BrowserSession.ended_at.is_(None))
+        with self._sessions.begin() as session:
+            found = session.scalar(select(BrowserSession.id).where(*is_open))
+            session.execute(update(BrowserSession).where(*is_open).values(ended_at=db_now()))
+        if found:
+            self._remember(session_id, is_open=False)
+        return bool(found)

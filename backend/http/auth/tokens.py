@@ -1,0 +1,214 @@
+"""Identity of a caller: tokens of operator, viewer and writers, one-time login links, and the login cookie.
+
+A link carries its time and a signature instead of the token, so it may appear in a terminal's scrollback;
+it works once, because its use leaves a file behind. Links and cookies are signed with their role's token: a
+new token ends them. A cookie is that of a session besides, which can be ended alone: see sessions.py.
+
+Writers are told apart by a name in their token, which is signed with a key: whatever a token pushes belongs
+to its name. The key itself is no token, and never leaves this machine.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from starlette.requests import cookie_parser
+
+from backend.base.durable_files import make_directory, sync
+from backend.base.errors import FieldError, InvalidRequest, Unavailable
+from backend.base.settings import Settings, service_url
+from backend.http.auth.permissions import PEOPLE, Role
+
+LINK_SECONDS = 600
+"""How long a login link works."""
+
+COOKIE_SECONDS = 30 * 86400
+"""How long a browser stays logged in."""
+
+_LINK = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{16})\.([0-9a-f]{64})")
+_COOKIE = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{43})\.([0-9a-f]{64})")
+
+_WRITER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_WRITER_TOKEN = re.compile(r"writer\.([A-Za-z0-9_-]{1,64})\.([0-9a-f]{64})")
+
+_SECRETS = {
+    Role.OPERATOR: ("grpolab_token", "token"),
+    Role.VIEWER: ("grpolab_viewer_token", "viewer-token"),
+    Role.WRITER: ("grpolab_writer_key", "writer-key"),
+}
+"""Of each role, the setting that holds its secret, and the file that does where the setting is empty."""
+
+
+def token_of(settings: Settings, role: Role) -> str:
+    """The token of people of a role, or the key that signs those of writers; the first call creates it."""
+    name, file = _SECRETS[role]
+    if chosen := str(getattr(settings, name)):
+        return chosen
+    path = settings.state_dir.expanduser() / file
+    try:
+        about = path.stat()
+    except FileNotFoundError:
+        _create(path)
+        about = path.stat()
+    token = _secret_in(path, (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns))
+    if not token:
+        raise Unavailable(f"{path} is empty: delete it, and the next start creates a new token")
+    return token
+
+
+@lru_cache(maxsize=16)
+def _secret_in(path: Path, _version: tuple[int, ...]) -> str:
+    """The text of a file, read again when the file has changed: each request asks for it."""
+    return path.read_text().strip()
+
+
+def _create(path: Path) -> None:
+    """Write a new secret, unless somebody else is first."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    _write_private(draft, secrets.token_urlsafe(32))
+    with contextlib.suppress(FileExistsError):
+        path.hardlink_to(draft)  # complete or not there at all
+    draft.unlink()
+    sync(path.parent)
+
+
+def fingerprint(settings: Settings) -> str:
+    """Changes when a token does."""
+    tokens = "\0".join(token_of(settings, role) for role in Role)
+    return hashlib.sha256(tokens.encode()).hexdigest()
+
+
+def role_of_token(settings: Settings, given: str) -> Role | None:
+    """Role of the person whose token this is; takes the same time for every wrong one."""
+    matches = {r: hmac.compare_digest(given.encode(), token_of(settings, r).encode()) for r in PEOPLE}
+    return next((role for role, is_match in matches.items() if is_match), None)
+
+
+def writer_token(settings: Settings, name: str) -> str:
+    """The token of a writer; raises InvalidRequest for a name that cannot be one."""
+    if not _WRITER_NAME.fullmatch(name):
+        raise InvalidRequest([FieldError("writer", "expected 1 to 64 letters, digits, _ and -")])
+    return f"writer.{name}.{_signature(settings, Role.WRITER, f'token:{name}')}"
+
+
+def writer_of_token(settings: Settings, given: str) -> str | None:
+    """Name of the writer whose token this is; None for any other text."""
+    match = _WRITER_TOKEN.fullmatch(given)
+    if match is None or not hmac.compare_digest(given, writer_token(settings, match[1])):
+        return None
+    return match[1]
+
+
+def login_link(settings: Settings, role: Role = Role.OPERATOR) -> str:
+    """A fresh link that opens the service in a browser, once, within ten minutes."""
+    moment = f"{int(time.time()) + LINK_SECONDS}.{secrets.token_urlsafe(12)}"
+    return f"{service_url(settings)}/?token={moment}.{_signature(settings, role, f'link:{moment}')}"
+
+
+def role_of_link(settings: Settings, ticket: str) -> Role | None:
+    """Role of a valid login link, used or not; None for any other text."""
+    match = _LINK.fullmatch(ticket)
+    if match is None or int(match[1]) < time.time():
+        return None
+    return _signed_by(settings, f"link:{match[1]}.{match[2]}", match[3])
+
+
+def redeem_link(settings: Settings, ticket: str) -> Role | None:
+    """Role of a valid, unused login link, which is used from now on; None for any other text."""
+    role = role_of_link(settings, ticket)
+    if role is None:
+        return None
+    used = _used_links(settings)
+    make_directory(used, mode=0o700)
+    _forget_expired(used)
+    try:
+        _write_private(used / ticket.rpartition(".")[0], "")
+        sync(used)  # a power cut does not make it work again
+    except FileExistsError:
+        return None
+    return role
+
+
+def return_link(settings: Settings, ticket: str) -> None:
+    """Make a link usable again that was taken but opened nothing."""
+    (_used_links(settings) / ticket.rpartition(".")[0]).unlink(missing_ok=True)
+
+
+def _used_links(settings: Settings) -> Path:
+    return settings.run_dir / "used-links"
+
+
+def _forget_expired(used: Path) -> None:
+    for path in used.iterdir():
+        if int(path.name.partition(".")[0]) < time.time():
+            path.unlink(missing_ok=True)
+
+
+def cookie_name(settings: Settings) -> str:
+    """Browsers send a cookie to every port of a host, so the port is part of its name."""
+    return f"grpolab_{settings.port}"
+
+
+class Login(NamedTuple):
+    """A browser's session, as its cookie tells it."""
+
+    id: str
+    """SHA-256 of what the cookie holds; the key of its row."""
+    role: Role
+    ends_at: int
+
+
+def new_cookie(settings: Settings, role: Role) -> tuple[str, Login]:
+    """The cookie of a browser that logs in: expiry, secret and signature."""
+    content = f"{int(time.time()) + COOKIE_SECONDS}.{secrets.token_urlsafe(32)}"
+    cookie = f"{content}.{_signature(settings, role, f'cookie:{content}')}"
+    return cookie, Login(_hashed(content), role, int(content[:10]))
+
+
+def login_of(settings: Settings, cookie: str) -> Login | None:
+    """Session of a valid login cookie, ended or not; None for any other text."""
+    match = _COOKIE.fullmatch(cookie)
+    if match is None or int(match[1]) < time.time():
+        return None
+    content = f"{match[1]}.{match[2]}"
+    role = _signed_by(settings, f"cookie:{content}", match[3])
+    return Login(_hashed(content), role, int(match[1])) if role else None
+
+
+def logins_in(settings: Settings, headers: list[str]) -> list[Login]:
+    """The logins in the headers `Cookie` of a request, the stronger ones first.
+
+    Other programs of this host have cookies there too, of any shape and perhaps of this name.
+    """
+    name = cookie_name(settings)
+    values = (cookie_parser(part).get(name) for header in headers for part in header.split(";"))
+    found = [login for value in values if value and (login := login_of(settings, value))]
+    return sorted(found, key=lambda login: login.role is not Role.OPERATOR)
+
+
+def _hashed(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _signed_by(settings: Settings, content: str, signature: str) -> Role | None:
+    matches = {role: hmac.compare_digest(_signature(settings, role, content), signature) for role in PEOPLE}
+    return next((role for role, is_match in matches.items() if is_match), None)
+
+
+def _signature(settings: Settings, role: Role, content: str) -> str:
+    return hmac.new(token_of(settings, role).encode(), f"{role}:{content}".encode(), "sha256").hexdigest()
+
+
+def _write_private(path: Path, text: str) -> None:
+    make_directory(path.parent, mode=0o700)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

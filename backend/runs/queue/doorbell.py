@@ -1,0 +1,148 @@
+"""The doorbell: a Celery message that says "there may be work in SQL" and carries nothing else.
+
+It may be lost, doubled or late without harm: workers claim runs from SQL, look there by themselves every
+few seconds, and the service rings again for runs that wait.
+"""
+
+import logging
+import threading
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+from celery import Celery
+from kombu import Connection, Queue
+from kombu.exceptions import OperationalError
+from kombu.transport import TRANSPORT_ALIASES
+from sqlalchemy import make_url
+
+from backend.base.settings import Settings
+from backend.runs.queue.broker import choose_broker, queue_folder
+
+logger = logging.getLogger(__name__)
+
+TRANSPORT_ALIASES["filesystem"] = "backend.runs.queue.file_transport:Transport"
+
+TASK = "grpolab.train"
+QUEUE = "gpu"
+RING_SECONDS = 0.5
+"""Longest time a ring may hold up its caller."""
+
+RETURN_SECONDS = 2.0
+"""A broker that comes back is heard again this soon, however long it was away."""
+
+QUICK_OPTIONS: dict[str, Any] = {
+    "socket_timeout": RING_SECONDS,
+    "socket_connect_timeout": RING_SECONDS,
+    "max_retries": 0,
+    "interval_start": 0,
+    "interval_step": 0,
+    "interval_max": 0,
+}
+"""A bell that cannot ring at once does not ring: the reconciler rings again."""
+
+PATIENT_OPTIONS: dict[str, Any] = {
+    "socket_timeout": 10,  # a half-open link is noticed
+    "socket_connect_timeout": 3,
+    "socket_keepalive": True,
+    "health_check_interval": 25,
+    "visibility_timeout": 3600,
+}
+"""A worker's connection to Redis or Valkey."""
+
+
+class SteadyConnection(Connection):
+    """Tries again every two seconds; kombu's own pauses grow to half a minute."""
+
+    def ensure_connection(self, *args: Any, **options: Any) -> Any:
+        """Like kombu's method, with a constant pause."""
+        pauses = {f"interval_{name}": RETURN_SECONDS for name in ("start", "max")}
+        return super().ensure_connection(*args, **{**pauses, **options})
+
+
+@cache
+def worker_queue(settings: Settings) -> Celery:
+    """The Celery app that workers consume with."""
+    return _make_app(settings, PATIENT_OPTIONS)
+
+
+@cache
+def _bell(settings: Settings) -> Celery:
+    return _make_app(settings, QUICK_OPTIONS)
+
+
+def _make_app(settings: Settings, options: dict[str, Any]) -> Celery:
+    app = Celery("grpolab", broker=choose_broker(settings).url, set_as_current=False)
+    app.amqp.Connection = SteadyConnection
+    app.conf.update(
+        task_acks_late=False,  # a lost message costs seconds; a late ack runs long jobs twice
+        worker_prefetch_multiplier=1,
+        worker_disable_prefetch=True,  # a busy worker leaves the bell for an idle one
+        task_ignore_result=True,  # state lives in SQL
+        result_backend=None,
+        task_serializer="json",
+        accept_content=["json"],
+        result_accept_content=["json"],
+        task_default_queue=QUEUE,
+        task_queues=[Queue(QUEUE)],
+        task_create_missing_queues=False,
+        task_publish_retry=False,  # a failed ring is not an error
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,  # its poller works meanwhile
+        broker_transport_options=_transport_options(settings, options),
+        worker_send_task_events=False,
+        worker_enable_remote_control=False,  # stop and pause are wishes in SQL
+        worker_hijack_root_logger=False,
+        worker_max_tasks_per_child=None,
+        task_soft_time_limit=None,
+        task_time_limit=None,
+        timezone="UTC",
+    )
+    return app
+
+
+def _transport_options(settings: Settings, options: dict[str, Any]) -> dict[str, Any]:
+    url = choose_broker(settings).url
+    if url.startswith("filesystem://"):
+        folder = str(queue_folder(settings))
+        return {"data_folder_in": folder, "data_folder_out": folder}
+    if url.startswith(("redis", "valkey")):
+        # Two installations may share one Redis: each rings its own workers. The host is left out, since
+        # machines may name it differently; kombu loses messages when a prefix is not ASCII.
+        database = make_url(settings.effective_database_url).database or ""
+        return {**options, "global_keyprefix": f"grpolab:{sha256(database.encode()).hexdigest()[:12]}:"}
+    return options
+
+
+class _Ringer:
+    """One thread that sends; a caller waits for it for a bounded time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._free = threading.Lock()
+
+    def ring(self) -> bool:
+        if not self._free.acquire(timeout=RING_SECONDS):
+            return False
+        sent: list[bool] = []
+        thread = threading.Thread(target=self._send, args=(sent,), name="ring", daemon=True)
+        thread.start()
+        thread.join(RING_SECONDS)
+        return bool(sent)
+
+    def _send(self, sent: list[bool]) -> None:
+        try:
+            _bell(self._settings).send_task(TASK, queue=QUEUE, retry=False)
+            sent.append(True)
+        except (OperationalError, OSError) as error:
+            logger.warning("could not notify the workers: %s", error)
+        finally:
+            self._free.release()
+
+
+_ringer = cache(_Ringer)
+
+
+def ring(settings: Settings) -> bool:
+    """Call a worker. Best effort, at most half a second; False when the bell was not heard in time."""
+    return _ringer(settings).ring()

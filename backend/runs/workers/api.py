@@ -1,0 +1,100 @@
+"""Routes of workers and of the queue."""
+
+from typing import Any
+
+from sqlalchemy import and_, or_, select, tuple_
+from sqlalchemy.orm import Session
+
+from backend.http.dependencies import ReadSession
+from backend.http.paging import iso, page_of, read_cursor
+from backend.http.responses import Cursor, Json, Limit, Page
+from backend.http.routing import Router
+from backend.runs.list import run_columns
+from backend.runs.store import shown_run
+from backend.runs.workers.nodes import complete_groups, why_nodes_wait
+from backend.runs.workers.store import live_slots, widest
+from backend.storage.engine import db_now
+from backend.storage.live_workers import SILENT_SECONDS
+from backend.storage.models import Run, Worker
+
+router = Router(prefix="/api/v1", tags=["workers"])
+
+
+@router.get("/workers", response_model=Page)
+def workers(session: ReadSession) -> Json:
+    """Every place where a run can train, and what it does; `lost`: no sign of life lately."""
+    now = session.scalar(select(db_now())) or 0.0
+    busy = session.execute(select(Run.id, Run.name).join(Worker, Worker.run_id == Run.id))
+    names = {row.id: row.name for row in busy}
+    rows = session.scalars(select(Worker).order_by(Worker.host, Worker.started_at, Worker.slot)).all()
+    return Json({"items": [_shown_worker(row, now, names) for row in rows], "next": None})
+
+
+def _shown_worker(worker: Worker, now: float, names: dict[str, str]) -> dict[str, Any]:
+    is_lost = now - worker.seen_at > SILENT_SECONDS
+    return {
+        "id": worker.id,
+        "host": worker.host,
+        "pid": worker.pid,
+        "slot": worker.slot,
+        "device": worker.device,
+        "device_name": worker.device_name,
+        "status": "lost" if is_lost else worker.status,
+        "run": worker.run_id,
+        "run_name": names.get(worker.run_id or ""),
+        "started_at": iso(worker.started_at),
+        "seen_at": iso(worker.seen_at),
+        "stats": worker.stats,
+    }
+
+
+@router.get("/queue", response_model=Page)
+def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json:
+    """The runs that wait, in the order in which they will start, each with why it waits."""
+    waiting = run_columns().add_columns(Run.run_after, Run.own_failures, Run.devices, Run.nodes)
+    waiting = waiting.where(Run.status == "queued", Run.deleted_at.is_(None))
+    first = 1
+    if place := read_cursor(cursor, int, int, (int, float), str):
+        position, priority, *since = place
+        later = tuple_(Run.queued_at, Run.id) > tuple(since)
+        waiting = waiting.where(or_(Run.priority < priority, and_(Run.priority == priority, later)))
+        first = position + 1
+    order = (Run.priority.desc(), Run.queued_at, Run.id)
+    rows = session.execute(waiting.order_by(*order).limit(limit + 1)).all()
+    why = _reasons(session)
+    return Json(
+        page_of(
+            list(enumerate(rows, first)),
+            limit,
+            lambda item: shown_run(item[1]) | {"position": item[0], "why": why(item[0], item[1])},
+            lambda item: (item[0], item[1].priority, item[1].queued_at, item[1].id),
+        )
+    )
+
+
+def _reasons(session: Session) -> Any:
+    """A function (position, run) -> why that run waits, in words."""
+    now = session.scalar(select(db_now())) or 0.0
+    slots = [slot for slot in live_slots(session) if slot.nodes == 1]
+    groups = complete_groups(session)
+    most, idle = widest(slots), [slot for slot in slots if slot.run_id is None]
+    room = widest(idle)
+
+    def why(position: int, run: Any) -> str:
+        if run.run_after > now:
+            tries = f", {run.own_failures} failed so far" if run.own_failures else ""
+            return f"the next try, in {run.run_after - now:.0f} s{tries}"
+        if run.nodes > 1:
+            return why_nodes_wait(groups, run.nodes, run.devices)
+        if not slots:
+            return "a worker (none is running)"
+        if run.devices > most:
+            return f"a worker with {run.devices} devices (the largest one running has {most})"
+        if position <= len(idle) and run.devices <= room:
+            return "about to start"
+        ahead = position - 1
+        behind = f"; {ahead} {'run' if ahead == 1 else 'runs'} ahead of it" if ahead else ""
+        free = "a free worker slot" if run.devices == 1 else f"{run.devices} free devices of one worker"
+        return f"{free}{behind}"
+
+    return why

@@ -1,0 +1,192 @@
+"""Groups of nodes that train a run together: who is there, which attempt they train, what each answers.
+
+Each node has one row, which its worker renews. The leader, rank 0, writes into its own which attempt it
+trains and where the ranks meet; the others write into theirs whether they come, and why their part ended.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from backend.runs.workers.store import FORGOTTEN_SECONDS
+from backend.storage.engine import db_now
+from backend.storage.live_workers import SILENT_SECONDS
+from backend.storage.models import Node, Run
+
+BEAT_SECONDS = 2.0
+"""How often a node shows that it is there."""
+
+State = Literal["ready", "refused", "ended", "leaving"]
+
+
+class Order(NamedTuple):
+    """The leader's word to its group: the attempt that it trains, and where the ranks meet."""
+
+    run_id: str
+    attempt: int
+    address: str
+    port: int
+    nonce: str
+    """Secret of this attempt, which a file in the shared state directory holds too."""
+    workers: Sequence[str]
+    """Worker of each node, by rank: nobody else comes."""
+
+
+class Answer(NamedTuple):
+    """The word of another node to the leader."""
+
+    run_id: str
+    attempt: int
+    state: State
+    reason: str = ""
+    is_own_fault: bool = False
+    """Whether what ended its part counts against the run's retries."""
+    output: str = ""
+    """The last lines that its ranks printed before their end."""
+
+
+class Seat(NamedTuple):
+    """A node as it was seen."""
+
+    rank: int
+    worker_id: str
+    host: str
+    address: str
+    nodes: int
+    devices: int
+    traits: Mapping[str, str]
+    work: Mapping[str, Any]
+    seen_at: float
+    silent_seconds: float
+    """Since its last sign of life."""
+
+    @property
+    def title(self) -> str:
+        """The name in a reason, e.g. "node 1 (gpu-07)"."""
+        return f"node {self.rank} ({self.host})"
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its worker ends: the seat goes a moment after its last answer."""
+        return self.work.get("state") == "leaving"
+
+    def answer_to(self, run_id: str, attempt: int) -> Answer | None:
+        """The word of this node about that attempt."""
+        if (self.work.get("run_id"), self.work.get("attempt")) != (run_id, attempt):
+            return None
+        return Answer(**self.work) if "state" in self.work else None
+
+
+def take_seat(session: Session, group: str, rank: int, worker_id: str, **facts: Any) -> None:
+    """Take this place in a group, whoever had it before; rows of groups that are gone are removed."""
+    session.execute(delete(Node).where(Node.seen_at < db_now() - FORGOTTEN_SECONDS))
+    row = Node(group_name=group, rank=rank, worker_id=worker_id, work={}, **facts)
+    session.merge(row)
+    session.flush()
+    beat(session, group, rank, worker_id)
+
+
+def beat(session: Session, group: str, rank: int, worker_id: str) -> bool:
+    """A sign of life; False when another worker has taken the place, or the row is gone."""
+    return _change(session, group, rank, worker_id, seen_at=db_now())
+
+
+def say(session: Session, group: str, rank: int, worker_id: str, word: Order | Answer | None) -> bool:
+    """Write down the leader's order, another node's answer, or that there is none any more."""
+    work = {} if word is None else word._asdict()
+    return _change(session, group, rank, worker_id, work=work, seen_at=db_now())
+
+
+def leave_seat(session: Session, group: str, rank: int, worker_id: str) -> None:
+    """Give the place up."""
+    own = (Node.group_name == group, Node.rank == rank, Node.worker_id == worker_id)
+    session.execute(delete(Node).where(*own))
+
+
+def seats_of(session: Session, group: str) -> list[Seat]:
+    """The nodes of a group, by rank."""
+    return [_seat(*row) for row in session.execute(_seats().where(Node.group_name == group)).all()]
+
+
+def complete_groups(session: Session) -> list[list[Seat]]:
+    """The groups whose nodes were all seen lately."""
+    groups: dict[str, list[Seat]] = {}
+    for node, now in session.execute(_seats()).all():
+        groups.setdefault(node.group_name, []).append(_seat(node, now))
+    return [seats for seats in groups.values() if is_complete(seats)]
+
+
+def is_complete(seats: Sequence[Seat]) -> bool:
+    """Whether all nodes of a group were seen lately and none of them is leaving."""
+    ranks = [seat.rank for seat in seats if seat.silent_seconds < SILENT_SECONDS and not seat.is_leaving]
+    return bool(seats) and ranks == list(range(seats[0].nodes))
+
+
+def devices_of(seats: Sequence[Seat]) -> int:
+    """The most devices that a run can have on each node of this group; 0: it is not complete."""
+    return min(seat.devices for seat in seats) if is_complete(seats) else 0
+
+
+def why_nodes_wait(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -> str:
+    """The thing that a run on several nodes waits for, given the groups that are complete."""
+    wanted = f"a group of {nodes} nodes"
+    most = max((devices_of(seats) for seats in groups if len(seats) == nodes), default=0)
+    if not most:
+        return f"{wanted} (none is complete)"
+    if devices > most:
+        return f"{wanted} with {devices} devices each (the largest one running has {most})"
+    return f"{wanted} that is free"
+
+
+def order_of(seats: Sequence[Seat]) -> Order | None:
+    """The order of the leader, where there is one."""
+    work = seats[0].work if seats and seats[0].rank == 0 else {}
+    return Order(**work) if "port" in work else None
+
+
+def is_trained(session: Session, run_id: str, attempt: int) -> bool:
+    """Whether this attempt still owns its run."""
+    owned = select(Run.id).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
+    return session.scalar(owned) is not None
+
+
+def difference(seats: Sequence[Seat]) -> str:
+    """The difference that keeps these nodes from training together, in a sentence; "": none."""
+    for seat in seats[1:]:
+        for what, value in seat.traits.items():
+            if value != (first := seats[0].traits.get(what)):
+                both = f"{seat.title} has {what} {value}, {seats[0].title} has {first}"
+                return f"{both}: all nodes of a run need the same versions and devices"
+    return ""
+
+
+def nonce_file(state: Path, run_id: str, attempt: int) -> Path:
+    """The file of an attempt by which its nodes show that they share the state directory."""
+    return state / "nodes" / f"{run_id}-{attempt}"
+
+
+def _seats() -> Any:
+    return select(Node, db_now()).order_by(Node.group_name, Node.rank)
+
+
+def _seat(node: Node, now: float) -> Seat:
+    return Seat(
+        node.rank,
+        node.worker_id,
+        node.host,
+        node.address,
+        node.nodes,
+        node.devices,
+        node.traits,
+        node.work,
+        node.seen_at,
+        max(0.0, now - node.seen_at),
+    )
+
+
+def _change(session: Session, group: str, rank: int, worker_id: str, **values: Any) -> bool:
+    own = (Node.group_name == group, Node.rank == rank, Node.worker_id == worker_id)
+    return bool(session.execute(update(Node).where(*own).values(**values)).rowcount)  # type: ignore[attr-defined]

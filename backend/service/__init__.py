@@ -1,0 +1,1 @@
+"""The running service: processes, command line, live pages, maintenance, backup, doctor."""

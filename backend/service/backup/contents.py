@@ -1,0 +1,166 @@
+"""Contents of a backup: a directory that gets its name only when it is complete and on disk.
+
+    manifest.json                     versions, schema, counts, and size and SHA-256 of every file below
+    database/grpolab.db               SQLite: a copy that the database made itself
+    database/<table>.copy.zst         Postgres: one file per table, in the text format of COPY
+    runs/<run>/<checkpoint>/...       every checkpoint that has a row
+    uploads/...                       datasets that were uploaded
+
+Tokens, sessions of browsers, logs, sockets and locks are no part of it, nor are models and datasets that
+users put in place. Who restores a backup may not know who made it: `files.py` says what a name may be, and
+nothing outside of the directory is ever read or written.
+"""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from backend.base.durable_files import make_directory, publish, sync
+from backend.base.errors import Conflict
+from backend.http.bodies import distinct
+from backend.service.backup.files import BadBackup, Digest, check_names, describe, files_in, open_below
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+DATABASE = "database/grpolab.db"
+UPLOADS = "uploads"
+
+MANIFEST_BYTES = 256_000_000
+"""The largest manifest that is read: that of a million files."""
+
+PICKLES = (".bin", ".ckpt", ".dll", ".dylib", ".pickle", ".pkl", ".pt", ".pth", ".py", ".pyc", ".so")
+"""Files from which others load more than tensors; ours never do."""
+
+_CHECKPOINT_FILE = re.compile(r"runs/[0-9A-Za-z_-]{1,26}/[^/.][^/]*/.+", re.DOTALL)
+_UPLOAD = re.compile(rf"{UPLOADS}/[^/.][^/]*", re.DOTALL)
+
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Word = Annotated[str, Field(max_length=200)]
+
+
+def _is_moment(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+class Strict(BaseModel):
+    """A document in which a number is a number and a text is a text."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class SavedTable(Strict):
+    """A table as it was saved."""
+
+    columns: list[Word]
+    rows: Count
+
+
+class Manifest(Strict):
+    """The manifest of a backup: what it holds."""
+
+    format: int = FORMAT
+    program: Word
+    python: Word = sys.version.partition(" ")[0]
+    created_at: Annotated[Word, AfterValidator(_is_moment)]
+    """ISO 8601, by the clock of the machine that made it."""
+    database: Word
+    """`sqlite` or `postgresql`."""
+    schema_revision: Word
+    """Alembic's revision."""
+    tables: dict[Word, SavedTable]
+    checkpoints: Count
+    files: dict[str, Digest]
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a backup; raises BadBackup."""
+    try:
+        with open_below(directory, MANIFEST) as file:
+            content = file.read(MANIFEST_BYTES + 1)
+        if len(content) > MANIFEST_BYTES:
+            raise BadBackup(f"the {MANIFEST} of {directory} is larger than {MANIFEST_BYTES:,} bytes")
+        document = json.loads(content, object_pairs_hook=distinct)
+        if isinstance(document, dict) and (found := document.get("format", FORMAT)) != FORMAT:
+            raise BadBackup(
+                f"{directory} has format {found!r:.20}, this version reads {FORMAT}: "
+                "use the version that made it"
+            )
+        manifest = Manifest.model_validate(document)
+    except FileNotFoundError:
+        raise BadBackup(f"{directory} is not a backup: it has no {MANIFEST}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadBackup(f"the {MANIFEST} of {directory} cannot be read: {_in_words(error)}") from None
+    return manifest
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
+    return str(error)[:300]
+
+
+def check_contents(manifest: Manifest) -> None:
+    """Raise BadBackup for a file that no backup has, or that lies where none can be put in place."""
+    check_names(manifest.files)
+    database = {DATABASE}
+    if manifest.database == "postgresql":
+        database = {f"database/{name}.copy.zst" for name in manifest.tables}
+    if missing := sorted(database - manifest.files.keys()):
+        raise BadBackup(f"the backup is incomplete: {missing[0]} is missing")
+    for name in manifest.files:
+        if name.lower().endswith(PICKLES):
+            raise BadBackup(
+                "the backup contains a file type that checkpoints never contain, because it could run code: "
+                f"{name!r:.200}"
+            )
+        if name not in database and not _CHECKPOINT_FILE.fullmatch(name) and not _UPLOAD.fullmatch(name):
+            raise BadBackup(f"the backup names a file that does not belong in a backup: {name!r:.200}")
+
+
+def verify(directory: Path, manifest: Manifest) -> None:
+    """Raise BadBackup unless every file is there and unchanged, and no other."""
+    check_contents(manifest)
+    for name, expected in manifest.files.items():
+        try:
+            with open_below(directory, name) as file:
+                found = describe(file)
+        except OSError:  # missing, or a link, a directory, a pipe
+            raise BadBackup(f"{directory} is incomplete: {name} is missing") from None
+        if found != expected:
+            raise BadBackup(f"{directory} is damaged: {name} is not the file that was saved")
+    if strangers := sorted(set(files_in(directory)) - manifest.files.keys() - {MANIFEST}):
+        raise BadBackup(f"{directory} contains a file that is not part of it: {strangers[0]!r:.200}")
+
+
+@contextmanager
+def draft_of(directory: Path) -> Iterator[Path]:
+    """A directory beside `directory` that takes its name at the end; nothing stays of it after an error."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise Conflict(f"{directory} already exists: name a directory that does not exist yet")
+    draft = directory.with_name(f".{directory.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)  # of a backup that was killed
+    try:
+        make_directory(directory.parent, mode=0o700)
+        draft.mkdir(mode=0o700)
+        yield draft
+        for path in draft.rglob("*"):
+            sync(path)
+        publish(draft, directory)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a document as indented JSON, for people to read."""
+    path.write_text(json.dumps(document, indent=1) + "\n")

@@ -1,0 +1,174 @@
+"""Examination of a database that a stranger may have made, before anything of it is used."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from sqlalchemy import JSON, Boolean, Connection, Float, Integer, LargeBinary, Table, select, text
+
+from backend.base.text import is_too_deep
+from backend.service.backup.contents import SavedTable
+from backend.service.backup.files import BadBackup, is_canonical
+from backend.service.backup.tables import ordered_tables
+from backend.storage.engine import open_engine
+from backend.storage.migrate import locked, upgrade_within
+from backend.storage.models import Checkpoint, Run
+from backend.storage.schema import schema_of
+
+DEEPEST = 200
+"""Levels of a document; those that come from outside have at most a quarter of it."""
+
+DOCUMENTS = 500
+"""Documents in memory at a time."""
+
+MOST_GENERATIONS = 1_000
+"""Runs that come from each other, one after the other."""
+
+_ID = re.compile(r"[0-9A-Za-z_-]{1,26}")
+
+INTERNAL = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
+"""Tables that SQLite itself makes."""
+
+TYPES = ((Boolean, "integer"), (Integer, "integer"), (LargeBinary, "blob"), (JSON, "text"))
+"""How SQLite stores the types of columns; whatever else there is, but numbers with a fraction, is text."""
+
+
+def check_sqlite(file: Path, revision: str) -> None:
+    """Raise BadBackup unless the file holds this schema and nothing else that could act: no trigger, no view.
+
+    It is opened for reading only, and nothing that its schema says is called.
+    """
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as found:
+            for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
+                found.execute(f"PRAGMA {pragma}")
+            schema = _schema(found)
+            if strangers := sorted(schema.keys() ^ (wanted := _expected(file, revision)).keys()):
+                raise BadBackup(
+                    f"its database has a different schema than {revision}: {' '.join(strangers[0])!r:.200}"
+                )
+            if changed := sorted(key for key, sql in schema.items() if sql != wanted[key]):
+                raise BadBackup(
+                    f"its database has a different schema than {revision}: {' '.join(changed[0])!r:.200}"
+                )
+            if (said := found.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+                raise BadBackup(f"its database is damaged: {said!r:.200}")
+            if broken := found.execute("PRAGMA foreign_key_check").fetchone():
+                raise BadBackup(f"its database is damaged: a row of {broken[0]} refers to a missing row")
+    except sqlite3.Error as error:
+        raise BadBackup(f"its database cannot be read: {error}") from None
+
+
+def _schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
+    """The statements that made everything, by kind and name."""
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    return {
+        (str(kind), str(name)): " ".join(str(sql).split())
+        for kind, name, sql in rows
+        if not (kind == "index" and sql is None) and not (kind == "table" and name in INTERNAL)
+    }
+
+
+def _expected(beside: Path, revision: str) -> dict[tuple[str, str], str]:
+    """The same of an empty database of this schema."""
+    empty = beside.with_name(f"{beside.name}.empty")
+    engine = open_engine(f"sqlite:///{empty}", pool_size=1)
+    try:
+        with locked(engine) as connection:
+            upgrade_within(connection, revision)
+        engine.dispose()
+        with closing(sqlite3.connect(empty)) as made:
+            return _schema(made)
+    finally:
+        engine.dispose()
+        for leftover in empty.parent.glob(f"{empty.name}*"):
+            leftover.unlink()
+
+
+def check_counts(connection: Connection, revision: str, saved: Mapping[str, SavedTable]) -> None:
+    """Raise BadBackup unless the database is what the manifest says, before it is brought up to date."""
+    if (found := schema_of(connection)) != revision:
+        raise BadBackup(f"its database has schema {found!r:.40}, its manifest says {revision}")
+    for name, table in saved.items():
+        count = connection.scalar(text(f'SELECT count(*) FROM "{name}"'))  # noqa: S608 - names that we know
+        if count != table.rows:
+            raise BadBackup(f"{name} has {count} rows, {table.rows} were saved")
+
+
+def check_rows(connection: Connection) -> None:
+    """Raise BadBackup for values that no version of this program has written; the schema is the newest."""
+    for run_id in connection.scalars(select(Run.id)):
+        if not _ID.fullmatch(run_id):
+            raise BadBackup(f"it has a run with an invalid id: {run_id!r:.60}")
+    _check_origins(connection)
+    for path in connection.scalars(select(Checkpoint.path)):
+        # Directories of this name are read, and removed.
+        if not is_canonical(path) or "/" in path or path.startswith("."):
+            raise BadBackup(f"it has a checkpoint outside of its run's directory: {path!r:.60}")
+    if connection.dialect.name == "sqlite":
+        for table in ordered_tables():
+            _check_types(connection, table)
+    for table in ordered_tables():
+        _check_documents(connection, table)
+
+
+def _check_origins(connection: Connection) -> None:
+    rows = connection.execute(select(Run.id, Run.parent_run).where(Run.parent_run.is_not(None)))
+    check_lines({row.id: row.parent_run for row in rows}, MOST_GENERATIONS)
+
+
+def check_lines(parents: Mapping[str, str], most: int) -> None:
+    """Raise BadBackup for a run that comes from itself or has more than `most` ancestors.
+
+    Readers follow a run to its first ancestor.
+    """
+    ancestors: dict[str, int] = {}
+    for first in parents:
+        line: dict[str, None] = {}
+        run = first
+        while run in parents and run not in ancestors:
+            if run in line:
+                raise BadBackup(f"it has a run that comes from itself: {run!r:.60}")
+            line[run] = None
+            run = parents[run]
+        for number, each in enumerate(reversed(line), ancestors.get(run, 0) + 1):
+            if number > most:
+                raise BadBackup(f"it has a run with more than {most:,} ancestors: {each!r:.60}")
+            ancestors[each] = number
+
+
+def _check_types(connection: Connection, table: Table) -> None:
+    """SQLite takes any value in any column."""
+    conditions = " AND ".join(_conditions(table))
+    query = f'SELECT 1 FROM "{table.name}" WHERE NOT ({conditions}) LIMIT 1'  # noqa: S608 - our own names
+    if connection.scalar(text(query)):
+        raise BadBackup(f"a row of {table.name} in its database holds a value of another type")
+
+
+def _check_documents(connection: Connection, table: Table) -> None:
+    """Parse every document as it will be: a database takes some that Python refuses, and the other way."""
+    for column in (column for column in table.columns if isinstance(column.type, JSON)):
+        name, place = f'"{column.name}"', f"a row of {table.name} in its database"
+        query = f'SELECT CAST({name} AS TEXT) FROM "{table.name}" WHERE {name} IS NOT NULL'  # noqa: S608 - our own names
+        for document in connection.scalars(text(query), execution_options={"yield_per": DOCUMENTS}):
+            try:
+                is_deep = is_too_deep(json.loads(document), DEEPEST)
+            except (ValueError, RecursionError):
+                reason = f"has a {column.name} that is not JSON"
+                raise BadBackup(f"{place} {reason}: {document!r:.60}") from None
+            if is_deep:
+                reason = f"has a {column.name} that is nested deeper than {DEEPEST} levels"
+                raise BadBackup(f"{place} {reason}: {document!r:.60}")
+
+
+def _conditions(table: Table) -> Iterator[str]:
+    for column in table.columns:
+        name = f'"{column.name}"'
+        if isinstance(column.type, Float):
+            yield f"typeof({name}) IN ('real', 'integer', 'null')"
+            continue
+        kind = next((kind for known, kind in TYPES if isinstance(column.type, known)), "text")
+        yield f"typeof({name}) IN ('{kind}', 'null')"

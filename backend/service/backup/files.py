@@ -1,0 +1,133 @@
+"""Files of a backup that a stranger may have made: canonical names, resolved without any link on the way."""
+
+import os
+import shutil
+import stat
+import unicodedata
+from collections.abc import Collection, Iterator
+from hashlib import file_digest, sha256
+from io import BufferedReader
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from backend.base.errors import Conflict
+
+NAME_BYTES = 255
+"""The longest name of a file or directory that file systems take."""
+
+PATH_BYTES = 1024
+"""The longest path within a backup."""
+
+CHUNK_BYTES = 1 << 20
+
+
+class BadBackup(Conflict):
+    """Error: the directory is no backup, is incomplete, or does not fit this installation."""
+
+
+class Digest(BaseModel):
+    """A file as it was saved."""
+
+    model_config = ConfigDict(strict=True)
+
+    bytes: Annotated[int, Field(ge=0, lt=2**63)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def is_canonical(name: str) -> bool:
+    """Whether this is the one way to write a path below a directory, on every file system."""
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:  # half a character
+        return False
+    return (
+        len(encoded) <= PATH_BYTES
+        and unicodedata.is_normalized("NFC", name)
+        and "\\" not in name
+        and not any(unicodedata.category(sign) == "Cc" for sign in name)
+        and all(part not in ("", ".", "..") and len(part.encode()) <= NAME_BYTES for part in name.split("/"))
+    )
+
+
+def check_names(names: Collection[str]) -> None:
+    """Raise BadBackup for a name that leads elsewhere, and for two that some file system takes for one."""
+    for name in names:
+        if not is_canonical(name):
+            raise BadBackup(f"the backup names a file outside of itself: {name!r:.200}")
+    folded = {_folded(name): name for name in names}
+    if len(folded) < len(names):
+        twin = next(name for name in names if folded[_folded(name)] != name)
+        raise BadBackup(f"the backup names a file twice, in different case: {twin!r:.200}")
+    parents = {key[: key.rindex("/")] for key in folded if "/" in key}
+    for parent in parents:
+        pieces = parent.split("/")
+        for depth in range(1, len(pieces) + 1):
+            if (above := "/".join(pieces[:depth])) in folded:
+                raise BadBackup(f"the backup has a file where it has a directory: {folded[above]!r:.200}")
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+def open_below(directory: Path, name: str) -> BufferedReader:
+    """A regular file below a directory. Raises OSError, also where a link lies on the way."""
+    *parents, last = name.split("/")
+    place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in parents:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+            os.close(place)
+            place = inner
+        # A pipe without a writer would be waited for.
+        found = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+    finally:
+        os.close(place)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise OSError(f"{name} is not a regular file")
+    return os.fdopen(found, "rb")
+
+
+def files_in(directory: Path) -> Iterator[str]:
+    """Everything that is no directory, relative to this one; links are not followed."""
+    for parent, directories, files in os.walk(directory):
+        links = [name for name in directories if (Path(parent) / name).is_symlink()]
+        for name in sorted([*files, *links]):
+            yield (Path(parent) / name).relative_to(directory).as_posix()
+
+
+def describe(file: BufferedReader) -> Digest:
+    """Size and SHA-256 of all that is read."""
+    digest = file_digest(file, "sha256")
+    return Digest(bytes=file.tell(), sha256=digest.hexdigest())
+
+
+def copy_out(directory: Path, name: str, target: Path, expected: Digest) -> None:
+    """Copy a file of a backup to a place where nothing is yet; BadBackup where it has changed meanwhile.
+
+    No hard link, as of files of our own: whoever owns the backup could change it later.
+    """
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    digest, size = sha256(), 0
+    with open_below(directory, name) as source, target.open("xb") as copy:
+        while block := source.read(CHUNK_BYTES):
+            digest.update(block)
+            size += len(block)
+            copy.write(block)
+    if (size, digest.hexdigest()) != (expected.bytes, expected.sha256):
+        target.unlink()
+        raise BadBackup(f"{directory} is damaged: {name} is not the file that was saved")
+
+
+def take(source: Path, target: Path) -> None:
+    """Have a file of our own in another place: a hard link, else a copy. Nobody ever changes it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        shutil.copyfile(source, target, follow_symlinks=False)

@@ -1,0 +1,282 @@
+"""Restore of a backup in the place of an installation.
+
+A mark in the state directory says that a restore is under way: where it was killed nothing starts until it
+is run again, so half of an old installation and half of a new one never work together. Postgres gets its
+rows in one transaction, SQLite its file by one rename. Who made the backup may be a stranger: it is examined
+first, copied into directories that are new, and one that is refused changes nothing.
+"""
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+from sqlalchemy import Connection, MetaData, delete, func, inspect, make_url, select, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from backend.base.durable_files import make_directory, publish, sync
+from backend.base.errors import Conflict, Unavailable
+from backend.base.settings import Settings, service_url
+from backend.metrics.block_check import damaged
+from backend.runs.events import add_event
+from backend.runs.high_water_mark import forget_mark
+from backend.runs.lifecycle import release_run
+from backend.runs.workers.store import live_slots
+from backend.service.backup.contents import DATABASE, UPLOADS, Manifest, read_manifest, verify
+from backend.service.backup.examine import check_counts, check_rows, check_sqlite
+from backend.service.backup.files import BadBackup, Digest, copy_out
+from backend.service.backup.tables import load_tables, ordered_tables
+from backend.service.maintenance.damaged_blocks import tell_damage
+from backend.service.process.instance_lock import AlreadyRunning, hold_instance
+from backend.service.process.preflight import check_state_dir, restore_mark
+from backend.storage.engine import open_engine, open_sessions, reading
+from backend.storage.migrate import locked, upgrade_within
+from backend.storage.models import BrowserSession, Experiment, Run, Singleton, Worker
+from backend.storage.rollout_words import reset
+from backend.storage.schema import known_schemas, newest_schema
+
+REASON = "restored from a backup"
+DRAFT = ".runs.restored"
+
+
+def restore_backup(settings: Settings, directory: Path, *, overwrite: bool = False) -> Manifest:
+    """Make the installation what it was; runs that trained go on from their newest checkpoint.
+
+    Raises BadBackup, and Conflict where something is in the way.
+    """
+    manifest = read_manifest(directory)
+    _check_fits(settings, manifest)
+    verify(directory, manifest)
+    check_state_dir(settings)
+    try:
+        with hold_instance(settings, service_url(settings)):
+            _check_place(settings, overwrite=overwrite or restore_mark(settings).exists())
+            _replace(settings, directory, manifest)
+    except AlreadyRunning as running:
+        raise Conflict(f"{running}: stop it first") from None
+    except OSError as error:
+        raise Unavailable(
+            f"the backup could not be restored: {error.strerror or error}; fix that and run it again"
+        ) from None
+    return manifest
+
+
+def _check_fits(settings: Settings, manifest: Manifest) -> None:
+    kind = make_url(settings.effective_database_url).get_backend_name()
+    if kind != manifest.database:
+        raise BadBackup(f"this is a backup of {manifest.database}, but DATABASE_URL names {kind}")
+    if manifest.schema_revision not in known_schemas():
+        raise BadBackup(
+            f"this backup has schema {manifest.schema_revision}, which this version does not know "
+            f"(its newest is {newest_schema()}): restore it with the version that made it, or a newer one"
+        )
+    known = {table.name: set(table.columns.keys()) for table in ordered_tables()}
+    for name, table in manifest.tables.items():
+        if name not in known or (strangers := sorted(set(table.columns) - known[name])):
+            stranger = name if name not in known else f"{name}.{strangers[0]}"
+            raise BadBackup(
+                f"this backup has a table or column that this version does not know: {stranger!r:.200}"
+            )
+
+
+def _check_place(settings: Settings, *, overwrite: bool) -> None:
+    found = _content(settings)
+    if found.has_workers:
+        raise Conflict("a worker is using this database, or was half a minute ago: stop all workers first")
+    has_files = any((settings.state / "runs").glob("*"))
+    if (found.has_rows or has_files) and not overwrite:
+        raise Conflict(
+            f"{settings.state} or its database is not empty: "
+            "set OVERWRITE=1 to replace them, or choose another STATE_DIR or DATABASE_URL"
+        )
+
+
+class Content(NamedTuple):
+    """The present content of a database."""
+
+    has_rows: bool
+    has_workers: bool = False
+
+
+def _content(settings: Settings) -> Content:
+    file = _sqlite_file(settings)
+    if file is not None and not file.exists():
+        return Content(has_rows=False)
+    engine = open_engine(settings.effective_database_url, pool_size=1)
+    try:
+        with reading(open_sessions(engine)) as session:
+            if not inspect(session.connection()).has_table(Run.__tablename__):
+                return Content(has_rows=False)
+            counts = [session.scalar(select(func.count()).select_from(table)) for table in (Run, Experiment)]
+            return Content(any(counts), bool(live_slots(session)))
+    except SQLAlchemyError as error:
+        if file is None:
+            raise Unavailable(f"the database does not answer: {_reason(error)}") from None
+        return Content(has_rows=True)  # damaged, or of another version: a reason to restore
+    finally:
+        engine.dispose()
+
+
+def _sqlite_file(settings: Settings) -> Path | None:
+    url = make_url(settings.effective_database_url)
+    return Path(url.database or "") if url.get_backend_name() == "sqlite" else None
+
+
+def _reason(error: SQLAlchemyError) -> str:
+    return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+
+
+def _replace(settings: Settings, directory: Path, manifest: Manifest) -> None:
+    runs, file = settings.state / "runs", _sqlite_file(settings)
+    if file is not None:
+        _close(file)
+    with _marked(settings, directory):
+        draft = _take_files(settings, directory, manifest)
+        try:
+            if file is None:
+                _replace_rows(settings, directory, manifest)
+            else:
+                _replace_file(file, directory, manifest)
+        except SQLAlchemyError as error:
+            raise Unavailable(f"the database could not be restored: {_reason(error)}; run it again") from None
+        replaced = settings.state / ".runs.replaced"
+        shutil.rmtree(replaced, ignore_errors=True)
+        if runs.exists():
+            runs.rename(replaced)
+        draft.rename(runs)
+        sync(settings.state)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+@contextmanager
+def _marked(settings: Settings, directory: Path) -> Iterator[None]:
+    """Nothing starts until this has come to its end; a backup that is refused has changed nothing."""
+    mark = restore_mark(settings)
+    was_interrupted = mark.exists()
+    mark.unlink(missing_ok=True)
+    with mark.open("x") as file:
+        file.write(f"{directory}\n")
+    sync(mark)
+    sync(settings.state)
+    try:
+        yield
+    except BadBackup:
+        shutil.rmtree(settings.state / DRAFT, ignore_errors=True)
+        if not was_interrupted:
+            mark.unlink()
+            sync(settings.state)
+        raise
+    forget_mark(settings)
+    sync(settings.state)
+    mark.unlink()
+    sync(settings.state)
+
+
+def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path:
+    """Checkpoints into a directory that takes its name later, uploads beside those that are there."""
+    uploads = settings.datasets_dir / UPLOADS
+    if uploads.is_symlink():
+        raise BadBackup(
+            f"{uploads} is a symbolic link, and datasets are not written through links: make it a directory"
+        )
+    draft = settings.state / DRAFT
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(mode=0o700)
+    for name, expected in manifest.files.items():
+        top, _, rest = name.partition("/")
+        if top == "runs":
+            copy_out(directory, name, draft / rest, expected)
+        elif top == UPLOADS:
+            _take_upload(directory, name, uploads / rest, expected)
+    for path in [*draft.rglob("*"), draft]:
+        sync(path)
+    return draft
+
+
+def _take_upload(directory: Path, name: str, target: Path, expected: Digest) -> None:
+    """A dataset, complete under its name, in place of none that is there."""
+    if target.exists() or target.is_symlink():
+        return
+    draft = target.with_name(f".{target.name}.restored")
+    make_directory(target.parent, mode=0o750)
+    draft.unlink(missing_ok=True)
+    copy_out(directory, name, draft, expected)
+    publish(draft, target)
+
+
+def _replace_file(file: Path, directory: Path, manifest: Manifest) -> None:
+    draft = file.with_name(f".{file.name}.restored")
+    for leftover in file.parent.glob(f"{draft.name}*"):
+        leftover.unlink()
+    try:
+        copy_out(directory, DATABASE, draft, manifest.files[DATABASE])
+        check_sqlite(draft, manifest.schema_revision)
+        engine = open_engine(f"sqlite:///{draft}", pool_size=1)
+        try:
+            with locked(engine) as connection:
+                check_counts(connection, manifest.schema_revision, manifest.tables)
+                _finish(connection, manifest)
+        finally:
+            engine.dispose()
+    except BadBackup:
+        for leftover in file.parent.glob(f"{draft.name}*"):
+            leftover.unlink()
+        raise
+    _close(file)
+    publish(draft, file)
+
+
+def _close(file: Path) -> None:
+    """Leave no log of the old database beside the new one; Conflict where somebody has it open."""
+    if not file.exists():
+        return
+    with closing(sqlite3.connect(file, timeout=1)) as connection:
+        try:
+            connection.execute("PRAGMA journal_mode=DELETE")
+        except sqlite3.OperationalError as error:
+            raise Conflict(f"{file} is in use by another process ({error}): stop it first") from None
+        except sqlite3.DatabaseError:  # damaged: it is going to be replaced
+            pass
+    for suffix in ("-wal", "-shm", "-journal"):
+        Path(f"{file}{suffix}").unlink(missing_ok=True)
+    sync(file.parent)  # or a log that comes back is applied to the new database
+
+
+def _replace_rows(settings: Settings, directory: Path, manifest: Manifest) -> None:
+    engine = open_engine(settings.effective_database_url, pool_size=1)
+    try:
+        with locked(engine) as connection:
+            connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            old = MetaData()
+            old.reflect(connection)
+            old.drop_all(connection)
+            upgrade_within(connection, manifest.schema_revision)
+            load_tables(connection, directory, manifest.tables)
+            _finish(connection, manifest)
+    except psycopg.OperationalError as error:  # COPY speaks to the driver itself
+        raise Unavailable(f"the database could not be restored: {error}; run it again") from None
+    except psycopg.Error as error:
+        first = str(error).splitlines()[0]
+        raise BadBackup(f"its database contains rows that Postgres rejects: {first:.200}") from None
+    finally:
+        engine.dispose()
+
+
+def _finish(connection: Connection, manifest: Manifest) -> None:
+    """Up to date, without the workers of then; what trained waits for a worker."""
+    upgrade_within(connection, newest_schema())
+    check_rows(connection)
+    reset(connection)
+    session = Session(connection)
+    tell_damage(session, damaged(session))
+    session.execute(delete(BrowserSession))
+    session.execute(delete(Worker))
+    session.execute(delete(Singleton))
+    for run in session.scalars(select(Run).where(Run.status == "running", Run.writer.is_(None))).all():
+        release_run(session, run.id, run.attempt, REASON)
+    add_event(session, "lifecycle", f"the installation was restored from its backup of {manifest.created_at}")
+    session.flush()

@@ -1,0 +1,228 @@
+"""Creation of a backup while runs train: one moment of the database, and the checkpoints that it names.
+
+Retention may remove a checkpoint between the database's moment and the look at its directory. So the
+directories are taken first (as hard links, which is quick), then the database, then what is new; where a
+checkpoint is gone all the same, a later moment of the database is taken, which knows it as gone. What is
+missing even then, its row is left out: as if retention had come a moment earlier.
+"""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Engine, delete, func, select, text
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from backend.base.errors import Conflict, Unavailable
+from backend.base.settings import Settings
+from backend.metrics.block_check import damaged, sentence
+from backend.rollouts.block_check import damaged_groups
+from backend.service.backup.contents import (
+    DATABASE,
+    MANIFEST,
+    UPLOADS,
+    Manifest,
+    SavedTable,
+    check_contents,
+    draft_of,
+    write_json,
+)
+from backend.service.backup.files import Digest, describe, files_in, is_canonical, open_below, take
+from backend.service.backup.tables import ordered_tables, save_tables
+from backend.storage.artifacts.copies import Copies
+from backend.storage.artifacts.store import ArtifactFault
+from backend.storage.engine import copy_sqlite, open_engine
+from backend.storage.models import BrowserSession, Checkpoint
+from backend.storage.schema import newest_schema, schema_of
+
+TRIES = 5
+"""Moments of the database that are tried until no checkpoint is missing."""
+
+
+class SavedBackup(NamedTuple):
+    """A finished backup, described for the terminal."""
+
+    manifest: Manifest
+    missing: list[str]
+    """Checkpoints that have a row but no directory here, and no copy in the artifact store."""
+    elsewhere: int
+    """Number of checkpoints whose files the artifact store alone has, or may have if it does not answer.
+
+    Their rows are in the backup.
+    """
+    damage: list[str]
+    """Sentences on blocks of points and completions that nobody can read."""
+
+    def in_words(self) -> str:
+        """One line."""
+        runs = self.manifest.tables["run"].rows
+        size = sum(file.bytes for file in self.manifest.files.values())
+        apart = f", {self.elsewhere:,} more left to the artifact store" if self.elsewhere else ""
+        return f"{runs:,} runs, {self.manifest.checkpoints:,} checkpoints{apart}, {size / 1e6:,.1f} MB"
+
+
+def save_backup(settings: Settings, directory: Path) -> SavedBackup:
+    """Write a backup under the name `directory`; it appears there when it is complete."""
+    engine, copies = open_engine(settings.effective_database_url, pool_size=2), Copies(settings)
+    try:
+        with draft_of(directory) as draft:
+            for number in range(TRIES):
+                _take_all(settings.state / "runs", draft / "runs")
+                with _moment(engine, draft) as connection:
+                    rows = _checkpoints(connection)
+                    absent = _match(rows, settings.state / "runs", draft / "runs")
+                    missing = [row_id for row_id in absent if not _may_have(copies, rows[row_id])]
+                    if missing and number < TRIES - 1:
+                        continue
+                    tables = _tables(connection, draft, missing)
+                    damage = _damage(connection)
+                    break
+            _take_uploads(settings.datasets_dir, draft)
+            manifest = _manifest(engine, draft, tables, len(rows) - len(absent))
+            check_contents(manifest)
+            write_json(draft / MANIFEST, manifest.model_dump(mode="json"))
+    except (OSError, sqlite3.Error, OperationalError) as error:
+        reason = getattr(error, "strerror", None) or str(getattr(error, "orig", error)).splitlines()[0]
+        raise Unavailable(f"no backup was written to {directory}: {reason}") from None
+    finally:
+        engine.dispose()
+    return SavedBackup(manifest, [rows[row_id] for row_id in missing], len(absent) - len(missing), damage)
+
+
+def _may_have(copies: Copies, name: str) -> bool:
+    """Whether the artifact store has it, or does not answer: a row too many is better than one too few."""
+    try:
+        return copies.has(*name.split("/", 1))
+    except ArtifactFault:
+        return True
+
+
+def _damage(connection: Connection) -> list[str]:
+    """Points and completions that this backup has, and that nobody can read."""
+    session = Session(connection)
+    points = [sentence(session, place, reason) for place, reason in damaged(session)]
+    return [*points, *damaged_groups(session)]
+
+
+def _take_all(source: Path, target: Path) -> None:
+    """Every checkpoint that is there and was not taken before."""
+    for manifest in sorted(source.glob(f"*/[!.]*/{MANIFEST}")):
+        _take_checkpoint(manifest.parent, target / manifest.parent.relative_to(source))
+
+
+def _take_checkpoint(source: Path, target: Path) -> bool:
+    """Whether all its files were still there."""
+    if target.exists():
+        return True
+    try:
+        names = [MANIFEST, *json.loads((source / MANIFEST).read_text())["files"]]
+        if not all(map(is_canonical, names)):
+            return False  # it names what lies elsewhere: nothing that we wrote
+        for name in names:
+            take(source / name, target / name)
+    except FileNotFoundError:  # retention has just removed it
+        shutil.rmtree(target, ignore_errors=True)
+        return False
+    except (ValueError, TypeError, KeyError):  # damaged: nothing can continue with it
+        return False
+    return True
+
+
+def _match(rows: dict[str, str], source: Path, target: Path) -> list[str]:
+    """Ids of rows whose checkpoint is gone; what was taken and has no row goes too."""
+    missing = [
+        row_id
+        for row_id, name in rows.items()
+        if not (is_canonical(name) and _take_checkpoint(source / name, target / name))
+    ]
+    for directory in sorted(target.glob("*/*")):
+        if directory.relative_to(target).as_posix() not in set(rows.values()):
+            shutil.rmtree(directory)
+    return missing
+
+
+def _take_uploads(datasets_dir: Path, draft: Path) -> None:
+    for path in sorted((datasets_dir / UPLOADS).glob("*")):
+        if path.is_file() and not path.name.startswith("."):
+            take(path, draft / UPLOADS / path.name)
+
+
+@contextmanager
+def _moment(engine: Engine, draft: Path) -> Iterator[Connection]:
+    """The database as it is now, whatever is written to it meanwhile."""
+    if engine.dialect.name == "postgresql":
+        options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        with engine.connect().execution_options(**options) as connection, connection.begin():
+            connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            _check_schema(connection)
+            yield connection
+        return
+    copy = draft / DATABASE
+    copy.parent.mkdir(exist_ok=True)
+    copy.unlink(missing_ok=True)
+    with engine.connect() as connection:
+        _check_schema(connection)
+    copy_sqlite(engine, copy)
+    copied = open_engine(f"sqlite:///{copy}", pool_size=1)
+    try:
+        with copied.begin() as connection:
+            yield connection
+    finally:
+        copied.dispose()
+
+
+def _check_schema(connection: Connection) -> None:
+    if (found := schema_of(connection)) != newest_schema():
+        raise Conflict(
+            f"the database has schema {found or 'none'}, this version has {newest_schema()}: "
+            "start the service once to upgrade it"
+        )
+
+
+def _checkpoints(connection: Connection) -> dict[str, str]:
+    """Where each checkpoint lies below the runs' directory, by the id of its row."""
+    rows = connection.execute(select(Checkpoint.id, Checkpoint.run_id, Checkpoint.path))
+    return {row.id: f"{row.run_id}/{row.path}" for row in rows}
+
+
+def _tables(connection: Connection, draft: Path, missing: list[str]) -> dict[str, SavedTable]:
+    if connection.dialect.name == "postgresql":
+        return save_tables(connection, draft / "database", without=missing)
+    connection.execute(text("PRAGMA secure_delete = ON"))
+    connection.execute(delete(BrowserSession))  # who is logged in here is logged in nowhere else
+    connection.execute(delete(Checkpoint).where(Checkpoint.id.in_(missing)))
+    return {
+        table.name: SavedTable(
+            columns=[column.name for column in table.columns],
+            rows=connection.scalar(select(func.count()).select_from(table)) or 0,
+        )
+        for table in ordered_tables()
+    }
+
+
+def _manifest(engine: Engine, draft: Path, tables: dict[str, SavedTable], checkpoints: int) -> Manifest:
+    try:
+        program = version("grpolab")
+    except PackageNotFoundError:
+        program = "from a working tree"
+    return Manifest(
+        program=program,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        database=engine.dialect.name,
+        schema_revision=newest_schema(),
+        tables=tables,
+        checkpoints=checkpoints,
+        files={name: _described(draft, name) for name in files_in(draft)},
+    )
+
+
+def _described(draft: Path, name: str) -> Digest:
+    with open_below(draft, name) as file:
+        return describe(file)

@@ -1,0 +1,83 @@
+"""TypeScript declarations of what the API answers, for the checks of the frontend: `make docs`.
+
+`frontend/types/api.d.ts` is written from the OpenAPI document. A field that is renamed in a
+response model then fails `make check` wherever a page reads it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from backend.base.locations import FILES_ROOT
+from backend.service.main import create_app
+
+FILE = FILES_ROOT / "frontend" / "types" / "api.d.ts"
+
+HEAD = "/** Objects of the API, as the service answers them. Written by `make docs`; do not edit. */"
+
+SCALARS = {"integer": "number", "number": "number", "string": "string", "boolean": "boolean", "null": "null"}
+"""Scalar types of JSON Schema in the words of TypeScript."""
+
+
+def main() -> None:
+    """Write the declarations."""
+    FILE.write_text(declarations(), encoding="utf-8")
+
+
+def declarations() -> str:
+    """The text of `api.d.ts`: one declaration for each schema that a response uses."""
+    document = create_app().openapi()
+    schemas = document["components"]["schemas"]
+    used = sorted(_used(document["paths"], schemas))
+    blocks = (_declared(name, schemas[name]) for name in used)
+    return "\n".join([HEAD, "declare namespace Api {", *("\n".join(block) for block in blocks), "}", ""])
+
+
+def _used(paths: Mapping[str, Any], schemas: Mapping[str, Any]) -> set[str]:
+    """Names of the schemas that responses refer to, directly or through other schemas."""
+    responses = [method["responses"] for path in paths.values() for method in path.values()]
+    waiting = [name for response in responses for name in _references(response)]
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(_references(schemas[name]))
+    return found
+
+
+def _references(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"].rsplit("/", 1)[-1]
+        for inner in node.values():
+            yield from _references(inner)
+    elif isinstance(node, list):
+        for inner in node:
+            yield from _references(inner)
+
+
+def _declared(name: str, schema: Mapping[str, Any]) -> list[str]:
+    """An interface, or an alias where the schema is no object."""
+    if "properties" not in schema:
+        return [f"  type {name} = {_type(schema)};"]
+    required = schema.get("required", [])
+    fields = schema["properties"].items()
+    lines = [f"    {key}{'' if key in required else '?'}: {_type(value)};" for key, value in fields]
+    return [f"  interface {name} {{", *lines, "  }"]
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """A schema as a type."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rsplit("/", 1)[-1]
+    if "anyOf" in schema:
+        return " | ".join(dict.fromkeys(_type(member) for member in schema["anyOf"]))
+    if "const" in schema or "enum" in schema:
+        return " | ".join(f"'{value}'" for value in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "array":
+        item = _type(schema.get("items", {}))
+        return f"({item})[]" if " | " in item else f"{item}[]"
+    if schema.get("type") == "object":
+        values = schema.get("additionalProperties")
+        return f"Record<string, {_type(values) if isinstance(values, Mapping) else 'any'}>"
+    return SCALARS.get(schema.get("type", ""), "unknown")

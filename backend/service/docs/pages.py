@@ -1,0 +1,260 @@
+"""The generated tables of the pages in docs/: `make docs`.
+
+Each table stands in one page, between `<!-- NAME -->` and `<!-- /NAME -->`; the rest is written by hand.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from backend.analysis.diagnosis.detectors import DETECTORS
+from backend.analysis.diagnosis.remedies import REMEDIES
+from backend.analysis.diagnosis.signs import TITLES
+from backend.base.documented import descriptions_of
+from backend.base.locations import CODE_ROOT
+from backend.base.settings import Settings
+from backend.catalog.policies.architectures import REFUSED, TESTED
+from backend.config.fields import Row, Section, sections
+from backend.config.metrics import FAMILIES, METRICS, Metric
+from backend.config.presets import PRESETS
+from backend.service.monitoring.prometheus import GAUGES
+
+FOLDER = CODE_ROOT / "docs"
+PLACE = re.compile(r"(<!-- ([^/\n][^\n]*) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
+"""A table's place in a page."""
+
+
+def main() -> None:
+    """Write the tables into docs/."""
+    for page, text in with_tables(pages()).items():
+        page.write_text(text, encoding="utf-8")
+
+
+def pages() -> dict[Path, str]:
+    """The text of every page that has a table."""
+    texts = {page: page.read_text(encoding="utf-8") for page in sorted(FOLDER.glob("*.md"))}
+    return {page: text for page, text in texts.items() if PLACE.search(text)}
+
+
+def with_tables(texts: Mapping[Path, str]) -> dict[Path, str]:
+    """The pages with every table up to date."""
+    written = tables()
+    places = [place[2] for text in texts.values() for place in PLACE.finditer(text)]
+    for name in written:
+        if places.count(name) != 1:
+            raise SystemExit(
+                f"docs/ has {places.count(name)} places for the table {name}: "
+                f"write <!-- {name} --> and <!-- /{name} --> into one page"
+            )
+    return {page: PLACE.sub(lambda place: _filled(place, written), text) for page, text in texts.items()}
+
+
+def _filled(place: re.Match[str], written: Mapping[str, str]) -> str:
+    before, name, after = place.groups()
+    if name not in written:
+        raise SystemExit(f"nothing writes the table {name}, which docs/ has a place for")
+    return f"{before}{written[name]}\n{after}"
+
+
+def tables() -> dict[str, str]:
+    """Every generated table by its name."""
+    written = {
+        "presets": presets(),
+        "fields": fields(),
+        "metrics": metrics(),
+        "aliases": aliases(),
+        "gauges": gauges(),
+        "settings": settings(),
+        "causes": causes(),
+        "architectures": architectures(),
+    }
+    return written | measured() | survived()
+
+
+def measured() -> dict[str, str]:
+    """Tables of the last benchmark runs: `benchmarks/NAME/results.md`, and further `results-PART.md`."""
+    files = sorted((CODE_ROOT / "benchmarks").glob("*/results*.md"))
+    names = {file: f"benchmark {file.parent.name}{file.stem.removeprefix('results')}" for file in files}
+    return {names[file]: _from_docs(file.read_text(encoding="utf-8")) for file in files}
+
+
+def _from_docs(text: str) -> str:
+    """The same text where links begin in docs/ and not in the project's root."""
+    return text.strip().replace("](benchmarks/", "](../benchmarks/")
+
+
+def survived() -> dict[str, str]:
+    """Totals of the fault rounds in the ledger: written by `make faults`."""
+    return {"faults": (CODE_ROOT / "tests/faults/results.md").read_text(encoding="utf-8").strip()}
+
+
+def presets() -> str:
+    """One line per preset: what it changes against the defaults, and whose it is."""
+    rows = (
+        [f"`{name}`", preset.title, _changes(preset.changes), preset.source]
+        for name, preset in PRESETS.items()
+    )
+    return _table(["preset", "name", "what it sets", "source"], rows)
+
+
+def metrics() -> str:
+    """One line per metric of the catalog."""
+    rows = (
+        [f"`{metric.name}`", metric.unit, _band(metric), metric.better, metric.meaning]
+        for metric in (*METRICS.values(), *FAMILIES)
+    )
+    return _table(["metric", "unit", "healthy", "better", "meaning"], rows)
+
+
+def aliases() -> str:
+    """One line per metric that other trainers log too: their names of it."""
+    rows = (
+        [f"`{metric.name}`", ", ".join(f"`{name}`" for name in metric.aliases)]
+        for metric in (*METRICS.values(), *FAMILIES)
+        if metric.aliases
+    )
+    return _table(["metric", "names in other trainers"], rows)
+
+
+def settings() -> str:
+    """One line per environment variable."""
+    texts = descriptions_of(Settings)
+    rows = (
+        [f"`{name.upper()}`", _value(field.default), _one_line(texts.get(name, ""))]
+        for name, field in Settings.model_fields.items()
+    )
+    return _table(["variable", "default", "meaning"], rows)
+
+
+def causes() -> str:
+    """One line per cause that a diagnosis can name."""
+    rows = (
+        [TITLES[name], _one_line(detector.__doc__ or ""), *REMEDIES[name]]
+        for name, detector in DETECTORS.items()
+    )
+    return _table(["cause", "what speaks for it", "what to try first", "source"], rows)
+
+
+def gauges() -> str:
+    """One line per value of /metrics."""
+    rows = [[f"`{name}`", ", ".join(gauge.labels), gauge.meaning] for name, gauge in GAUGES.items()]
+    times = [
+        "`grpolab_http_request_duration_seconds`",
+        "method, route, status",
+        "Histogram: time to the first byte.",
+    ]
+    process = ["`process_*`", "", "Processor time, memory and open files of the service."]
+    return _table(["name", "labels", "meaning"], [*rows, times, process])
+
+
+def architectures() -> str:
+    """The model types that are tested, and those that are refused."""
+    known = " ".join(f"`{kind}`" for kind in sorted(TESTED))
+    rows = [[f"`{kind}`", reason] for kind, reason in sorted(REFUSED.items())]
+    return f"Tested model types: {known}.\n\nRefused at the form:\n\n{_table(['model type', 'why'], rows)}"
+
+
+def fields() -> str:
+    """Every field of a run's config, by section: options, defaults, values and meanings."""
+    found = sections()
+    rows = [pair for section in found.values() for pair in section.rows.items()]
+    own = {path: {row: options for row, options in rows if row.path == path} for path in found}
+    return "\n\n".join(_section(section, own[path]) for path, section in found.items())
+
+
+def _section(section: Section, own: Mapping[Row, Iterable[str]]) -> str:
+    """A heading, what the section is for, the options of a union, and the table of fields."""
+    title = f"`{section.path}`" if section.path else "The run"
+    options = "\n".join(f"- `{name}`: {_prose(meaning)}" for name, meaning in section.options.items())
+    parts = [f"### {title}", _opening(own), options, _fields_of(section)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _opening(own: Mapping[Row, Iterable[str]]) -> str:
+    """Meaning and default of a section, from its row in the section above; each default with its options."""
+    meanings = {_prose(row.meaning) for row in own}
+    defaults: dict[str, list[str]] = {}
+    for row, options in own.items():
+        defaults.setdefault(row.default, []).extend(options)
+    said = [f"`{default}`" for default in defaults if default]
+    if len(said) > 1:
+        said = [f"`{default}` with {_codes(options)}" for default, options in defaults.items()]
+    default = f"Default: {'; '.join(said)}." if said else ""
+    return " ".join([*(meanings if len(meanings) == 1 else ()), default]).strip()
+
+
+def _fields_of(section: Section) -> str:
+    if not section.rows:
+        return ""
+    head = ["field", "default", "values", "meaning"]
+    rows = [[f"`{row.path}`", _default(row), row.values, _prose(row.meaning)] for row in section.rows]
+    if section.options:
+        head.insert(1, "option")
+        for cells, options in zip(rows, section.rows.values(), strict=True):
+            cells.insert(1, _codes(options))
+    return _table(head, rows)
+
+
+def _default(row: Row) -> str:
+    return "required" if row.required else _value(row.default)
+
+
+def _codes(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _prose(text: str) -> str:
+    """A docstring on one line; Markdown must not take its `<think>` for HTML."""
+    parts = _one_line(text).split("`")
+    return "`".join(part if at % 2 else part.replace("<", "\\<") for at, part in enumerate(parts))
+
+
+def _changes(changes: Mapping[str, Any]) -> str:
+    """`{"objective": {"aggregation": {"type": "token_mean"}}}` as `aggregation token_mean`."""
+    flat = [part for key, value in changes.items() for part in _flat(key, value)]
+    return "; ".join(flat).replace("objective.", "")
+
+
+def _flat(path: str, value: Any) -> list[str]:
+    if not isinstance(value, Mapping):
+        return [f"{path} {_plain(value)}"]
+    rest = [part for key, inner in value.items() if key != "type" for part in _flat(key, inner)]
+    if "type" in value:
+        return [f"{path} {value['type']}" + (f" ({', '.join(rest)})" if rest else "")]
+    return [part for key, inner in value.items() for part in _flat(f"{path}.{key}", inner)]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(_listed(part) for part in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _listed(value: Any) -> str:
+    """A reward term as `correctness x 1`, anything else as it is."""
+    if isinstance(value, Mapping) and "name" in value:
+        return f"{value['name']} x {value.get('weight', 1):g}"
+    return str(value)
+
+
+def _band(metric: Metric) -> str:
+    low = "" if metric.low is None else f"{metric.low:g}"
+    high = "" if metric.high is None else f"{metric.high:g}"
+    return f"{low} .. {high}" if low or high else ""
+
+
+def _value(value: Any) -> str:
+    shown = "" if value in ("", ()) else str(value)
+    return f"`{shown}`" if shown else ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        "| " + " | ".join(_one_line(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    )

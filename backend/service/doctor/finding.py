@@ -1,0 +1,44 @@
+"""A finding of `make doctor`: one line of its report."""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from backend.base.errors import GrpoLabError
+
+
+class Finding(NamedTuple):
+    """One finding: the thing examined, its condition, and the remedy."""
+
+    what: str
+    level: Literal["ok", "warn", "bad"]
+    """`bad`: something will not work; `warn`: it will, but worse than it could."""
+    text: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing has to be done."""
+        return self.level != "bad"
+
+
+def ok(what: str, text: str) -> Finding:
+    """A finding that needs nothing to be done."""
+    return Finding(what, "ok", text)
+
+
+def warn(what: str, text: str) -> Finding:
+    """A warning: it works, but worse than it could."""
+    return Finding(what, "warn", text)
+
+
+def bad(what: str, text: str) -> Finding:
+    """A finding that must be mended."""
+    return Finding(what, "bad", text)
+
+
+def checked(what: str, check: Callable[[], None], text: str) -> Finding:
+    """`text` when the check passes, else its complaint."""
+    try:
+        check()
+    except GrpoLabError as error:
+        return bad(what, error.detail)
+    return ok(what, text)

@@ -1,0 +1,108 @@
+"""Python, memory, GPUs and the build of torch."""
+
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from backend.base.sandbox.layers import layers, missing_layers, program_refusal
+from backend.base.settings import Settings
+from backend.base.text import size_text
+from backend.runs.workers.devices import SLOT_BYTES, find_gpus, find_slots, torch_build
+from backend.service.doctor.finding import Finding, bad, ok, warn
+
+OLDEST_PYTHON = (3, 11)
+
+OLDEST_DRIVER = {13: 580, 12: 525, 11: 450}
+"""First version of NVIDIA's Linux driver that runs a major version of CUDA."""
+
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def examine_machine(settings: Settings) -> Iterator[Finding]:
+    """One line each."""
+    yield python(sys.version_info[:3])
+    yield memory(settings, memory_bytes())
+    yield torch()
+    slots = find_slots(settings)
+    threads = (f"{slot.threads} thread{'s' if slot.threads != 1 else ''}" for slot in slots)
+    named = (f"{slot.device_name}, {each}" for slot, each in zip(slots, threads, strict=True))
+    yield ok("devices", "; ".join(named))
+    yield sandbox(settings)
+
+
+def python(version: tuple[int, ...]) -> Finding:
+    """Old enough to be too old?"""
+    found = f"{'.'.join(map(str, version))} ({sys.executable})"
+    if version < OLDEST_PYTHON:
+        return bad("python", f"{found} is too old: install Python 3.11 or newer and `make clean up`")
+    return ok("python", found)
+
+
+def memory_bytes() -> int:
+    """Memory that this process may use: the machine's, or less in a container."""
+    total: int = psutil.virtual_memory().total
+    limit = CGROUP_LIMIT.read_text().strip() if CGROUP_LIMIT.exists() else ""
+    return min(total, int(limit)) if limit.isdecimal() else total
+
+
+def memory(settings: Settings, total: int) -> Finding:
+    """A trainer of the tiny policy and its spare need SLOT_BYTES."""
+    slots, has = len(find_slots(settings)), size_text(total)
+    if total < SLOT_BYTES:
+        return bad("memory", f"{has}: one run needs {size_text(SLOT_BYTES)}; use a machine with more")
+    if total < SLOT_BYTES * slots:
+        fitting = total // SLOT_BYTES
+        return warn("memory", f"{has} for {slots} runs at a time: set WORKER_SLOTS={fitting}")
+    return ok("memory", has)
+
+
+def torch() -> Finding:
+    """The build of torch, and whether GPU and driver can use it."""
+    build, gpus = torch_build(), find_gpus()
+    if not build:
+        return bad("torch", "not installed: workers here cannot train (pip install -r requirements.lock)")
+    names = ", ".join(gpu.name for gpu in gpus)
+    if gpus and build == "cpu":
+        return bad(
+            "torch",
+            f"this machine has a GPU ({names}), but the CPU build of torch is installed: "
+            "see README, 'Two commands'",
+        )
+    if gpus and (driver := driver_version()):
+        needed = OLDEST_DRIVER.get(int(build.split(".")[0]), 0)
+        if driver < needed:
+            return bad(
+                "torch",
+                f"the NVIDIA driver {driver} is too old for torch's CUDA {build}: install {needed} or newer",
+            )
+    if build != "cpu" and not gpus:
+        return warn("torch", f"built for CUDA {build}, but nvidia-smi shows no GPU: runs train on the CPU")
+    return ok("torch", f"built for {'the CPU' if build == 'cpu' else f'CUDA {build}'}")
+
+
+def sandbox(settings: Settings) -> Finding:
+    """The sandbox layers around the processes that read a model's output."""
+    absent = missing_layers()
+    if not absent:
+        return ok("sandbox", f"all layers: {', '.join(layer.name for layer in layers())}")
+    text = "; ".join(
+        f"no {layer.name}, which keeps out {layer.keeps_out}: {layer.missing}" for layer in absent
+    )
+    if refusal := program_refusal(settings):
+        text += f"; the reward code, plugins and the tool python are refused: {refusal}"
+    return (bad if settings.sandbox == "required" else warn)("sandbox", text)
+
+
+def driver_version() -> int:
+    """Major version of NVIDIA's driver; 0 when nobody says."""
+    argv = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    major = said.strip().partition(".")[0]
+    return int(major) if platform.system() == "Linux" and major.isdecimal() else 0

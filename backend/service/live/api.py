@@ -1,0 +1,86 @@
+"""Server-sent events: what changed in SQL, within a tenth of a second, to every open page.
+
+One task per process asks SQL for all listeners together, so a hundred pages cost one query. A message's id
+is `<last event>.<newest change of a run, in microseconds>`: with it any process continues a stream from
+SQL, also after a restart. Events come in the order of their ids, each once, whenever a page is cut off; runs
+and points tell the present state and may be told again. Whoever missed too much is told to `reset` and
+fetches what it shows anew.
+
+    run      a run as in lists            points   {"run", "step"}: fetch /series?after=<step>
+    event    a line of a run's history    worker   {"id", "status", "run"}
+    reset    {}: too much was missed
+"""
+
+import asyncio
+import signal
+import threading
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from fastapi import Header, Query, Request
+from starlette.responses import StreamingResponse
+
+from backend.base.errors import TooMany, Unavailable
+from backend.http.dependencies import SettingsOf
+from backend.http.routing import Router
+from backend.service.live.broadcaster import Broadcaster
+
+router = Router(prefix="/api/v1", tags=["live"])
+
+MOST_LISTENERS = 200
+
+
+def end_streams_at_signals(broadcaster: Broadcaster) -> None:
+    """The server waits for open streams before it ends: end them as soon as it is asked to."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        servers_own = signal.getsignal(number)
+        if callable(servers_own):
+            signal.signal(number, _closing_first(broadcaster, loop, servers_own))
+
+
+def _closing_first(
+    broadcaster: Broadcaster, loop: asyncio.AbstractEventLoop, servers_own: Callable[[int, Any], Any]
+) -> Callable[[int, Any], None]:
+    def on_signal(number: int, frame: Any) -> None:
+        loop.call_soon_threadsafe(broadcaster.close)
+        servers_own(number, frame)
+
+    return on_signal
+
+
+async def _counted(chunks: AsyncGenerator[bytes], streams: Counter[str], role: str) -> AsyncIterator[bytes]:
+    """The stream, counted among those of its role while it is open."""
+    streams[role] += 1
+    try:
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+    finally:
+        streams[role] -= 1
+
+
+@router.get("/stream", response_class=StreamingResponse)
+async def stream(
+    request: Request,
+    settings: SettingsOf,
+    last_event_id: Annotated[str, Query(max_length=100)] = "",
+    header: Annotated[str, Header(alias="Last-Event-ID", max_length=100)] = "",
+) -> StreamingResponse:
+    """Changes as they happen; resumes after `Last-Event-ID` (or the parameter `last_event_id`)."""
+    broadcaster: Broadcaster = request.app.state.broadcaster
+    streams: Counter[str] = request.app.state.streams
+    most, role = settings.streams_per_token, request.state.role
+    if most and streams[role] >= most:
+        raise TooMany(f"{most} live pages of {role}s are open already: close some")
+    if broadcaster.listeners >= MOST_LISTENERS:
+        raise Unavailable(f"{MOST_LISTENERS} live pages are open already: close some")
+    return StreamingResponse(
+        _counted(broadcaster.listen(header or last_event_id), streams, role),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+    )

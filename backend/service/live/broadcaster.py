@@ -1,0 +1,271 @@
+"""The broadcaster: one task per process that polls SQL for changes and sends them to every open stream."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
+
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from backend.service.live.changes import (
+    CLOCK_SLACK,
+    Message,
+    Position,
+    changes_after,
+    current_place,
+    events_after,
+    messages_of,
+    read_place,
+    settled_place,
+    these_runs,
+)
+from backend.storage.engine import Sessions, reading
+from backend.storage.models import Worker
+
+logger = logging.getLogger(__name__)
+
+PEEK_SECONDS = 0.03
+"""How often SQL is asked whether there is anything new."""
+
+LOOK_SECONDS = 0.25
+"""How often it is looked at in any case: workers, and what became visible late."""
+
+FINGERPRINT_SECONDS = 5.0
+"""How often it is looked whether the tokens are still the same."""
+
+KEEPALIVE_SECONDS = 15.0
+
+STREAM_SECONDS = 3600.0
+
+MOST_WAITING = 5000
+"""Messages, shared by all pages, that wait for one that does not read; then its stream ends."""
+
+MOST_MISSED = 5000
+"""Events that a page which comes back is told one by one."""
+
+MOST_RUNS = MOST_WAITING // 2
+"""Changed runs that are told one by one: each may take two messages."""
+
+PAGE = 100
+"""Events that are fetched at a time, lest a hundred pages that come back at once fill the memory."""
+
+
+class Parcel(NamedTuple):
+    """A message on its way to all listeners: encoded once."""
+
+    content: bytes
+    event: int
+    """Last event that is told with it; -1 for what has no place in the stream."""
+    is_event: bool
+    """Whether it tells of that event; other messages may be told twice."""
+
+    def is_told(self, told: int) -> bool:
+        """Whether a page that knows the events up to `told` knows this; its place would lead it back."""
+        return 0 <= self.event < told or (self.is_event and self.event == told)
+
+
+Queue = asyncio.Queue[Parcel | None]
+
+
+class Missed(NamedTuple):
+    """A page of what a stream has missed."""
+
+    content: bytes
+    """Its messages as they go over the wire."""
+    place: Position
+    """Behind the last of them."""
+    is_all: bool
+
+
+class Broadcaster:
+    """Asks SQL while anybody listens and tells all listeners.
+
+    `fingerprint` changes when the tokens change: all streams end then, and who may still come comes back.
+    """
+
+    def __init__(self, sessions: Sessions, fingerprint: Callable[[], object] = bool) -> None:
+        self._sessions = sessions
+        self._fingerprint = fingerprint
+        self._listeners: set[Queue] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._is_following = asyncio.Event()
+        self._is_closing = False
+        self._place = Position(0, 0.0)
+        self._told: dict[str, float] = {}
+        """When each run last changed, of those within the overlap."""
+        self._steps: dict[str, int] = {}
+        self._workers: dict[str, tuple[Any, ...]] = {}
+
+    @property
+    def listeners(self) -> int:
+        """The number of open streams."""
+        return len(self._listeners)
+
+    def close(self) -> None:
+        """End all streams."""
+        self._is_closing = True
+        self._end_all()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _end_all(self) -> None:
+        for queue in list(self._listeners):
+            self._drop(queue)
+
+    async def listen(self, last_id: str) -> AsyncGenerator[bytes]:
+        """The stream of one page, from where it left off."""
+        queue: Queue = asyncio.Queue(MOST_WAITING)
+        self._listeners.add(queue)
+        try:
+            if self._task is None or self._task.done():
+                self._is_following.clear()
+                self._task = asyncio.create_task(self._poll())
+            yield b": hello\n\n"
+            await self._is_following.wait()  # what happens from here on reaches the queue
+            missed = await run_in_threadpool(self._missed, read_place(last_id))
+            while missed.content and not self._is_closing:
+                yield missed.content
+                if missed.is_all:
+                    break
+                missed = await run_in_threadpool(self._missed, missed.place)
+            async for content in self._follow(queue, missed.place.event):
+                yield content
+        except SQLAlchemyError as error:
+            logger.warning("a stream ends: %s", str(error).splitlines()[0])
+        finally:
+            self._listeners.discard(queue)
+
+    async def _follow(self, queue: Queue, told: int) -> AsyncIterator[bytes]:
+        ends_at = time.monotonic() + STREAM_SECONDS
+        while not self._is_closing and time.monotonic() < ends_at:
+            try:
+                parcels = [await asyncio.wait_for(queue.get(), KEEPALIVE_SECONDS)]
+            except TimeoutError:
+                yield b": still here\n\n"
+                continue
+            while not queue.empty():  # whoever is behind gets all of it at once
+                parcels.append(queue.get_nowait())
+            known = [parcel for parcel in parcels if parcel is not None]
+            if content := b"".join(parcel.content for parcel in known if not parcel.is_told(told)):
+                yield content
+            if None in parcels:
+                return
+
+    def _missed(self, place: Position | None) -> Missed:
+        with reading(self._sessions) as session:
+            if place is None:
+                return _beginning(session, "hello")
+            now = current_place(session)
+            events = events_after(session, place.event, PAGE)
+            changed = changes_after(session, place.changed, most=MOST_RUNS + 1)
+            # else too old, of another database, or of a clock that was set back
+            is_known = (
+                0 <= now.event - place.event <= MOST_MISSED and place.changed <= now.changed + CLOCK_SLACK
+            )
+            if not is_known or len(changed) > MOST_RUNS:
+                return _beginning(session, "reset")
+            is_all = len(events) < PAGE
+            runs = these_runs(session, list(changed)) if is_all else ()
+            messages = list(messages_of(events, runs, place, {}))
+        content = b"".join(message.encode() for message in messages)
+        return Missed(content, _behind(messages, place), is_all)
+
+    async def _poll(self) -> None:
+        try:
+            tokens = await run_in_threadpool(self._fingerprint)
+            while self._listeners and tokens == await run_in_threadpool(self._fingerprint):
+                await self._follow_for_a_while()
+        finally:  # whoever listens comes back
+            self._end_all()
+            self._is_following.set()
+
+    async def _follow_for_a_while(self) -> None:
+        ends_at, looked_at = time.monotonic() + FINGERPRINT_SECONDS, 0.0
+        while self._listeners and time.monotonic() < ends_at:
+            try:
+                if not self._is_following.is_set():
+                    await run_in_threadpool(self._begin)
+                    self._is_following.set()
+                is_due = time.monotonic() - looked_at > LOOK_SECONDS
+                if is_due or await run_in_threadpool(self._has_news):
+                    looked_at = time.monotonic()
+                    if (news := await run_in_threadpool(self._news)) is None:
+                        self._is_following.clear()  # the next turn begins anew
+                        self._end_all()
+                    else:
+                        self._tell(news)
+            except SQLAlchemyError as error:
+                logger.warning("cannot follow the runs: %s", str(error).splitlines()[0])
+                await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(PEEK_SECONDS)
+
+    def _tell(self, parcels: Sequence[Parcel]) -> None:
+        for parcel in parcels:
+            for queue in list(self._listeners):
+                try:
+                    queue.put_nowait(parcel)
+                except asyncio.QueueFull:
+                    self._drop(queue)
+
+    def _drop(self, queue: Queue) -> None:
+        """End a stream: it comes back with its last id."""
+        self._listeners.discard(queue)
+        while not queue.empty():
+            queue.get_nowait()
+        queue.put_nowait(None)
+
+    def _begin(self) -> None:
+        with reading(self._sessions) as session:
+            self._place = settled_place(session)
+            self._told = changes_after(session, self._place.changed)
+            self._workers = {worker.id: _state(worker) for worker in session.scalars(select(Worker))}
+
+    def _has_news(self) -> bool:
+        with reading(self._sessions) as session:
+            return current_place(session) != self._place
+
+    def _news(self) -> list[Parcel] | None:
+        """What happened since the last look; None: too much to tell it run by run."""
+        with reading(self._sessions) as session:
+            newest = current_place(session).changed  # less than it was, once a clock was set back
+            self._place = self._place._replace(changed=min(self._place.changed, newest))
+            events = events_after(session, self._place.event, PAGE)
+            found = changes_after(session, self._place.changed)
+            news = [run for run, at in found.items() if self._told.get(run) != at]
+            if len(news) > MOST_RUNS:
+                return None
+            runs = these_runs(session, news)
+            workers = session.scalars(select(Worker).order_by(Worker.id)).all()
+        messages = list(messages_of(events, runs, self._place, self._steps))
+        self._place = _behind(messages, self._place)
+        self._told = found
+        changed = [worker for worker in workers if self._workers.get(worker.id) != _state(worker)]
+        self._workers = {worker.id: _state(worker) for worker in workers}
+        messages += [Message("worker", _shown_worker(worker)) for worker in changed]
+        return [
+            Parcel(message.encode(), message.place.event if message.place else -1, message.kind == "event")
+            for message in messages
+        ]
+
+
+def _beginning(session: Session, kind: str) -> Missed:
+    """The first message to a page that resumes nothing."""
+    place = settled_place(session)
+    return Missed(Message(kind, {}, place).encode(), place, is_all=True)
+
+
+def _behind(messages: Sequence[Message], place: Position) -> Position:
+    """The place behind some messages that began at `place`."""
+    return (messages[-1].place if messages else None) or place
+
+
+def _state(worker: Worker) -> tuple[Any, ...]:
+    return worker.status, worker.run_id
+
+
+def _shown_worker(worker: Worker) -> dict[str, Any]:
+    return {"id": worker.id, "status": worker.status, "run": worker.run_id}

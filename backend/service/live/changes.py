@@ -1,0 +1,135 @@
+"""Changes in SQL since a position in its history, as messages of a stream."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from backend.http.responses import Json
+from backend.runs.events import shown_event
+from backend.runs.list import run_columns
+from backend.runs.store import shown_run
+from backend.storage.engine import db_now
+from backend.storage.models import Event, Run
+
+TIME_OVERLAP = 2.0
+"""Changes of runs become visible out of order: a little of the past is looked at again."""
+
+CLOCK_SLACK = 1.0
+"""What a clock that went back by less, or a time that was rounded, might hide lies within the overlap."""
+
+GAP_SECONDS = 3.0
+"""A transaction that has not shown its events after this time is taken as rolled back."""
+
+RECENT = 500
+"""Newest events between which others may still appear."""
+
+
+class Position(NamedTuple):
+    """A stream's position in the history."""
+
+    event: int
+    changed: float
+    """`run.changed_at` of the newest change."""
+
+    def write(self) -> str:
+        """The `id` of a message."""
+        return f"{self.event}.{int(self.changed * 1e6)}"
+
+
+def read_place(text: str) -> Position | None:
+    """The position that `Position.write` wrote; None for any other text."""
+    event, dot, changed = text.partition(".")
+    if not (text.isascii() and dot and event.isdecimal() and changed.isdecimal() and len(text) <= 34):
+        return None
+    return Position(min(int(event), 2**62), int(changed) / 1e6)
+
+
+class Message(NamedTuple):
+    """One server-sent event. Its place says that everything up to here has been told."""
+
+    kind: str
+    data: Any
+    place: Position | None = None
+
+    def encode(self) -> bytes:
+        """The message in the wire format of server-sent events."""
+        head = f"id: {self.place.write()}\n" if self.place else ""
+        return f"{head}event: {self.kind}\ndata: ".encode() + Json(self.data).body + b"\n\n"
+
+
+def current_place(session: Session) -> Position:
+    """The newest event and change that can be seen."""
+    newest, changed = session.execute(select(_newest_event(), _newest_change())).one()
+    return Position(newest or 0, changed or 0.0)
+
+
+def settled_place(session: Session) -> Position:
+    """The position where a new stream begins: no event before it can still appear."""
+    place = current_place(session)
+    last = 0
+    query = select(Event.id, Event.at, db_now()).where(Event.id > place.event - RECENT).order_by(Event.id)
+    for event, at, now in session.execute(query):
+        if last and not _is_settled(last, event, at, now):
+            break
+        last = event
+    return place._replace(event=last)
+
+
+def _is_settled(last: int, event: int, at: float, now: float) -> bool:
+    """Whether no event can still appear between these two."""
+    return event == last + 1 or abs(now - at) >= GAP_SECONDS
+
+
+def _newest_event() -> Any:
+    return select(func.max(Event.id)).scalar_subquery()
+
+
+def _newest_change() -> Any:
+    return select(func.max(Run.changed_at)).scalar_subquery()
+
+
+def events_after(session: Session, last: int, limit: int) -> list[Event]:
+    """The events behind `last` in the order of their ids, as far as no earlier one can still appear.
+
+    Postgres gives ids before it commits: a gap may be filled by a transaction that is not over yet.
+    """
+    query = select(Event, db_now()).where(Event.id > last).order_by(Event.id).limit(limit)
+    found: list[Event] = []
+    for event, now in session.execute(query):
+        if not _is_settled(last, event.id, event.at, now):
+            break
+        last = event.id
+        found.append(event)
+    return found
+
+
+def changes_after(session: Session, changed: float, *, most: int | None = None) -> dict[str, float]:
+    """Times of the runs that changed since then or a little before, by id; of `most` of them."""
+    query = select(Run.id, Run.changed_at).where(Run.changed_at > changed - TIME_OVERLAP).limit(most)
+    return {row.id: row.changed_at for row in session.execute(query)}
+
+
+def these_runs(session: Session, runs: Sequence[str]) -> Sequence[Any]:
+    """Runs with these ids, in the order of their changes."""
+    query = run_columns().where(Run.id.in_(runs)).order_by(Run.changed_at)
+    return session.execute(query).all() if runs else ()
+
+
+def messages_of(
+    events: Sequence[Event], runs: Sequence[Any], place: Position, steps: dict[str, int]
+) -> Iterator[Message]:
+    """Events and runs that were found behind a place, each with the place to resume from behind it.
+
+    `steps` remembers the last step that was told of each run.
+    """
+    for event in events:
+        place = place._replace(event=event.id)
+        yield Message("event", shown_event(event), place)
+    for row in runs:
+        place = place._replace(changed=max(place.changed, row.changed_at))
+        yield Message("run", shown_run(row), place)
+        if steps.get(row.id) != row.last_step:
+            steps[row.id] = row.last_step
+            yield Message("points", {"run": row.id, "step": row.last_step}, place)

@@ -1,0 +1,165 @@
+"""The HTTP service."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio.to_thread
+from fastapi import FastAPI
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.types import ASGIApp
+from starlette_compress import CompressMiddleware, remove_compress_type
+
+from backend.analysis.diagnosis import api as diagnosis
+from backend.analysis.evaluations import api as evaluations
+from backend.base.redaction import learn_secrets
+from backend.base.settings import Settings
+from backend.catalog.datasets import api as datasets
+from backend.catalog.datasets.files import Uploads
+from backend.exchange.archives import api as archives
+from backend.exchange.exports import api as exports
+from backend.exchange.imports import api as imports
+from backend.exchange.push import api as pushes
+from backend.experiments import api as experiments
+from backend.experiments import catalog
+from backend.experiments.matrix import api as matrix
+from backend.experiments.searches import api as searches
+from backend.experiments.trials import api as trials
+from backend.http import frontend as pages
+from backend.http import help as help_pages
+from backend.http import session
+from backend.http.access_log import AccessLog
+from backend.http.auth.sessions import BrowserSessions
+from backend.http.auth.tokens import fingerprint
+from backend.http.dependencies import Lab
+from backend.http.guard import Guard
+from backend.http.openapi import complete
+from backend.http.problem_details import answer_errors
+from backend.http.read_budget import ReadBudget
+from backend.http.shared_answers import SharedAnswers
+from backend.http.timeout import RequestTimeout
+from backend.metrics import api as metrics
+from backend.rollouts import api as rollouts
+from backend.rollouts.breakdown import api as rollout_breakdown
+from backend.rollouts.search import api as rollout_search
+from backend.runs import api as runs
+from backend.runs import list_api as run_lists
+from backend.runs.high_water_mark import tell_if_older
+from backend.runs.workers import api as workers
+from backend.service.live import api as live
+from backend.service.live.api import end_streams_at_signals
+from backend.service.live.broadcaster import Broadcaster
+from backend.service.maintenance.reconciler import Reconciler
+from backend.service.monitoring import health, status
+from backend.service.webhook.sender import Sender
+from backend.storage.engine import open_engine, open_sessions
+
+VERSION = "0.2.0"
+THREADS = 64
+"""Requests that are worked on at the same time; the database's pool holds as many connections."""
+
+
+remove_compress_type("text/event-stream")  # its messages are small
+
+
+class Service(FastAPI):
+    """FastAPI behind the guard: not even an error page is made before it has agreed. Both are reported."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The interface as a document, made once."""
+        if not self.openapi_schema:
+            self.openapi_schema = complete(super().openapi())
+        return self.openapi_schema
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """The routes and what is wrapped around them."""
+        lab: Lab = self.state.lab
+        stack = super().build_middleware_stack()
+        sessions: BrowserSessions = self.state.browser_sessions
+        within_limits = ReadBudget(RequestTimeout(stack), most=lab.settings.reads_per_token)
+        compressed = CompressMiddleware(within_limits, minimum_size=1_000, brotli=False, zstd_level=1)
+        return AccessLog(Guard(compressed, lab.settings, self.router.routes, sessions))
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The application; `grpolab serve` runs it."""
+    settings = settings or Settings()
+    learn_secrets(settings)
+    engine = open_engine(settings.effective_database_url)
+    app = Service(
+        title="GRPO Lab",
+        version=VERSION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        redirect_slashes=False,  # or an id of nothing but slashes would name the list
+        lifespan=_life,
+    )
+    app.state.lab = Lab(settings, engine, open_sessions(engine))
+    app.state.shared_answers = SharedAnswers()
+    app.state.broadcaster = Broadcaster(app.state.lab.sessions, lambda: fingerprint(settings))
+    app.state.browser_sessions = BrowserSessions(app.state.lab.sessions)
+    app.state.streams = Counter()
+    app.state.status = status.Status(settings)
+    app.state.reconciler = Reconciler(settings, app.state.lab.sessions)
+    app.state.webhook = Sender(settings, app.state.lab.sessions)
+    answer_errors(app)
+    for part in (
+        catalog,
+        datasets,
+        experiments,
+        evaluations,
+        imports,
+        archives,
+        exports,
+        pushes,
+        run_lists,
+        runs,
+        metrics,
+        matrix,
+        rollouts,
+        rollout_search,
+        rollout_breakdown,
+        diagnosis,
+        trials,
+        searches,
+        workers,
+        live,
+        session,
+        help_pages,
+        status,
+        health,
+    ):
+        app.router.routes.extend(part.router.routes)  # an included router compares each path twice
+    pages.serve_pages(app)
+    return app
+
+
+def _look_for_older(app: FastAPI) -> None:
+    """A database that lost its newest transactions is told at once, on every page too."""
+    lab: Lab = app.state.lab
+    with suppress(SQLAlchemyError), lab.sessions.begin() as session:  # away: the page of states says so
+        if older := tell_if_older(lab.settings, session):
+            app.state.status.older = older.sentence
+
+
+@asynccontextmanager
+async def _life(app: FastAPI) -> AsyncIterator[None]:
+    lab: Lab = app.state.lab
+    anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+    end_streams_at_signals(app.state.broadcaster)
+    with suppress(OSError):  # an upload says it when the directory cannot be written to
+        await anyio.to_thread.run_sync(Uploads(lab.settings.datasets_dir).sweep)
+    await anyio.to_thread.run_sync(_look_for_older, app)
+    reconciler: Reconciler = app.state.reconciler
+    reconciler.start()
+    app.state.webhook.start()
+    try:
+        yield
+    finally:
+        app.state.broadcaster.close()
+        await anyio.to_thread.run_sync(app.state.webhook.stop)
+        await anyio.to_thread.run_sync(reconciler.stop)
+        app.state.status.close()
+        lab.engine.dispose()

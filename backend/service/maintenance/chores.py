@@ -1,0 +1,176 @@
+"""Chores: the reconciler's longer jobs, which it looks for every few seconds and does piece by piece.
+
+They seal points, index completions, judge runs and trials, go on with
+searches, and remove files that belong to nobody and token values beyond their budget.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from backend.analysis.diagnosis.store import judge_runs, unjudged
+from backend.base.errors import GrpoLabError
+from backend.base.settings import Settings
+from backend.experiments.searches.advance import advance
+from backend.experiments.searches.store import active_searches
+from backend.experiments.trials.store import due_trials, settle
+from backend.metrics.sealing import seal, sealable
+from backend.rollouts.token_budget import TokenBudget
+from backend.runs.queue.doorbell import ring
+from backend.runs.strays import Strays
+from backend.service.maintenance.damaged_blocks import tell_block
+from backend.storage.engine import Sessions, reading
+from backend.storage.rollout_words import index_groups, unindexed
+
+logger = logging.getLogger(__name__)
+
+SEAL_SECONDS, SEAL_PAUSE_SECONDS = 0.1, 5.0
+INDEX_SECONDS, INDEX_PAUSE_SECONDS = 0.25, 2.0
+JUDGE_SECONDS, JUDGE_PAUSE_SECONDS = 0.1, 5.0
+SWEEP_SECONDS, SWEEP_PAUSE_SECONDS = 0.2, 3600.0
+SWEEP_DELAY_SECONDS = 60.0
+BUDGET_SECONDS, BUDGET_PAUSE_SECONDS = 0.2, 60.0
+TRIAL_PAUSE_SECONDS = 5.0
+SEARCH_PAUSE_SECONDS = 2.0
+SEARCH_STEPS = 8
+"""Steps of a search in one piece."""
+
+FAULTS = (ArithmeticError, AttributeError, GrpoLabError, LookupError, TypeError, ValueError)
+"""Programming errors: a trial or search that meets one is left alone, so that the others go on."""
+
+Work = Callable[[], bool]
+"""Does a piece of a job; whether there is more. A process that is killed loses the piece that it was at."""
+
+
+@dataclass(slots=True)
+class Chore:
+    """One of the longer jobs."""
+
+    find: Callable[[Session], Work | None]
+    """What there is to do; None if there is nothing."""
+    pause: float
+    """Seconds from the end of the work, or from a look that found none, to the next look."""
+    seconds: float = 0.0
+    """How long one look of the reconciler goes on with it; at least one piece."""
+    next_look: float = 0.0
+    """By the monotonic clock."""
+    work: Work | None = None
+
+    def look(self, session: Session) -> None:
+        """Find work, if there is none yet and the pause is over."""
+        if self.work is None and time.monotonic() > self.next_look:
+            self.next_look = time.monotonic() + self.pause
+            self.work = self.find(session)
+
+    def go_on(self) -> None:
+        """Do some of the work."""
+        until = time.monotonic() + self.seconds
+        while self.work is not None:
+            if not self.work():
+                self.work = None
+                self.next_look = time.monotonic() + self.pause
+            elif time.monotonic() > until:
+                return
+
+
+def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
+    """Every chore of an installation."""
+    trials = _OneByOne("trial", due_trials, lambda trial: settle(sessions, trial))
+    searches = _OneByOne("search", active_searches, lambda search: _go_on_with(search, sessions, settings))
+    strays, budget = Strays(settings, sessions), TokenBudget(settings, sessions)
+    start = time.monotonic()
+
+    def points(session: Session) -> Work | None:
+        tasks = sealable(session)
+        return _pieces(seal(sessions, tasks, tell_block)) if tasks else None
+
+    def verdicts(session: Session) -> Work | None:
+        runs = unjudged(session)
+        return _pieces(_judge(sessions, runs)) if runs else None
+
+    return [
+        Chore(points, SEAL_PAUSE_SECONDS, SEAL_SECONDS),
+        Chore(
+            lambda session: _pieces(index_groups(sessions)) if unindexed(session) else None,
+            INDEX_PAUSE_SECONDS,
+            INDEX_SECONDS,
+        ),
+        Chore(trials.find, TRIAL_PAUSE_SECONDS),
+        Chore(searches.find, SEARCH_PAUSE_SECONDS),
+        Chore(verdicts, JUDGE_PAUSE_SECONDS, JUDGE_SECONDS),
+        Chore(
+            lambda _session: _pieces(_sweep(strays)),
+            SWEEP_PAUSE_SECONDS,
+            SWEEP_SECONDS,
+            next_look=start + SWEEP_DELAY_SECONDS,
+        ),
+        Chore(
+            lambda _session: _pieces(budget.sweep()),
+            BUDGET_PAUSE_SECONDS,
+            BUDGET_SECONDS,
+            next_look=start + BUDGET_PAUSE_SECONDS,
+        ),
+    ]
+
+
+class _OneByOne:
+    """Things of a kind that are settled one after the other; one that fails unexpectedly is left alone."""
+
+    def __init__(
+        self, kind: str, due: Callable[[Session], list[str]], settle_one: Callable[[str], object]
+    ) -> None:
+        self._kind, self._find, self._settle = kind, due, settle_one
+        self._due: list[str] = []
+        self._refused: set[str] = set()
+
+    def find(self, session: Session) -> Work | None:
+        """Work through what is due; None if nothing is."""
+        self._due = [each for each in self._find(session) if each not in self._refused]
+        return self._settle_next if self._due else None
+
+    def _settle_next(self) -> bool:
+        if not self._due:  # the last one failed
+            return False
+        each = self._due.pop(0)
+        try:
+            self._settle(each)
+        except OSError as error:
+            logger.warning("%s %s is tried again later: %s", self._kind, each, error)
+        except FAULTS:
+            self._refused.add(each)
+            logger.exception("%s %s failed, and is left alone until the next start", self._kind, each)
+        return bool(self._due)
+
+
+_END = object()
+
+
+def _pieces(work: Iterator[None]) -> Work:
+    """A generator that yields after each piece."""
+    return lambda: next(work, _END) is not _END
+
+
+def _go_on_with(search: str, sessions: Sessions, settings: Settings) -> None:
+    for _ in range(SEARCH_STEPS):
+        if not advance(sessions, settings, search):
+            return
+        ring(settings)
+
+
+def _judge(sessions: Sessions, runs: Sequence[str]) -> Iterator[None]:
+    """These runs, and those that are without a verdict then."""
+    while runs:
+        yield from judge_runs(sessions, runs)
+        with reading(sessions) as session:
+            runs = unjudged(session)
+
+
+def _sweep(strays: Strays) -> Iterator[None]:
+    """One look through the runs' files."""
+    try:
+        yield from strays.sweep()
+    except OSError as error:
+        logger.warning("cannot check the files of the runs: %s", error)

@@ -1,0 +1,30 @@
+"""Damaged blocks of points, told once in the history of their run."""
+
+from collections.abc import Iterable
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.metrics.block_check import sentence
+from backend.metrics.block_damage import BlockPlace
+from backend.runs.events import add_event
+from backend.storage.models import Event, Run
+
+KIND = "data"
+
+
+def tell_damage(session: Session, found: Iterable[tuple[BlockPlace, str]]) -> int:
+    """Write an event for each block whose run has none of it yet; how many were written."""
+    told = 0
+    for place, reason in list(found):
+        message = sentence(session, place, reason)
+        known = select(Event.id).where(Event.run_id == place.run, Event.message == message)
+        if session.get(Run, place.run) is not None and session.scalar(known.limit(1)) is None:
+            add_event(session, KIND, message, run_id=place.run, attempt=place.attempt, level="error")
+            told += 1
+    return told
+
+
+def tell_block(session: Session, place: BlockPlace, reason: str) -> None:
+    """Write the event of one block, in the transaction that replaces it."""
+    tell_damage(session, [(place, reason)])

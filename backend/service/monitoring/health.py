@@ -1,0 +1,65 @@
+"""Health checks for people, load balancers and Prometheus."""
+
+from anyio import to_thread
+from fastapi import Request
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.responses import Response
+
+from backend.http.access_log import REQUESTS
+from backend.http.dependencies import Lab, lab_of
+from backend.http.problem_details import problem
+from backend.http.responses import Json
+from backend.http.routing import Router
+from backend.runs.workers.store import live_slots
+from backend.service.monitoring.prometheus import Gauges
+from backend.service.monitoring.status import LOOKERS, Status
+from backend.storage.engine import reading
+from backend.storage.schema import newest_schema
+
+router = Router(tags=["health"])
+
+
+@router.get("/healthz", response_model=dict[str, str])
+async def healthz() -> Json:
+    """The process answers."""
+    return Json({"status": "ok"})
+
+
+@router.get("/readyz", response_model=dict[str, str])
+async def readyz(request: Request) -> Response:
+    """200 only when database, broker and at least one worker are ready; else 503 with what is missing."""
+    missing = await to_thread.run_sync(_missing, lab_of(request), request.app.state.status, limiter=LOOKERS)
+    if missing:
+        return problem(503, "Not ready", "; ".join(missing), headers={"Retry-After": "5"})
+    return Json({"status": "ready"})
+
+
+def _missing(lab: Lab, status: Status) -> list[str]:
+    found = status.look()
+    missing = [found[part]["detail"] for part in ("database", "broker") if found[part]["state"] != "ok"]
+    if found["database"]["state"] == "ok":
+        with reading(lab.sessions) as session:
+            missing += [] if live_slots(session) else ["no worker is running"]
+    return missing
+
+
+@router.get("/metrics", response_class=Response)
+async def metrics(request: Request) -> Response:
+    """Prometheus: queue, runs, leases, recording, workers, request times, and what this process uses."""
+    content = await to_thread.run_sync(_scrape, request, limiter=LOOKERS)
+    return Response(content, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+def _scrape(request: Request) -> bytes:
+    state = request.app.state
+    facts = {
+        "grpolab_streams": float(state.broadcaster.listeners),
+        "grpolab_reconciler_age_seconds": state.reconciler.age_seconds,
+    }
+    registry = CollectorRegistry()
+    registry.register(
+        Gauges(lab_of(request), facts, state.status.look(), (request.app.version, newest_schema()))
+    )
+    ProcessCollector(registry=registry)
+    return generate_latest(registry) + generate_latest(REQUESTS)

@@ -1,0 +1,145 @@
+"""Status of the service's parts: database, broker, disk, and the runs that wait for them.
+
+Answers without the database, so that a page can say what is wrong while it is away.
+"""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Request
+from kombu import Connection
+from kombu.exceptions import OperationalError
+from sqlalchemy.exc import SQLAlchemyError
+
+from backend.base.settings import Settings
+from backend.base.text import size_text
+from backend.http.paging import iso
+from backend.http.responses import Json
+from backend.http.routing import Router
+from backend.runs.queue.broker import choose_broker
+from backend.service.maintenance.reconciler import take_lease
+from backend.service.monitoring.backlog import read_notes
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.faults import Fault, database_fault, free_bytes
+
+router = Router(prefix="/api/v1", tags=["health"])
+
+LOOK_SECONDS = 2.0
+"""However many pages ask, the parts are looked at this often."""
+
+PROBE_SECONDS = 3.0
+"""A database that takes longer for a row is away."""
+
+LOW_BYTES = 500_000_000
+"""Less room than this on the disk is worth a word."""
+
+
+@dataclass(slots=True)
+class Component:
+    """One part and since when it is as it is."""
+
+    state: str = "ok"
+    detail: str = ""
+    since: float = field(default_factory=time.time)
+
+    def become(self, fault: Fault | None) -> None:
+        """Record the fault that was found, or that there is none."""
+        state = fault.kind if fault else "ok"
+        if state != self.state:
+            self.state, self.since = state, time.time()
+        self.detail = fault.sentence if fault else ""
+
+    def shown(self) -> dict[str, Any]:
+        """The part as the HTTP interface shows it."""
+        return {"state": self.state, "detail": self.detail, "since": iso(self.since)}
+
+
+class Status:
+    """Looks at the parts when somebody asks, at most every two seconds."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        # Of its own, and impatient: it must tell when every other connection is stuck.
+        url = settings.effective_database_url
+        self._engine = open_engine(url, pool_size=1, answer_seconds=PROBE_SECONDS)
+        self._owner = uuid.uuid4().hex
+        self._parts = {
+            "database": Component(),
+            "broker": Component(),
+            "disk": Component(),
+            "history": Component(),
+        }
+        self._looked_at = 0.0
+        self._looking = threading.Lock()
+        self.older = ""
+        """What to say of a database that was found to be older than its state directory."""
+
+    def look(self) -> dict[str, Any]:
+        """The state of every part; somebody else's look is as good as ours."""
+        with self._looking:
+            if time.monotonic() - self._looked_at > LOOK_SECONDS:
+                checks: dict[str, Callable[[], Fault | None]] = {
+                    "database": self._database,
+                    "broker": lambda: broker_fault(self._settings),
+                    "disk": lambda: disk_warning(self._settings.state),
+                    "history": lambda: Fault("older", self.older) if self.older else None,
+                }
+                for name, check in checks.items():
+                    self._parts[name].become(check())
+                self._looked_at = time.monotonic()
+        shown: dict[str, Any] = {name: part.shown() for name, part in self._parts.items()}
+        return shown | {"waiting": [note.shown() for note in read_notes(self._settings)]}
+
+    def _database(self) -> Fault | None:
+        """By writing a row: a full disk still reads."""
+        try:
+            with open_sessions(self._engine).begin() as session:
+                take_lease(session, "status", self._owner, seconds=0)
+        except SQLAlchemyError as error:
+            unknown = Fault("broken", "the database cannot be written: see the service's log")
+            return database_fault(error, self._engine.url) or unknown
+        return None
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+
+def broker_fault(settings: Settings) -> Fault | None:
+    """The fault that keeps doorbells from being heard; None if there is none."""
+    url = choose_broker(settings).url
+    if url.startswith(("filesystem:", "memory:")):
+        return None
+    options = {"socket_timeout": 1, "socket_connect_timeout": 1}
+    try:
+        connecting = Connection(url, connect_timeout=1, transport_options=options)  # type: ignore[no-untyped-call]
+        with connecting as connection:
+            connection.ensure_connection(max_retries=1, interval_start=0, timeout=1)
+    except (OperationalError, OSError):
+        seconds = settings.poll_seconds
+        return Fault("away", f"the broker does not answer: runs still start, up to {seconds:g} s later")
+    return None
+
+
+def disk_warning(path: Path) -> Fault | None:
+    """A word before the disk is full."""
+    free = free_bytes(path)
+    if free is None or free >= LOW_BYTES:
+        return None
+    return Fault("full", f"the disk of {path} is nearly full: {size_text(free)} free")
+
+
+LOOKERS = CapacityLimiter(2)
+"""Threads of its own: the others may all be waiting for the database."""
+
+
+@router.get("/status", response_model=dict[str, Any])
+async def status(request: Request) -> Json:
+    """State of database, broker, disk and history, and this machine's runs whose steps wait to be stored."""
+    return Json(await to_thread.run_sync(request.app.state.status.look, limiter=LOOKERS))

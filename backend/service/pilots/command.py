@@ -1,0 +1,124 @@
+"""The command `pilots`: keeps as many pilot workers at a cluster as the queue needs."""
+
+import json
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from backend.base.errors import Conflict, GrpoLabError
+from backend.base.locations import CODE_ROOT
+from backend.base.settings import Settings
+from backend.service.pilots import jobs
+from backend.service.pilots.clusters import Cluster, Kubernetes, SkyPilot, Slurm
+from backend.service.pilots.need import need_of
+from backend.storage.artifacts.store import STORAGE_VARIABLES
+from backend.storage.engine import open_engine, open_sessions, reading
+
+
+def keep_pilots(
+    settings: Settings, *, most: int, every: float, once: bool, devices: int, nodes: int, **options: Any
+) -> Iterator[str]:
+    """Look at the queue every so many seconds and submit what is missing; lines for the terminal.
+
+    A cluster or database that is away is named once, and asked again at the next look. SIGTERM and Ctrl-C end
+    the command; the pilots stay.
+    """
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    sessions = open_sessions(open_engine(settings.effective_database_url))
+    trouble = ""
+    with _cluster(settings, devices=devices, nodes=nodes, **options) as cluster:
+        while not stopping.is_set():
+            try:
+                there = cluster.count()
+                with reading(sessions) as session:
+                    need = need_of(session, there, most=most, devices=devices, nodes=nodes)
+                for _ in range(need.pilots):
+                    yield f"started pilot {cluster.submit()}: {need.runs} runs waited for {sum(there)} pilots"
+                trouble = ""
+            except (GrpoLabError, SQLAlchemyError) as error:
+                words = error.detail if isinstance(error, GrpoLabError) else str(error).splitlines()[0]
+                if once:
+                    raise
+                if words != trouble:
+                    yield f"trying again every {every:g} s: {words}"
+                trouble = words
+            if once:
+                return
+            stopping.wait(every)
+
+
+@contextmanager
+def _cluster(
+    settings: Settings, *, cluster: str, runs: int, idle: int, devices: int, nodes: int, **options: Any
+) -> Iterator[Cluster]:
+    limits = {"runs": runs, "idle_seconds": idle, "devices": devices, "nodes": nodes}
+    match cluster:
+        case "slurm":
+            yield Slurm(_slurm_script(settings, options["option"], limits))
+        case "kubernetes":
+            yield Kubernetes(_kubernetes_job(settings, options, limits))
+        case _:
+            with tempfile.TemporaryDirectory(prefix="grpolab-pilots-") as directory:
+                path = Path(directory) / "task.yaml"
+                path.write_text(_skypilot_task(settings, options, limits), encoding="utf-8")
+                yield SkyPilot(str(path))
+
+
+def job_text(
+    settings: Settings, *, cluster: str, runs: int, idle: int, devices: int, nodes: int, **options: Any
+) -> str:
+    """The job as the cluster will get it, to look at."""
+    limits = {"runs": runs, "idle_seconds": idle, "devices": devices, "nodes": nodes}
+    match cluster:
+        case "slurm":
+            return _slurm_script(settings, options["option"], limits)
+        case "kubernetes":
+            return json.dumps(_kubernetes_job(settings, options, limits), indent=2) + "\n"
+    return _skypilot_task(settings, options, limits)
+
+
+def _slurm_script(settings: Settings, options: list[str], limits: dict[str, int]) -> str:
+    output = settings.state / "pilots"
+    output.mkdir(mode=0o700, parents=True, exist_ok=True)
+    command = jobs.worker_command(jobs.this_python(), **limits)
+    return jobs.slurm_script(command, CODE_ROOT, options, str(output / "%j.log"), nodes=limits["nodes"])
+
+
+def _kubernetes_job(settings: Settings, options: dict[str, Any], limits: dict[str, int]) -> dict[str, Any]:
+    if not options["volume"]:
+        if not settings.artifacts_url:
+            raise Conflict("pods without a volume lose checkpoints: set ARTIFACTS_URL, or name a --volume")
+        if limits["nodes"] > 1:
+            raise Conflict("the nodes of one run share a state directory: name a --volume")
+    return jobs.kubernetes_job(
+        jobs.worker_command("python", **limits),
+        image=options["image"],
+        gpus=options["gpus"],
+        queue=options["queue"],
+        secret=options["secret"],
+        state_claim=options["volume"],
+        nodes=limits["nodes"],
+    )
+
+
+def _skypilot_task(settings: Settings, options: dict[str, Any], limits: dict[str, int]) -> str:
+    names = ["DATABASE_URL", "BROKER_URL", "GRPOLAB_TOKEN"]
+    if settings.artifacts_url:
+        own = sorted(name for name in os.environ if name.startswith(STORAGE_VARIABLES))
+        names += ["ARTIFACTS_URL", *own]
+    return jobs.skypilot_task(
+        jobs.worker_command(".venv/bin/python", **limits),
+        accelerators=options["accelerators"],
+        directory=str(CODE_ROOT),
+        environment=dict.fromkeys(names, ""),
+        nodes=limits["nodes"],
+    )

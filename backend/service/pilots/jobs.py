@@ -1,0 +1,149 @@
+"""Jobs that run a pilot worker, in the languages of Slurm, Kubernetes and SkyPilot. Pure."""
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import Conflict
+from backend.base.wording import has_control
+
+NAME = "grpolab-pilot"
+"""Name of every job, by which pilots are counted."""
+
+GRACE_SECONDS = 120
+"""How long before its end a job is told to save; a checkpoint of a large model takes a while."""
+
+
+def worker_command(python: str, *, runs: int, idle_seconds: int, devices: int, nodes: int = 1) -> list[str]:
+    """The command of a pilot, on each of its nodes."""
+    limits = ["--runs", str(runs), "--idle", str(idle_seconds), "--devices", str(devices)]
+    limits += ["--nodes", str(nodes)] if nodes > 1 else []
+    return [python, "-m", "backend.service", "worker", *limits]
+
+
+def slurm_script(
+    command: Sequence[str], directory: Path, options: Sequence[str], output: str, *, nodes: int = 1
+) -> str:
+    """A batch script for `sbatch`: the worker takes the shell's place, so that signals reach it.
+
+    Slurm sends SIGTERM some time before the job's limit, and on `scancel`; the worker then saves its runs and
+    gives them back. On several nodes srun starts a worker on each, and these get the signal. Raises Conflict
+    for a control character in a path or an option, which would begin a line of its own.
+    """
+    several = [f"#SBATCH --nodes={nodes}", "#SBATCH --ntasks-per-node=1"] if nodes > 1 else []
+    start = f"exec {shlex.join(command)}"
+    if nodes > 1:
+        srun = ["srun", "--kill-on-bad-exit=0", "--wait=0", *command]
+        start = f"trap : TERM\n{shlex.join(srun)} &\nwhile kill -0 $! 2>/dev/null; do wait $!; done"
+    lines = [
+        "#!/bin/sh",
+        f"#SBATCH --job-name={NAME}",
+        f"#SBATCH --signal={'' if nodes > 1 else 'B:'}TERM@{GRACE_SECONDS}",
+        *several,
+        "#SBATCH --open-mode=append",
+        f"#SBATCH --output={shlex.quote(output)}",  # a # would begin a comment
+        *(f"#SBATCH {option}" for option in options),
+        f"cd {shlex.quote(str(directory))} || exit 1",
+    ]
+    if bad := next((line for line in (*lines, *command) if has_control(line)), ""):
+        raise Conflict(f"{bad!r:.200} has a line break or another control character: remove it")
+    return "\n".join([*lines, start]) + "\n"
+
+
+def kubernetes_job(
+    command: Sequence[str],
+    *,
+    image: str,
+    gpus: int,
+    queue: str,
+    secret: str,
+    state_claim: str,
+    nodes: int = 1,
+) -> dict[str, Any]:
+    """A Job of batch/v1, which Kueue admits where a queue is named.
+
+    The service's settings (DATABASE_URL, BROKER_URL) come from a Secret, its state from a shared volume;
+    without `state_claim` a pod has a directory of its own, and checkpoints go to the artifact store. On
+    several nodes it is an indexed Job: a pod's index is its node's rank, and the job's name is the group's.
+    """
+    labels = {"app": NAME} | ({"kueue.x-k8s.io/queue-name": queue} if queue else {})
+    resources = {"limits": {"nvidia.com/gpu": gpus}} if gpus else {}
+    container = {
+        "name": "worker",
+        "image": image,
+        "command": list(command),
+        "envFrom": [{"secretRef": {"name": secret}}],
+        "env": [{"name": "STATE_DIR", "value": "/state"}, *(_place_of_pod() if nodes > 1 else [])],
+        "volumeMounts": [{"name": "state", "mountPath": "/state"}],
+        "resources": resources,
+    }
+    volume = {"persistentVolumeClaim": {"claimName": state_claim}} if state_claim else {"emptyDir": {}}
+    pod = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "containers": [container],
+        **({"affinity": _apart()} if nodes > 1 else {}),
+        "volumes": [{"name": "state", **volume}],
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"generateName": f"{NAME}-", "labels": labels},
+        "spec": {
+            "suspend": bool(queue),
+            "backoffLimit": 0,
+            "ttlSecondsAfterFinished": 3600,
+            **(
+                {"completionMode": "Indexed", "completions": nodes, "parallelism": nodes} if nodes > 1 else {}
+            ),
+            "template": {"metadata": {"labels": {"app": NAME}}, "spec": pod},
+        },
+    }
+
+
+def _place_of_pod() -> list[dict[str, Any]]:
+    """Variables with the name of the pod's job and its address; Kubernetes adds its index by itself."""
+    fields = {
+        "WORKER_GROUP": "metadata.labels['batch.kubernetes.io/job-name']",
+        "NODE_ADDRESS": "status.podIP",
+    }
+    return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+
+
+def _apart() -> dict[str, Any]:
+    """An affinity by which the pods of one job go to nodes of their own."""
+    term = {
+        "labelSelector": {"matchLabels": {"app": NAME}},
+        "matchLabelKeys": ["batch.kubernetes.io/job-name"],
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def skypilot_task(
+    command: Sequence[str],
+    *,
+    accelerators: str,
+    directory: str,
+    environment: Mapping[str, str],
+    nodes: int = 1,
+) -> str:
+    """A task for `sky jobs launch`, as YAML (JSON is YAML); SkyPilot asks for no value of a secret twice."""
+    task = {
+        "name": NAME,
+        "workdir": directory,
+        **({"num_nodes": nodes} if nodes > 1 else {}),
+        "resources": {"accelerators": accelerators} if accelerators else {},
+        "secrets": dict.fromkeys(environment),
+        "setup": "make .venv/runtime.stamp",
+        "run": shlex.join(command),
+    }
+    return json.dumps(task, indent=2) + "\n"
+
+
+def this_python() -> str:
+    """The interpreter of this installation, which a shared file system shows to every node."""
+    return sys.executable

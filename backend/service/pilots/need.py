@@ -1,0 +1,77 @@
+"""Number of pilot workers to start: what waits, less what is there or on its way."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.runs.lifecycle import claimable
+from backend.runs.workers.devices import CPU, CPU_RANKS
+from backend.runs.workers.nodes import complete_groups, devices_of
+from backend.runs.workers.store import live_slots
+from backend.storage.models import Run, Worker
+
+
+class Pilots(NamedTuple):
+    """Pilots as the cluster knows them."""
+
+    waiting: int
+    """Submitted, and not started yet."""
+    running: int
+
+
+class Need(NamedTuple):
+    """Findings of one look at the queue."""
+
+    runs: int
+    """Runs that wait for a worker and fit on a pilot."""
+    free_slots: int
+    """Slots of workers of any kind that have no run."""
+    pilots: int
+    """Pilots to start now."""
+
+
+def need_of(session: Session, there: Pilots, *, most: int, devices: int = 1, nodes: int = 1) -> Need:
+    """Pilots of so many devices that are wanted beside those that are `there`; at most `most` at a time.
+
+    A pilot takes one run at a time. One that has just started counts as on its way until its slot is seen.
+    Runs that need more devices than a pilot has, or another number of `nodes`, are left out: it could never
+    take them.
+    """
+    fits = (claimable(), Run.wish == "", Run.devices <= devices, Run.nodes == nodes)
+    runs = session.scalars(select(Run.devices).where(*fits)).all()
+    free = [slot for slot in live_slots(session) if slot.run_id is None and slot.nodes == nodes]
+    left = left_over(runs, free) if nodes == 1 else left_for_groups(session, runs, free, nodes)
+    wanted = min(left - there.waiting, most - there.waiting - there.running)
+    return Need(len(runs), len(free), max(0, wanted))
+
+
+def left_for_groups(session: Session, runs: Sequence[int], free: Sequence[Worker], nodes: int) -> int:
+    """Number of the runs for which no complete group of so many nodes is free."""
+    idle = {slot.id.rpartition("-")[0] for slot in free}
+    groups = [seats for seats in complete_groups(session) if len(seats) == nodes]
+    room = sorted(devices_of(seats) for seats in groups if seats[0].worker_id in idle)
+    left = 0
+    for devices in sorted(runs, reverse=True):
+        if room and room[-1] >= devices:
+            room.pop()
+        else:
+            left += 1
+    return left
+
+
+def left_over(runs: Sequence[int], free: Sequence[Worker]) -> int:
+    """Number of the runs, given by the devices that they need, that no worker has free slots for."""
+    slots = Counter((slot.host, slot.pid, slot.device == CPU) for slot in free)
+    left = 0
+    for devices in sorted(runs, reverse=True):
+        held = {each: 1 if each[2] else devices for each in slots if not each[2] or devices <= CPU_RANKS}
+        fitting = [each for each in held if slots[each] >= held[each]]
+        if fitting:
+            worker = max(fitting, key=lambda each: slots[each])
+            slots[worker] -= held[worker]
+        else:
+            left += 1
+    return left

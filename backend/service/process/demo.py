@@ -1,0 +1,59 @@
+"""Launches the demo experiment through the service's own HTTP interface, once per installation."""
+
+import hashlib
+import json
+from http.client import HTTPException
+from typing import Any
+
+from backend.base.errors import Unavailable
+from backend.base.outgoing import fetch
+from backend.base.settings import Settings
+from backend.config.recipes import RECIPES
+from backend.http.auth.permissions import Role
+from backend.http.auth.tokens import token_of
+
+DEMO = ("demo_healthy", "demo_collapse")
+
+MOST_BYTES = 16_000_000
+"""Of the service's answer."""
+
+
+def launch_demo(settings: Settings, url: str) -> str:
+    """The demo's runs, in words; a repeated request finds the same experiment. `url` is the service's."""
+    variants = [
+        {"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in DEMO
+    ]
+    body = {"name": "demo", "base": {}, "variants": variants, "seeds": [0]}
+    # Another version's demo is another request.
+    key = "demo-" + hashlib.sha256(json.dumps(body).encode()).hexdigest()[:16]
+    api = url + "/api/v1"
+    answer = _asked(settings, f"{api}/experiments", body, {"Idempotency-Key": key})
+    # The answer to a repeated launch is that to the first: what has become of the runs is asked apart.
+    found = [_asked(settings, f"{api}/runs/{run['id']}") for run in answer["runs"]]
+    if not found:
+        return "already launched; its runs were deleted since"
+    runs = ", ".join(f"{run['name']} ({run['status']})" for run in found)
+    is_new = all(run["status"] == "queued" for run in found)
+    return f"{len(found)} runs: {runs}" if is_new else f"already launched: {runs}"
+
+
+def _asked(
+    settings: Settings, address: str, body: dict[str, Any] | None = None, more: dict[str, str] | None = None
+) -> dict[str, Any]:
+    headers = {
+        "Authorization": f"Bearer {token_of(settings, Role.OPERATOR)}",
+        "Content-Type": "application/json",
+        **(more or {}),
+    }
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        status, content = fetch(address, body=data, headers=headers, most_bytes=MOST_BYTES, seconds=30.0)
+    except (OSError, HTTPException) as error:
+        raise Unavailable(f"the demo was not launched: {error}") from None
+    try:
+        answer: dict[str, Any] = json.loads(content)
+        if status < 300:
+            return answer
+        raise Unavailable(f"the demo was not launched: {answer['detail']}")
+    except (ValueError, KeyError, TypeError):
+        raise Unavailable(f"the demo was not launched: the service answered {status}") from None

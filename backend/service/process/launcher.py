@@ -1,0 +1,304 @@
+"""The launcher: starts broker, service and worker as one process tree, keeps them running and ends them.
+
+launcher ── broker    embedded Valkey; ends with the launcher by the kernel's word (Linux)
+         ├─ service   `grpolab serve`; ends when its standard input, the launcher's pipe, ends
+         └─ worker    `grpolab worker`; the same; its trainers are tied to it in the same way
+"""
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from sqlalchemy import Engine
+
+from backend.base.sandbox.layers import check_sandbox
+from backend.base.settings import Settings, service_url
+from backend.http.auth.tokens import login_link
+from backend.runs.queue.broker import Broker, choose_broker, is_ready, prepare_broker
+from backend.runs.workers.store import slots_of
+from backend.service.process import preflight
+from backend.service.process.instance_lock import AlreadyRunning, hold_instance, is_alive, listening_as
+from backend.service.process.lifeline import VARIABLE as LIFELINE
+from backend.service.process.lifeline import die_with_parent
+from backend.service.process.log_files import cap, last_words
+from backend.service.process.preflight import CannotStart
+from backend.service.process.terminal import Terminal, link_command, show_link
+from backend.storage.engine import open_engine, open_sessions, reading
+from backend.storage.migrate import migrate
+
+LOG_LOOK_SECONDS = 5.0
+"""How often the lengths of the logs are looked at."""
+
+RESTART_PAUSES = (0.5, 1, 2, 5, 10, 30)
+"""Seconds before a program that ended by itself is started again."""
+
+HURRY_SECONDS = 5.0
+"""Asked twice, whatever has not ended by itself after this time is ended."""
+
+STEADY_SECONDS = 60
+"""A program that ran this long starts again without the longer pauses."""
+
+
+START_SECONDS = 120
+"""A program that is not ready by then will not be."""
+
+
+class Stopped(Exception):
+    """The user asked to stop."""
+
+
+@dataclass(slots=True)
+class ChildProcess:
+    """A program of the tree."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    log: Path
+    grace_seconds: float
+    """Time between asking it to end and ending it."""
+    is_ours: bool = True
+    """Our own programs watch their standard input; others die by the kernel's parent-death signal."""
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    restart_at: float = 0.0
+    restarts: int = 0
+
+    def start(self) -> None:
+        """Start it in a session of its own, so that Ctrl-C reaches the launcher alone."""
+        self.log.parent.mkdir(mode=0o700, exist_ok=True)
+        cap(self.log)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.argv,
+                stdin=subprocess.PIPE if self.is_ours else subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**self.env, **({LIFELINE: "1"} if self.is_ours else {})},
+                start_new_session=True,
+                preexec_fn=None if self.is_ours else die_with_parent,  # noqa: PLW1509 - one thread only
+            )
+        self.started_at = time.monotonic()
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 before its first start."""
+        return self.process.pid if self.process else 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process lives."""
+        return self.process is not None and self.process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and to everything in its session."""
+        if self.process is not None and self.is_running:
+            os.killpg(self.process.pid, number)
+
+
+@dataclass(slots=True)
+class Launcher:
+    """Starts the tree, keeps it running until a signal, ends it."""
+
+    settings: Settings
+    terminal: Terminal
+    children: list[ChildProcess] = field(default_factory=list)
+    """In order of start."""
+    signals: int = 0
+    """How often we were asked to stop: the second time means without saving."""
+
+    def catch_signals(self) -> None:
+        """Ctrl-C, SIGTERM and a closed terminal all ask for the same thing."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.signals += 1
+
+    def start(self) -> None:
+        """Broker first; service and worker start side by side."""
+        env = {**os.environ, "STATE_DIR": str(self.settings.state), "PYTHONUNBUFFERED": "1"}
+        broker = choose_broker(self.settings)
+        prepare_broker(broker, self.settings)
+        if broker.command:
+            self._start_broker(broker, env)
+        service = self._child("service", self._our("serve"), env, grace_seconds=8)
+        worker = self._child("worker", self._our("worker"), env, grace_seconds=45)
+        service.start()
+        worker.start()
+        url = service_url(self.settings)
+        with self.terminal.step("service", f"starting on {url}") as step:
+            self._await(service, lambda: is_alive(url))
+            step.result = url
+        with self.terminal.step("worker", "starting") as step:
+            engine = open_engine(self.settings.effective_database_url, pool_size=1)
+            self._await(worker, lambda: bool(_slots(engine, worker)))
+            step.result = _slots(engine, worker)
+            engine.dispose()
+
+    def _start_broker(self, broker: Broker, env: Mapping[str, str]) -> None:
+        child = self._child("broker", broker.command, env, grace_seconds=5, is_ours=False)
+        child.start()
+        with self.terminal.step("broker", "starting") as step:
+            self._await(child, lambda: broker.socket is not None and is_ready(broker.socket))
+            step.result = broker.title
+
+    def _our(self, command: str) -> tuple[str, ...]:
+        return (sys.executable, "-m", "backend.service", command)
+
+    def _child(
+        self,
+        name: str,
+        argv: tuple[str, ...],
+        env: Mapping[str, str],
+        *,
+        grace_seconds: float,
+        is_ours: bool = True,
+    ) -> ChildProcess:
+        log = self.settings.state / "logs" / f"{name}.log"
+        child = ChildProcess(name, argv, env, log, grace_seconds, is_ours)
+        self.children.append(child)
+        return child
+
+    def _await(self, child: ChildProcess, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not ready():
+            if self.signals:
+                raise Stopped
+            if not child.is_running:
+                raise CannotStart(
+                    f"the {child.name} did not start: {last_words(child.log)} (log: {child.log})"
+                )
+            if time.monotonic() > deadline:
+                raise CannotStart(
+                    f"the {child.name} was not ready after {START_SECONDS} s (log: {child.log})"
+                )
+            time.sleep(0.03)
+
+    def keep_running(self) -> None:
+        """Start again what ended by itself, until a signal comes."""
+        looked_at = time.monotonic()
+        while not self.signals:
+            is_time_to_look = time.monotonic() - looked_at > LOG_LOOK_SECONDS
+            for child in self.children:
+                self._revive(child)
+                if is_time_to_look:
+                    cap(child.log)
+            looked_at = time.monotonic() if is_time_to_look else looked_at
+            time.sleep(0.25)
+
+    def _revive(self, child: ChildProcess) -> None:
+        now = time.monotonic()
+        if child.is_running:
+            return
+        if not child.restart_at:
+            if now - child.started_at > STEADY_SECONDS:
+                child.restarts = 0
+            pause = RESTART_PAUSES[min(child.restarts, len(RESTART_PAUSES) - 1)]
+            code = child.process.returncode if child.process else None
+            self.terminal.say(
+                f"  {child.name:<10} exited unexpectedly (code {code}); restarting in {pause} s"
+            )
+            child.restart_at = now + pause
+        elif now >= child.restart_at:
+            child.restarts += 1
+            child.restart_at = 0.0
+            child.start()
+
+    def stop(self) -> None:
+        """The service stops accepting, the worker saves its runs, the broker goes last."""
+        by_name = {child.name: child for child in self.children}
+        for name in ("service", "worker", "broker"):
+            if (child := by_name.get(name)) and child.is_running:
+                self._end(child)
+
+    def _end(self, child: ChildProcess) -> None:
+        saves = "running runs are saving a checkpoint; press Ctrl-C again to stop at once"
+        doing = f"stopping ({saves})" if child.name == "worker" else "stopping"
+        with self.terminal.step(child.name, doing) as step:
+            child.signal(signal.SIGTERM)
+            deadline = time.monotonic() + child.grace_seconds
+            is_hurried = False
+            while child.is_running and time.monotonic() < deadline:
+                time.sleep(0.02)
+                if self.signals > 1 and not is_hurried:
+                    # Asked twice itself, the worker gives its runs back without a checkpoint.
+                    is_hurried = True
+                    child.signal(signal.SIGTERM)
+                    deadline = min(deadline, time.monotonic() + HURRY_SECONDS)
+            step.result = "stopped"
+            if child.is_running:
+                child.signal(signal.SIGKILL)
+                step.result = "killed"
+            if child.process:
+                child.process.wait()
+
+
+def _slots(engine: Engine, worker: ChildProcess) -> str:
+    """What the worker has registered, in words; empty while it has not."""
+    with reading(open_sessions(engine)) as session:
+        slots = slots_of(session, host=platform.node(), pid=worker.pid)
+        if not slots:
+            return ""
+        number = "one run" if len(slots) == 1 else f"{len(slots)} runs"
+        return f"{number} at a time on {slots[0].device_name or slots[0].device}"
+
+
+def run_tree(settings: Settings, *, show_demo: bool) -> int:
+    """`make up` and `make demo`: the whole life of an installation, or where the first one runs."""
+    os.umask(0o077)
+    terminal = Terminal()
+    terminal.say("GRPO Lab")
+    preflight.check_frontend()
+    preflight.check_exposure(settings)
+    check_sandbox(settings)
+    preflight.check_state_dir(settings)
+    launcher = Launcher(settings, terminal)
+    launcher.catch_signals()
+    try:
+        with hold_instance(settings, service_url(settings)) as hold:
+            preflight.check_port(settings, patience_seconds=10 if hold.is_after_crash else 0)
+            preflight.check_database(settings)
+            _live(launcher, show_demo=show_demo)
+    except AlreadyRunning as running:
+        terminal.say(f"  {running}")
+        if show_demo and running.instance.pid:
+            _show_demo(terminal, settings, running.instance.url)
+        command = link_command(listening_as(settings, running.instance))
+        terminal.say(f"  `{command}` prints a login link")
+    return 0
+
+
+def _show_demo(terminal: Terminal, settings: Settings, url: str) -> None:
+    """Launch the demo; a service that somebody else is just starting gets a while."""
+    from backend.service.process.demo import launch_demo
+
+    with terminal.step("demo", "launching, once per state directory") as step:
+        deadline = time.monotonic() + START_SECONDS
+        while not is_alive(url) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        step.result = launch_demo(settings, url)
+
+
+def _live(launcher: Launcher, *, show_demo: bool) -> None:
+    settings, terminal = launcher.settings, launcher.terminal
+    try:
+        with terminal.step("database", "upgrading") as step:
+            step.result = migrate(settings)
+        launcher.start()
+        if show_demo:
+            _show_demo(terminal, settings, service_url(settings))
+        show_link(terminal, settings, login_link(settings))
+        terminal.say("\n  Ctrl-C stops everything; the next start continues the runs that were running.\n")
+        launcher.keep_running()
+    except Stopped:
+        terminal.say()
+    finally:
+        launcher.stop()

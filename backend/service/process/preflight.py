@@ -1,0 +1,153 @@
+"""Preflight checks: what must hold before anything starts; each failure is one sentence with the remedy."""
+
+import ipaddress
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+from sqlalchemy import make_url, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from backend.base.durable_files import make_directory
+from backend.base.errors import GrpoLabError
+from backend.base.settings import Settings
+from backend.http.pages import FRONTEND
+from backend.storage.engine import open_engine
+
+SHORTEST_TOKEN = 20
+"""Characters, where the network may try."""
+
+
+SECRETS = ("grpolab_token", "grpolab_viewer_token", "grpolab_writer_key")
+
+
+class CannotStart(GrpoLabError):
+    """Something outside this program is in the way."""
+
+    status = 503
+    title = "Cannot start"
+
+
+def check_state_dir(settings: Settings) -> None:
+    """Make the state directory, private to this user, and prove that it can be written."""
+    try:
+        make_directory(settings.state, mode=0o700)
+        settings.state.chmod(0o700)
+        settings.run_dir.mkdir(mode=0o700, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=settings.run_dir):
+            pass
+    except OSError as error:
+        raise CannotStart(
+            f"cannot write to the state directory {settings.state} ({error.strerror}): "
+            "choose another, e.g. `make up STATE_DIR=~/grpolab`"
+        ) from None
+
+
+def check_frontend() -> None:
+    """The pages must lie beside the code, as in a checkout and in the image of the API, not in a wheel."""
+    if not (FRONTEND / "index.html").is_file():
+        raise CannotStart(
+            f"there are no pages in {FRONTEND}: GRPO Lab runs from a checkout (`make up`) or from its images "
+            "(`docker compose up --build`), not from an installed package"
+        )
+
+
+def check_exposure(settings: Settings) -> None:
+    """Refuse to listen to the network without a token and host names chosen on purpose."""
+    if settings.grpolab_token and settings.grpolab_token == settings.grpolab_viewer_token:
+        raise CannotStart(
+            "GRPOLAB_VIEWER_TOKEN equals GRPOLAB_TOKEN, so every viewer would be an operator: choose another"
+        )
+    for name in SECRETS:
+        if "${" in getattr(settings, name):  # everybody can read that text where it was written
+            raise CannotStart(
+                f"{name.upper()} is an unexpanded variable: set it to the token itself, or leave it empty"
+            )
+    if is_loopback(settings.host):
+        return
+    short = [name for name in SECRETS if 0 < len(getattr(settings, name)) < SHORTEST_TOKEN]
+    if short:
+        raise CannotStart(
+            f"{short[0].upper()} has fewer than {SHORTEST_TOKEN} characters, too few for a service on "
+            "a network: choose a longer one, e.g. `openssl rand -hex 32`"
+        )
+    if settings.grpolab_token and settings.allowed_hosts:
+        return
+    raise CannotStart(
+        f"HOST={settings.host} would open the service to the network: choose a token and the names under "
+        "which it is reached, e.g. `make up HOST=0.0.0.0 GRPOLAB_TOKEN=$(openssl rand -hex 32) "
+        "ALLOWED_HOSTS=my-server`, or leave HOST out and use an SSH tunnel"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_port(settings: Settings, *, patience_seconds: float = 0.0) -> None:
+    """The port must be free; a predecessor that is just ending gets `patience_seconds`."""
+    deadline = time.monotonic() + patience_seconds
+    while (error := _bind_error(settings.host, settings.port)) is not None:
+        if time.monotonic() < deadline:
+            time.sleep(0.1)
+            continue
+        raise CannotStart(
+            f"port {settings.port} on {settings.host} cannot be used ({error.strerror}): "
+            f"choose another one, e.g. `make up PORT={free_port()}`"
+        )
+
+
+def _bind_error(host: str, port: int) -> OSError | None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), port))
+            probe.listen(1)
+        except OSError as error:
+            return error
+    return None
+
+
+def free_port() -> int:
+    """A port that nobody uses right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def restore_mark(settings: Settings) -> Path:
+    """The file that is there while a backup is being restored."""
+    return settings.state / "restoring"
+
+
+def check_database(settings: Settings) -> None:
+    """The database must open; the message shows its address without a password."""
+    if (mark := restore_mark(settings)).exists():
+        raise CannotStart(
+            f"a restore was interrupted: run it again (make restore FROM={mark.read_text().strip()})"
+        )
+    url = make_url(settings.effective_database_url)
+    if url.get_backend_name() == "sqlite" and url.database:
+        parent = Path(url.database).parent
+        if not parent.is_dir():
+            raise CannotStart(f"the directory of the database does not exist: {parent}")
+    engine = open_engine(settings.effective_database_url, pool_size=1)
+    try:
+        with engine.connect() as connection:
+            connection.execute(text("SELECT 1"))
+    except TypeError:  # the driver gives bytes instead of text
+        raise CannotStart(
+            f"the database {url.render_as_string()} has no encoding (SQL_ASCII): make one with "
+            "ENCODING 'UTF8' TEMPLATE template0"
+        ) from None
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        raise CannotStart(f"cannot open the database {url.render_as_string()}: {reason}") from None
+    finally:
+        engine.dispose()

@@ -1,0 +1,171 @@
+"""The HTTP server: uvicorn, with a limit on how long a connection may stay silent."""
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from backend.base.settings import Settings
+from backend.http.limits import ARRIVAL_SECONDS, CONNECTIONS, HEAD_BYTES
+from backend.http.problem_details import problem
+from backend.service.process.gc_freeze import gc_frozen
+from backend.service.process.memory import keep_returning_memory, limit_arenas
+from backend.service.process.sockets import listen
+
+LINGER_SECONDS = 1
+"""How long somebody who was refused may take to read why."""
+
+TICK_SECONDS = 1.0
+"""How often the server renews the header with the date."""
+
+GRACE_SECONDS = 3
+"""Open event streams would hold a server that ends for ever."""
+
+
+class Protocol(H11Protocol):
+    """HTTP/1.1 that waits for the head of a request for some seconds only, however slowly it drips in."""
+
+    _waiting: asyncio.TimerHandle | None = None
+    _is_refused = False
+    heard_at = 0.0
+    """Moment of the loop's clock at which the client last sent or read something."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Somebody has connected."""
+        super().connection_made(transport)
+        self.heard_at = self.loop.time()
+        if len(self.connections) > CONNECTIONS and not self._make_room():
+            self._refuse(503, "Unavailable", f"{CONNECTIONS:,} connections are open: try again in a moment")
+        else:
+            self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Something has arrived: of a head, or of a body."""
+        if self._is_refused:
+            return
+        self.heard_at = self.loop.time()
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            self._wait_for_head()
+        else:
+            self._stop_waiting()
+
+    def resume_writing(self) -> None:
+        """The client has read on."""
+        self.heard_at = self.loop.time()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server ends."""
+        if self._is_refused:
+            self.transport.close()
+        else:
+            super().shutdown()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn says little
+        """Answer bytes that cannot be read as HTTP."""
+        detail = f"this is not an HTTP/1.1 request with a head of at most {HEAD_BYTES:,} bytes"
+        self._refuse(400, "Bad request", detail)
+
+    def _make_room(self) -> bool:
+        """Close the connection that has been silent longest; False where the service works for all others.
+
+        Silence needs no token: whoever only connects must not keep others out.
+        """
+        others = (other for other in self.connections if isinstance(other, Protocol) and other is not self)
+        silent = [other for other in others if other.waits_for_client()]
+        if not silent:
+            return False
+        min(silent, key=lambda other: other.heard_at).transport.abort()
+        return True
+
+    def waits_for_client(self) -> bool:
+        """Whether the client is to send its request or the rest of it, or to read the answer."""
+        if self.transport.is_closing() or self._is_refused:
+            return False
+        if self.cycle is None or self.cycle.response_complete:
+            return True
+        return self.flow.write_paused or (self.cycle.more_body and not self.flow.read_paused)
+
+    def _wait_for_head(self) -> None:
+        if self._waiting is None:
+            self._waiting = self.loop.call_later(ARRIVAL_SECONDS, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _refuse(self, status: int, title: str, detail: str) -> None:
+        answer = problem(status, title, detail, headers={"Connection": "close"})
+        head = [b"HTTP/1.1 %d %s" % (status, title.encode())]
+        head += [name + b": " + value for name, value in answer.raw_headers]
+        self.transport.write(b"\r\n".join(head) + b"\r\n\r\n" + bytes(answer.body))
+        # Closed while more comes in, the answer would be lost on its way.
+        self._is_refused = True
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+class Server(uvicorn.Server):
+    """uvicorn that wakes once a second and at a signal, instead of ten times a second: 0.3 % of a core."""
+
+    _signalled: asyncio.Event
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        """Serve until it is time to end."""
+        self._signalled, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        while not await self.on_tick(0):  # 0: renew the header with the date
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._signalled.wait(), TICK_SECONDS)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal asks to end."""
+        super().handle_exit(sig, frame)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._signalled.set)
+
+
+def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
+    """The configuration with which uvicorn serves `app`, an application or its factory."""
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        http=Protocol,
+        ws="none",
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        access_log=False,  # backend/http/access_log.py writes one without query strings
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
+        **{"timeout_graceful_shutdown": GRACE_SECONDS, **options},
+    )
+
+
+def run_server(settings: Settings) -> int:
+    """Serve until a signal; 1 when it could not begin."""
+    limit_arenas()
+    server = Server(server_config(partial(_make_app, settings), settings, factory=True, log_config=None))
+    keep_returning_memory()
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=listen(settings))
+    return 0 if server.started else 1
+
+
+def _make_app(settings: Settings) -> FastAPI:
+    with gc_frozen():
+        from backend.service.main import create_app
+
+        return create_app(settings)

@@ -1,0 +1,95 @@
+"""Terminal output of the command line while it works."""
+
+import getpass
+import os
+import shlex
+import sys
+import time
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from backend.base.settings import Settings
+
+
+@dataclass(slots=True)
+class Step:
+    """One line of progress; `result` replaces what it was doing."""
+
+    result: str = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Progress on one line per step: rewritten on a terminal, two lines in a file."""
+
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+
+    def say(self, text: str = "") -> None:
+        """One line."""
+        self._write(text + "\n")
+
+    def _write(self, text: str) -> None:
+        # The terminal may be gone (SSH cut); ending in order matters more than saying so.
+        with suppress(OSError):
+            self.out.write(text)
+            self.out.flush()
+
+    @contextmanager
+    def step(self, name: str, doing: str) -> Iterator[Step]:
+        """Show `doing` while the body runs, then its result and how long it took."""
+        started = time.monotonic()
+        is_screen = self.out.isatty()
+        self._write(f"  {name:<10} {doing} ..." + ("" if is_screen else "\n"))
+        step = Step()
+        try:
+            yield step
+        except BaseException:
+            self._write("\n" if is_screen else "")
+            raise
+        seconds = time.monotonic() - started
+        clear = "\r\x1b[K" if is_screen else ""
+        self.say(f"{clear}  {name:<10} {step.result} ({seconds:.1f} s)")
+
+
+def has_screen() -> bool:
+    """Whether a browser opened here would be seen by the user."""
+    if os.environ.get("SSH_CONNECTION") or not sys.stdout.isatty():
+        return False
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def tunnel_hint(settings: Settings) -> str:
+    """A hint how to reach this machine's loopback address from another computer; empty on a desktop."""
+    if has_screen():
+        return ""
+    # SSH_CONNECTION: client address, client port, server address, server port
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    login = f"{getpass.getuser()}@{connection[2]}" if len(connection) == 4 else "you@this-machine"
+    return f"ssh -N -L {settings.port}:127.0.0.1:{settings.port} {login}"
+
+
+def link_command(settings: Settings) -> str:
+    """The command that prints a link of this installation, with the settings that are not the defaults."""
+    given = {"PORT": settings.port, "STATE_DIR": settings.state_dir}
+    usual = Settings.model_fields
+    differing = [
+        f"{name}={shlex.quote(str(value))}"
+        for name, value in given.items()
+        if value != usual[name.lower()].default
+    ]
+    return " ".join(["make link", *differing])
+
+
+def show_link(terminal: Terminal, settings: Settings, link: str, *, opens_browser: bool = True) -> None:
+    """Print the one-time link, open it where there is a screen, else say how to reach it."""
+    terminal.say()
+    terminal.say(f"  Open  {link}")
+    terminal.say(f"        (works once, for ten minutes; `{link_command(settings)}` prints a new one)")
+    if hint := tunnel_hint(settings):
+        terminal.say("  On a remote machine? Run this on your own computer, then open the link there:")
+        terminal.say(f"        {hint}")
+    if opens_browser and has_screen():
+        webbrowser.open(link)

@@ -1,0 +1,103 @@
+"""Bodies and signatures of webhooks: JSON as Standard Webhooks has it, and the forms of Slack and Discord."""
+
+import base64
+import hashlib
+import hmac
+import re
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import orjson
+
+from backend.base.redaction import redact, redact_document
+from backend.http.paging import iso
+from backend.storage.models import Event
+
+Format = Literal["json", "slack", "discord"]
+
+UNSIGNED = "GRPOLAB_WEBHOOK_SECRET is empty: a webhook in JSON is sent only with a signature"
+
+MOST_CHARACTERS = 1_900
+"""Of a chat message; Discord refuses more than 2,000."""
+
+SUPPRESS_EMBEDS = 4
+"""Flag of a message in Discord: no previews of links."""
+
+
+class RunNames(NamedTuple):
+    """Facts of a run by which a reader knows it."""
+
+    id: str
+    name: str
+    experiment: str
+    variant: str
+    seed: int
+    status: str
+    verdict: str | None
+
+
+def format_of(url: str, wanted: str) -> Format:
+    """The format that was asked for, else the one that the address is known for."""
+    if wanted in {"json", "slack", "discord"}:
+        return wanted  # type: ignore[return-value]
+    parts = urlsplit(url)
+    if parts.hostname == "hooks.slack.com":
+        return "slack"
+    is_discord = parts.hostname in {"discord.com", "discordapp.com"} and parts.path.startswith(
+        "/api/webhooks/"
+    )
+    return "discord" if is_discord else "json"
+
+
+def body_of(event: Event, run: RunNames | None, form: Format) -> bytes:
+    """The request's body. Names and messages may hold anything; no chat reads markup or mentions in them."""
+    if form == "json":
+        return orjson.dumps(_document(event, run))
+    text = redact(f"{_title(run)}{event.message}")[:MOST_CHARACTERS]
+    if form == "slack":
+        escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        return orjson.dumps({"text": escaped, "mrkdwn": False, "link_names": False})
+    quoted = re.sub(r"([\\`*_~|<>\[\]()#:@])", r"\\\1", text)[:MOST_CHARACTERS]
+    return orjson.dumps({"content": quoted, "allowed_mentions": {"parse": []}, "flags": SUPPRESS_EMBEDS})
+
+
+def _title(run: RunNames | None) -> str:
+    return f"{run.name} ({run.variant}, seed {run.seed}): " if run else ""
+
+
+def _document(event: Event, run: RunNames | None) -> dict[str, Any]:
+    data = {
+        "event": event.id,
+        "run": run._asdict() if run else None,
+        "attempt": event.attempt,
+        "step": event.step,
+        "level": event.level,
+        "message": event.message,
+        "details": event.data,
+    }
+    shown: dict[str, Any] = redact_document(data)
+    return {"type": type_of(event), "timestamp": iso(event.at), "data": shown}
+
+
+def type_of(event: Event) -> str:
+    """The word by which receivers choose, e.g. `diagnosis.verdict`, `lifecycle.finished`."""
+    if event.kind == "diagnosis":
+        return "diagnosis.warning" if "warning" in event.data else "diagnosis.verdict"
+    return f"{event.kind}.{event.data['to']}" if event.data.get("to") else event.kind
+
+
+def headers_of(event_id: int, body: bytes, secret: str, now: float) -> dict[str, str]:
+    """Headers with the signature of Standard Webhooks 1.0; without a secret there is none."""
+    headers = {"Content-Type": "application/json", "User-Agent": "grpolab-webhook"}
+    message_id, timestamp = f"evt_{event_id}", str(int(now))
+    headers |= {"webhook-id": message_id, "webhook-timestamp": timestamp}
+    if secret:
+        headers["webhook-signature"] = signature(secret, message_id, timestamp, body)
+    return headers
+
+
+def signature(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
+    """HMAC-SHA256 of `id.timestamp.body`: `v1,<base64>`."""
+    key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    signed = b".".join([message_id.encode(), timestamp.encode(), body])
+    return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()

@@ -1,0 +1,108 @@
+"""HTTP of the S3 client, bounded: no redirects, and no answer longer than its request allows."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from aiobotocore.httpsession import AIOHTTPSession
+
+from backend.storage.artifacts.answers import BLOCK_BYTES, BadAnswer
+
+MOST_PAGE_BYTES = 4_000_000
+"""Of an answer to a request that asks for no range of a file: a page of a listing has 1,000 keys."""
+
+MOST_CALL_BYTES = 3 * BLOCK_BYTES
+"""Of all answers of one call of the file system together: a block that is read three times, or a listing of
+more than 100,000 files."""
+
+RANGE = re.compile(r"bytes=(\d+)-(\d+)")
+
+
+class Allowance:
+    """Bytes that the answers of one call may have."""
+
+    def __init__(self) -> None:
+        self.left = MOST_CALL_BYTES
+
+    def take(self, size: int) -> None:
+        """Count bytes that came. Raises BadAnswer."""
+        self.left -= size
+        if self.left < 0:
+            raise BadAnswer(f"it answers with more than {MOST_CALL_BYTES:,} bytes in all")
+
+
+_allowance: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
+
+
+@contextmanager
+def one_call() -> Iterator[None]:
+    """Count all answers to requests of the body as those of one call."""
+    token = _allowance.set(Allowance())
+    try:
+        yield
+    finally:
+        _allowance.reset(token)
+
+
+class BoundedSession(AIOHTTPSession):  # type: ignore[misc]
+    """Connections whose answers are bounded."""
+
+    async def _get_session(self, proxy_url: str | None) -> Any:
+        return _Requests(await super()._get_session(proxy_url))
+
+
+class _Requests:
+    """A session of aiohttp that follows no redirect and bounds the bodies of its answers."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    async def request(self, method: str, *, headers: Any, **options: Any) -> Any:
+        response = await self._session.request(method, headers=headers, allow_redirects=False, **options)
+        if 300 <= response.status < 400 and response.status != 304:
+            response.close()
+            raise BadAnswer(
+                f"it answers with a redirect ({response.status}), which is not followed: name the "
+                "endpoint and region where the bucket is"
+            )
+        most = _most_bytes(headers.get("Range", ""))
+        if method != "HEAD" and (response.content_length or 0) > most:
+            response.close()
+            raise BadAnswer(f"it answers with {response.content_length:,} bytes in place of {most:,}")
+        response.content = _Body(response.content, most)
+        return response
+
+
+def _most_bytes(asked: str) -> int:
+    """Bytes of an answer to a request with this Range."""
+    span = RANGE.fullmatch(asked)
+    return int(span[2]) - int(span[1]) + 1 if span else MOST_PAGE_BYTES
+
+
+class _Body:
+    """A stream of aiohttp that raises BadAnswer once it has given more than it may."""
+
+    def __init__(self, stream: Any, most: int) -> None:
+        self._stream, self._most, self._left = stream, most, most
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def read(self, size: int = -1) -> bytes:
+        """So many bytes, or all that come."""
+        if size >= 0:
+            return self._counted(await self._stream.read(size))
+        blocks = []
+        while block := self._counted(await self._stream.readany()):
+            blocks.append(block)
+        return b"".join(blocks)
+
+    def _counted(self, block: bytes) -> bytes:
+        self._left -= len(block)
+        if self._left < 0:
+            raise BadAnswer(f"it answers with more than {self._most:,} bytes")
+        if (allowance := _allowance.get()) is not None:
+            allowance.take(len(block))
+        return block

@@ -1,0 +1,55 @@
+"""Copies of checkpoints in the artifact store: which there are, and making those that are missing."""
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+
+from backend.base.errors import Conflict
+from backend.base.settings import Settings
+from backend.storage.artifacts.store import MANIFEST, ArtifactFault, ArtifactStore, BadCopy, artifact_store
+from backend.storage.models import Checkpoint
+
+
+class Copies:
+    """The complete checkpoints in the artifact store, as they were when each run was first looked at."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._known: dict[str, dict[str, bool]] = {}
+
+    def has(self, run_id: str, name: str) -> bool:
+        """Whether the store has this checkpoint of a run. Raises ArtifactFault."""
+        if (store := artifact_store(self._settings)) is None:
+            return False
+        if run_id not in self._known:
+            self._known[run_id] = store.listing(run_id)
+        return self._known[run_id].get(name, False)
+
+
+def copy_missing(settings: Settings, checkpoints: Iterable[Checkpoint]) -> Iterator[tuple[str, bool]]:
+    """Upload those of the checkpoints that lie here and that the store lacks.
+
+    Yields a line for each, and whether it is in the store now. Raises Conflict without ARTIFACTS_URL.
+    """
+    if (store := artifact_store(settings)) is None:
+        raise Conflict("ARTIFACTS_URL is empty: set it to the address that checkpoints are copied to")
+    for row in checkpoints:
+        name, directory = f"{row.run_id}/{row.path}", settings.artifacts_of(row.run_id) / row.path
+        try:
+            if _is_copied(store, row, settings):
+                continue
+            if (directory / MANIFEST).is_file():
+                store.upload(directory)
+                yield f"copied {name}", True
+            else:
+                yield f"{name} is neither here nor there", False
+        except ArtifactFault as error:
+            yield f"{name} was not copied: {error.detail}", False
+
+
+def _is_copied(store: ArtifactStore, row: Checkpoint, settings: Settings) -> bool:
+    """Whether the store has this very checkpoint, not another one of its name."""
+    try:
+        content = store.manifest(settings.artifacts_of(row.run_id) / row.path)
+    except (FileNotFoundError, BadCopy):
+        return False
+    return sha256(content).hexdigest() == row.sha256

@@ -1,0 +1,49 @@
+"""Files of checkpoints, from this machine or else from the artifact store."""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import IO
+
+from backend.base.settings import Settings
+from backend.storage.artifacts.answers import BLOCK_BYTES
+from backend.storage.artifacts.store import MANIFEST, MOST_MANIFEST_BYTES, artifact_store
+from backend.storage.models import Checkpoint
+
+
+def open_artifact(settings: Settings, path: Path) -> IO[bytes]:
+    """A file of a checkpoint, from this machine or else from the store.
+
+    Raises FileNotFoundError and other errors of the disk, and ArtifactFault.
+    """
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        if (store := artifact_store(settings)) is None:
+            raise
+    return store.open(path)
+
+
+def read_manifest(settings: Settings, checkpoint: Checkpoint) -> bytes:
+    """Manifest of a checkpoint, from this machine or else from the store, as it was written.
+
+    Raises OSError where it is gone, ValueError where it is another one, and ArtifactFault.
+    """
+    directory = settings.artifacts_of(checkpoint.run_id) / checkpoint.path
+    try:
+        with (directory / MANIFEST).open("rb") as file:
+            content = file.read(MOST_MANIFEST_BYTES + 1)
+    except FileNotFoundError:
+        if (store := artifact_store(settings)) is None:
+            raise
+        content = store.manifest(directory)
+    if sha256(content).hexdigest() != checkpoint.sha256:
+        raise ValueError(f"{MANIFEST} of {checkpoint.path} has changed")
+    return content
+
+
+def blocks_of(file: IO[bytes]) -> Iterator[bytes]:
+    """The content of an open file, which is closed at the end."""
+    with file:
+        while block := file.read(BLOCK_BYTES):
+            yield block

@@ -1,0 +1,423 @@
+"""Artifact store: a copy of every checkpoint at ARTIFACTS_URL, in S3 or another storage that fsspec reaches.
+
+    <ARTIFACTS_URL>/<run id>/<checkpoint>/<file>
+
+A checkpoint is complete there once its manifest.json is, which is written last and removed first. What comes
+back is hostile until its manifest has the SHA-256 of the checkpoint's row. No call waits for ever.
+"""
+
+import errno
+import fcntl
+import io
+import json
+import os
+import re
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import IO, Any, cast
+
+from backend.base.durable_files import make_directory, publish, sync
+from backend.base.errors import GrpoLabError
+from backend.base.redaction import redact
+from backend.base.settings import Settings
+from backend.base.text import size_text
+from backend.storage.artifacts.answers import BLOCK_BYTES, BadAnswer
+from backend.storage.artifacts.names import CHECKPOINT_NAME, FILE_NAME
+from backend.storage.faults import free_bytes
+
+MANIFEST = "manifest.json"
+
+STORAGE_VARIABLES = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION"),
+    *("AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ROLE_", "AWS_WEB_IDENTITY_", "AWS_CONTAINER_"),
+    *("AWS_CA_BUNDLE", "AWS_REQUEST_CHECKSUM_", "AWS_RESPONSE_CHECKSUM_", "AZURE_STORAGE_", "AZURE_CLIENT_"),
+    *("AZURE_TENANT_ID", "FSSPEC_", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
+)
+"""Beginnings of the environment variables from which storages take keys, regions and endpoints."""
+
+RUN = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
+
+MOST_MANIFEST_BYTES = 4_000_000
+MOST_FILES = 10_000
+
+
+RESERVE_BYTES = 8_000_000
+"""Left free on the disk beside a checkpoint that is fetched."""
+
+CALL_SECONDS = 60.0
+"""For a call that moves little; one that moves a file gets more time, see `_seconds_for`."""
+
+SLOWEST_BYTES_PER_SECOND = 2_000_000.0
+"""A storage slower than this counts as one that does not answer."""
+
+OF_S3: dict[str, Any] = {
+    "max_concurrency": 2,  # parts of 50 MB that are in memory at a time
+    "config_kwargs": {"connect_timeout": 5, "read_timeout": 15, "retries": {"max_attempts": 1}},
+}
+
+REASON_CHARACTERS = 300
+
+
+class ArtifactFault(GrpoLabError):
+    """The artifact store cannot be reached, or refuses."""
+
+    status = 503
+    title = "Artifact store"
+
+
+class BadCopy(ArtifactFault):
+    """The artifact store answers with something that is no whole checkpoint."""
+
+
+class ArtifactStore:
+    """The copies of the checkpoints of the state directory `state`, at an address that fsspec knows."""
+
+    def __init__(self, url: str, state: Path) -> None:
+        """Connects to nothing yet. Raises ArtifactFault where the address cannot be understood."""
+        import fsspec  # a fifth of a second, which most installations need not wait
+
+        self.url, self.root, self._locks = url.rstrip("/"), state / "runs", state / "run"
+        self._is_local, self._is_s3 = url.startswith("file://"), url.startswith("s3://")
+        self._one_call: Callable[[], AbstractContextManager[None]] = nullcontext
+        with self._reaching():
+            options = {"auto_mkdir": True} if self._is_local else self._options_of_s3()
+            self._files, base = fsspec.core.url_to_fs(
+                self.url, skip_instance_cache=True, use_listings_cache=False, **options
+            )
+        self._base = base.rstrip("/")
+        if self._is_s3:
+            self._files.retries = 2
+
+    def _options_of_s3(self) -> dict[str, Any]:
+        """Options of a client whose answers are bounded; none for another storage."""
+        if not self._is_s3:
+            return {}
+        from backend.storage.artifacts.bounded_http import BoundedSession, one_call
+
+        self._one_call = one_call
+        return {**OF_S3, "config_kwargs": {**OF_S3["config_kwargs"], "http_session_cls": BoundedSession}}
+
+    def listing(self, run_id: str) -> dict[str, bool]:
+        """The checkpoints of a run that are there by name, and whether each has its manifest."""
+        base = self._run(run_id)
+        try:
+            paths: list[str] = self._call(self._files.find, base)
+        except FileNotFoundError:
+            return {}
+        names = [path[len(base) + 1 :].split("/", 1) for path in paths if path.startswith(f"{base}/")]
+        found: dict[str, bool] = {}
+        for checkpoint, *file in names:
+            if CHECKPOINT_NAME.fullmatch(checkpoint):
+                found[checkpoint] = found.get(checkpoint, False) or file == [MANIFEST]
+        return found
+
+    def manifest(self, directory: Path) -> bytes:
+        """Manifest of a checkpoint's copy, at most 4 MB; raises FileNotFoundError and ArtifactFault."""
+        key = f"{self._key(directory)}/{MANIFEST}"
+        size = self._call(self._files.size, key)
+        if not size or size > MOST_MANIFEST_BYTES:
+            expected = f"expected 1 to {MOST_MANIFEST_BYTES:,}"
+            raise BadCopy(self._words(f"{directory.name}/{MANIFEST} has {size} bytes, {expected}"))
+        return self._read(key, 0, size)
+
+    def upload(self, directory: Path) -> None:
+        """Copy a complete checkpoint, over one of that name. Raises ArtifactFault.
+
+        What was there of that name is incomplete from the first moment on.
+        """
+        target = self._key(directory)
+        self._remove(f"{target}/{MANIFEST}")
+        try:
+            with self._reaching():
+                for name in json.loads((directory / MANIFEST).read_bytes())["files"]:
+                    self._put(directory / name, f"{target}/{name}")
+                if self._is_local:  # whose files appear bit by bit, but are renamed at once
+                    self._put(directory / MANIFEST, f"{target}/.{MANIFEST}")
+                    self._call(self._files.mv, f"{target}/.{MANIFEST}", f"{target}/{MANIFEST}")
+                else:
+                    self._put(directory / MANIFEST, f"{target}/{MANIFEST}")
+        except FileNotFoundError as error:  # there is no such bucket, or retention was quicker
+            raise self._fault(str(error)) from error
+
+    def _put(self, source: Path, key: str) -> None:
+        seconds = _seconds_for(source.stat().st_size)
+        self._call(self._files.put_file, str(source), key, seconds=seconds)
+
+    def fetch(self, directory: Path, *, again: bool = False) -> bool:
+        """Bring a checkpoint to this machine, unless its directory is there; False: the store has none.
+
+        `again` replaces a directory that is there. Raises BadCopy where what comes is no whole checkpoint,
+        ArtifactFault, and OSError when this disk takes no more.
+        """
+        make_directory(directory.parent)
+        make_directory(self._locks)
+        with _alone(self._locks / f"fetch-{directory.parent.name}.lock"):
+            if directory.is_dir() and not again:
+                return True
+            try:
+                manifest = self.manifest(directory)
+            except FileNotFoundError:
+                return False
+            try:
+                self._fetch(directory, manifest)
+            except FileNotFoundError as error:
+                raise BadCopy(self._words(f"{directory.name} lacks a file: {error}")) from error
+        return True
+
+    def _fetch(self, directory: Path, manifest: bytes) -> None:
+        sizes = _sizes(manifest)
+        if sizes is None:
+            raise BadCopy(self._words(f"{directory.name}/{MANIFEST} names no files of a checkpoint"))
+        source, draft = self._key(directory), directory.with_name(f".{directory.name}.fetch")
+        for name, size in sizes.items():
+            if (there := self._call(self._files.size, f"{source}/{name}")) != size:
+                words = f"{directory.name}/{name} has {there} bytes in place of {size}"
+                raise BadCopy(self._words(words))
+        free, needed = free_bytes(directory.parent), sum(sizes.values()) + RESERVE_BYTES
+        if free is not None and free < needed:
+            raise OSError(errno.ENOSPC, f"checkpoint {directory.name} needs {size_text(needed)}")
+        for leftover in directory.parent.glob(".*.fetch"):
+            shutil.rmtree(leftover)
+        (draft / "trainer").mkdir(parents=True)
+        try:
+            for name, size in sizes.items():
+                with (draft / name).open("wb") as file:
+                    for start in range(0, size, BLOCK_BYTES):
+                        file.write(self._read(f"{source}/{name}", start, min(start + BLOCK_BYTES, size)))
+            (draft / MANIFEST).write_bytes(manifest)
+            for path in (*draft.rglob("*"), draft):
+                sync(path)
+            if directory.is_dir():
+                directory.rename(directory.with_name(f".{directory.name}.{os.getpid()}.doomed"))
+            publish(draft, directory)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        finally:
+            shutil.rmtree(directory.with_name(f".{directory.name}.{os.getpid()}.doomed"), ignore_errors=True)
+
+    def open(self, path: Path) -> IO[bytes]:
+        """A file of a checkpoint, read piece by piece; raises FileNotFoundError and ArtifactFault.
+
+        So do its reads.
+        """
+        return cast("IO[bytes]", _Copy(partial(self._read, self._key(path)), self.size(path)))
+
+    def _read(self, key: str, start: int, end: int) -> bytes:
+        """These bytes of a file; BadCopy where others come, or more or fewer."""
+        block = bytes(
+            self._call(self._files.cat_file, key, start=start, end=end, seconds=_seconds_for(end - start))
+        )
+        if len(block) != end - start:
+            words = f"{key.rpartition('/')[2]} gives {len(block):,} bytes in place of {end - start:,}"
+            raise BadCopy(self._words(words))
+        return block
+
+    def size(self, path: Path) -> int:
+        """Bytes of such a file; raises FileNotFoundError and ArtifactFault."""
+        return int(self._call(self._files.size, self._key(path)))
+
+    def remove_checkpoint(self, run_id: str, name: str) -> None:
+        """Remove one, its manifest first: half of one is never taken for a whole. Raises ArtifactFault."""
+        if not CHECKPOINT_NAME.fullmatch(name):
+            raise self._fault(f"{name!r:.60} is not the name of a checkpoint")
+        place = f"{self._run(run_id)}/{name}"
+        self._remove(f"{place}/{MANIFEST}")
+        self._remove(place)
+
+    def remove_run(self, run_id: str) -> None:
+        """Remove all that is there of a run. Raises ArtifactFault."""
+        self._remove(self._run(run_id))
+
+    def try_out(self) -> None:
+        """Write, read and remove a few bytes; raises ArtifactFault."""
+        path, content = f"{self._base}/.probe-{secrets.token_hex(8)}", secrets.token_bytes(16)
+        try:
+            self._call(self._files.pipe_file, path, content)
+            found = self._read(path, 0, len(content))
+            self._call(self._files.rm_file, path)
+        except FileNotFoundError as error:  # there is no such bucket
+            raise self._fault(str(error)) from error
+        if found != content:
+            raise self._fault("it gives back other bytes than it was given")
+
+    def _remove(self, path: str) -> None:
+        """Remove a file, or a directory with all that is in it, where it is there."""
+        with suppress(FileNotFoundError):
+            self._call(self._files.rm, path, recursive=True)
+
+    def _run(self, run_id: str) -> str:
+        if not RUN.fullmatch(run_id):
+            raise self._fault(f"{run_id!r:.60} is not the id of a run")
+        return f"{self._base}/{run_id}"
+
+    def _key(self, path: Path) -> str:
+        """Where the copy of a path of this machine is."""
+        run_id, *names = path.relative_to(self.root).parts
+        if ".." in names:
+            raise self._fault(f"{path.name!r:.60} is not a file of a checkpoint")
+        return "/".join([self._run(run_id), *names])
+
+    def _refuse_links(self, arguments: Sequence[Any]) -> None:
+        """In a shared directory somebody may have put links that lead out of it."""
+        base = Path(self._base).resolve()
+        for argument in arguments:
+            is_key = isinstance(argument, str) and argument.startswith(f"{self._base}/")
+            if is_key and not Path(argument).resolve().is_relative_to(base):
+                raise self._fault(f"{argument!r:.200} is a link that leads out of it")
+
+    def _words(self, reason: str) -> str:
+        return f"artifact store {self.url}: {reason}"
+
+    def _fault(self, reason: str) -> ArtifactFault:
+        return ArtifactFault(self._words(reason))
+
+    def _call(
+        self,
+        call: Callable[..., Any],
+        *arguments: Any,
+        seconds: float = 0.0,
+        **options: Any,
+    ) -> Any:
+        """What a call of the file system returns; ArtifactFault where it takes too long, or goes wrong."""
+        seconds = seconds or CALL_SECONDS
+        with self._reaching(), self._one_call():
+            try:
+                if self._files.async_impl:  # is cancelled at the deadline, which closes its connections
+                    return call(*arguments, timeout=seconds, **options)
+                return self._in_thread(call, arguments, options, seconds)
+            except TimeoutError:
+                raise self._fault(f"no answer within {seconds:.0f} s") from None
+
+    def _in_thread(
+        self, call: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """The same of a mounted share, which may never answer; raises TimeoutError then."""
+        future: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                if self._is_local:
+                    self._refuse_links(arguments)
+                future.set_result(call(*arguments, **options))
+            except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+                future.set_exception(error)
+
+        # A daemon: a mount that never answers keeps no process from ending.
+        threading.Thread(target=work, name="artifact-store", daemon=True).start()
+        return future.result(timeout=seconds)
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """All that goes wrong there becomes ArtifactFault; what is missing stays FileNotFoundError."""
+        try:
+            yield
+        except (FileNotFoundError, GrpoLabError):
+            raise
+        except Exception as error:  # botocore's, aiohttp's, of each storage its own
+            words = str(_told_of(error)).strip().partition("\n")[0] or type(error).__name__
+            raise self._fault(redact(words)[:REASON_CHARACTERS]) from error
+
+
+def artifact_store(settings: Settings) -> ArtifactStore | None:
+    """The store of this installation; None without ARTIFACTS_URL. Raises ArtifactFault."""
+    if not settings.artifacts_url:
+        return None
+    return _store(settings.artifacts_url, settings.state, os.getpid())
+
+
+@lru_cache(maxsize=8)
+def _store(url: str, state: Path, _process: int) -> ArtifactStore:
+    """One for each process: connections do not survive a fork."""
+    return ArtifactStore(url, state)
+
+
+class _Copy(io.RawIOBase):
+    """A file that is read in the store, from `read(start, end)`."""
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
+        self._read_range, self._size, self._at = read, size, 0
+        self._block, self._block_at = b"", 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = max(0, origin + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes, out of a block that is kept: each block is one request to the store."""
+        if self._at >= self._size:
+            self._block = b""  # many files are open at a time
+            return 0
+        if not self._block_at <= self._at < self._block_at + len(self._block):
+            self._block_at = self._at
+            self._block = self._read_range(self._at, min(self._at + BLOCK_BYTES, self._size))
+        begin = self._at - self._block_at
+        piece = self._block[begin : begin + len(buffer)]
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+
+def _told_of(error: BaseException) -> BaseException:
+    """The BadAnswer that the storage's client has wrapped into errors of its own; else the error itself."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, BadAnswer):
+        cause = cause.__cause__ or cause.__context__
+    return cause or error
+
+
+def _seconds_for(size: int) -> float:
+    """How long a file of so many bytes may take."""
+    return CALL_SECONDS + size / SLOWEST_BYTES_PER_SECOND
+
+
+def _sizes(manifest: bytes) -> dict[str, int] | None:
+    """Bytes of each file that a manifest names; None where that is no manifest of ours."""
+    try:
+        files: dict[Any, Any] = json.loads(manifest)["files"]
+        sizes = {name: entry["bytes"] for name, entry in files.items()}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    is_ours = 0 < len(sizes) <= MOST_FILES and all(
+        FILE_NAME.fullmatch(name) and name != MANIFEST and type(size) is int and 0 <= size < 2**50
+        for name, size in sizes.items()
+    )
+    return sizes if is_ours else None
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the lock file `path`, alone; the end of a process frees it."""
+    while True:
+        with path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not _is(path, file):
+                continue  # whoever held it has removed it since
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is(path: Path, file: IO[bytes]) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,183 @@
+"""The bytes of a group's completions: columns, compressed together, with a checksum.
+
+    1 byte     version, 1
+    zstd frame of the content, with its size and its checksum (XXH64):
+        one line of JSON, the columns in this order, each a list with a value for every completion:
+            bytes of the text, reward, advantage, tokens, finish reason, correct, reward terms, flags, turns,
+            what is not finite
+        the texts, UTF-8 one after another; lone surrogates are kept
+
+A column whose values are all the usual ones is null, one whose values are all the same is [value]; the reward
+terms are [names, values of the first term, ...] where all completions have the same names, else null and the
+documents are one more column at the end.
+"""
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise, repeat
+from typing import Any, NamedTuple
+
+import orjson
+import zstandard
+
+from backend.storage.completion import Completion
+
+VERSION = 1
+LEVEL = 9
+LIMIT_BYTES = 1 << 30
+"""No group is longer; a damaged length is not believed."""
+LIMIT_TEXT_BYTES = 1 << 26
+"""The same of a single text: a prompt or an answer."""
+
+COLUMNS = 11
+
+_local = threading.local()  # compressors must not be shared between threads
+
+
+class Want(NamedTuple):
+    """The completions and columns that a reader looks for; the others may be left out."""
+
+    texts: bool = True
+    """Whether texts, and reward terms, are looked at."""
+    strings: tuple[str, ...] = ()
+    """Strings that the text of each one has."""
+    part: str = ""
+    """The same in small letters: in any case of letters."""
+
+    def may_be_in(self, content: bytes) -> bool:
+        """Whether a group's content may have such a completion."""
+        if b"\0" in content or b"\xed" in content:  # written out in the texts that are searched
+            return True
+        if self.part and content.isascii() and self.part.encode() not in content.lower():
+            return False
+        return all(each.encode() in content for each in self.strings)
+
+
+WHOLE = Want()
+
+
+class CompletionsDamaged(ValueError):
+    """The bytes are not what was written."""
+
+
+def encode(completions: Sequence[Completion]) -> bytes:
+    """The bytes of a group's completions, which are in the order of their positions, from 0 on.
+
+    Raises ValueError for what is none.
+    """
+    if any(each.position != place for place, each in enumerate(completions)):
+        raise ValueError("completions are packed in the order of their positions, from 0 on")
+    texts = [each.text.encode("utf-8", "surrogatepass") for each in completions]
+    terms, documents = _terms([each.rewards for each in completions])
+    columns = [
+        list(map(len, texts)),
+        _column([each.reward for each in completions]),
+        _column([each.advantage for each in completions]),
+        _column([each.tokens for each in completions]),
+        _column([each.finish_reason for each in completions]),
+        _column([each.correct for each in completions]),
+        terms,
+        _filled([list(each.flags) for each in completions]),
+        _filled([list(each.turns) for each in completions]),
+        _filled([dict(each.non_finite or {}) for each in completions]),
+        documents,
+    ]
+    content = b"\n".join([_line(columns), b"".join(texts)])
+    if not hasattr(_local, "compressor"):
+        _local.compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    return bytes([VERSION]) + bytes(_local.compressor.compress(content))
+
+
+def _line(columns: list[Any]) -> bytes:
+    try:
+        return orjson.dumps(columns)
+    except orjson.JSONEncodeError:  # lone surrogates in a name
+        return json.dumps(columns).encode()
+
+
+def _columns(line: bytes) -> list[Any]:
+    try:
+        found: list[Any] = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        found = json.loads(line)
+    if len(found) != COLUMNS:
+        raise CompletionsDamaged(f"it has {len(found)} columns, expected {COLUMNS}")
+    return found
+
+
+def _filled(values: list[Any]) -> list[Any] | None:
+    return values if any(values) else None
+
+
+def _column(values: list[Any]) -> list[Any]:
+    return values[:1] if len(set(map(repr, values))) == 1 else values  # 0.0 equals -0.0, and 1 True
+
+
+def _terms(rewards: Sequence[Any]) -> tuple[list[Any] | None, list[Any] | None]:
+    """The reward terms as columns, or as documents where the completions differ in their names."""
+    names = [list(each) for each in rewards]
+    if any(each != names[0] for each in names):
+        return None, [dict(each) for each in rewards]
+    columns = [_column([each[name] for each in rewards]) for name in (names[0] if names else [])]
+    return [names[0] if names else [], *columns], None
+
+
+def decode(group_id: str, data: bytes, want: Want = WHOLE) -> list[Completion]:
+    """The completions of a group; raises CompletionsDamaged."""
+    content = _content(data)
+    if want is not WHOLE and not want.may_be_in(content):
+        return []
+    try:
+        head = content.index(b"\n")
+        return list(_completions(group_id, content[head + 1 :], _columns(content[:head]), want))
+    except CompletionsDamaged:
+        raise
+    except (ValueError, TypeError, LookupError, MemoryError, RecursionError) as error:
+        raise CompletionsDamaged(f"its columns cannot be read: {error}") from None
+
+
+def _content(data: bytes) -> bytes:
+    if data[:1] != bytes([VERSION]):
+        raise CompletionsDamaged(f"its version is {data[0] if data else None}, expected {VERSION}")
+    try:
+        size = zstandard.frame_content_size(data[1:])
+        if not 0 <= size <= LIMIT_BYTES:
+            raise CompletionsDamaged(f"it says that it holds {size} bytes")
+        if not hasattr(_local, "decompressor"):
+            _local.decompressor = zstandard.ZstdDecompressor()
+        content: bytes = _local.decompressor.decompress(data[1:])
+    except zstandard.ZstdError as error:
+        raise CompletionsDamaged(str(error)) from None
+    return content
+
+
+def _completions(group_id: str, texts: bytes, columns: list[Any], want: Want) -> Iterator[Completion]:
+    sizes, *values, terms, flags, turns, non_finite, documents = columns
+    count = len(sizes)
+    ends = list(accumulate(sizes, initial=0))
+    if ends[-1] != len(texts):
+        raise CompletionsDamaged(f"its texts have {len(texts)} bytes, expected {ends[-1]}")
+    reward, advantage, tokens, reason, correct = (_all(each, count) for each in values)
+    rewards: Iterable[Any] = repeat({}, count)
+    own: Iterable[str] = repeat("", count)
+    if want.texts:
+        rewards = documents if terms is None else _documents(terms, count)
+        own = [texts[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)]
+    place = [repeat(group_id, count), range(count)]
+    columns = [*place, own, reward, advantage, tokens, reason, correct, rewards]
+    for given, usual in ((flags, list), (turns, list), (non_finite, dict)):
+        columns.append(given or repeat(usual(), count))
+    return map(Completion._make, zip(*columns, strict=True))
+
+
+def _all(column: list[Any], count: int) -> list[Any]:
+    return column * count if len(column) == 1 else column
+
+
+def _documents(terms: list[Any], count: int) -> list[dict[str, Any]]:
+    names, *columns = terms
+    if not names:
+        return [{} for _ in range(count)]
+    rows = zip(*(_all(each, count) for each in columns), strict=True)
+    return [dict(zip(names, row, strict=True)) for row in rows]

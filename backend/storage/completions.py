@@ -1,0 +1,93 @@
+"""Completions out of SQL: from the block of their group."""
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.storage.completion import DIGITS, ID, Completion
+from backend.storage.completion_codec import WHOLE, CompletionsDamaged, Want, decode
+from backend.storage.models import RolloutGroup
+
+GROUPS_AT_ONCE = 500
+"""Named in one statement."""
+
+PIECE = 64
+"""Groups whose completions are in memory at a time where many are looked through."""
+
+logger = logging.getLogger(__name__)
+
+_damage: dict[str, str] = {}
+_lock = threading.Lock()
+
+
+def completions_of(
+    session: Session, group_ids: Sequence[str], want: Want = WHOLE
+) -> dict[str, list[Completion]]:
+    """The completions of some groups, in order; none of a group whose block is damaged: see `damage_of`."""
+    completions: dict[str, list[Completion]] = {}
+    for start in range(0, len(group_ids), GROUPS_AT_ONCE):
+        ids = group_ids[start : start + GROUPS_AT_ONCE]
+        query = select(RolloutGroup.id, RolloutGroup.completions).where(RolloutGroup.id.in_(ids))
+        for group_id, block in session.execute(query):
+            completions[group_id] = completions_in(group_id, block, want)
+    return completions
+
+
+def in_pieces(
+    session: Session, group_ids: Sequence[str], want: Want = WHOLE
+) -> Iterator[tuple[str, list[Completion]]]:
+    """The same group by group, in the order of the ids: some at a time are in memory."""
+    for start in range(0, len(group_ids), PIECE):
+        ids = group_ids[start : start + PIECE]
+        completions = completions_of(session, ids, want)
+        yield from ((group_id, completions.get(group_id, [])) for group_id in ids)
+
+
+def completions_in(group_id: str, block: bytes, want: Want = WHOLE) -> list[Completion]:
+    """The completions of a block; none where it is damaged, and a note is left."""
+    try:
+        found = decode(group_id, block, want)
+    except CompletionsDamaged as error:
+        _notice(group_id, str(error))
+        return []
+    if group_id in _damage:
+        with _lock:
+            _damage.pop(group_id, None)
+    return found
+
+
+def damage_of(group_id: str) -> str:
+    """The reason why a group's completions could not be read the last time; "" where they could."""
+    return _damage.get(group_id, "")
+
+
+def _notice(group_id: str, reason: str) -> None:
+    with _lock:
+        is_new = group_id not in _damage
+        _damage[group_id] = reason
+    if is_new:
+        logger.error("the completions of group %s are damaged: %s", group_id, reason)
+
+
+def completion_named(session: Session, completion_id: str) -> Completion | None:
+    """The completion with an id; None where there is none, or its group's block is damaged."""
+    if not ID.fullmatch(completion_id):
+        return None
+    group_id = _group_before(session, completion_id)
+    completions = completions_of(session, [group_id]).get(group_id, []) if group_id else []
+    return next((completion for completion in completions if completion.id == completion_id), None)
+
+
+def _group_before(session: Session, completion_id: str) -> str | None:
+    """The group of a step from whose number on the id may be counted."""
+    ids = select(RolloutGroup.id).where(RolloutGroup.id.between(completion_id[:-DIGITS], completion_id))
+    return session.scalar(ids.order_by(RolloutGroup.id.desc()).limit(1))
+
+
+def completions_named(session: Session, ids: Sequence[str]) -> dict[str, Completion]:
+    """The completions with some ids."""
+    completions = (completion_named(session, completion_id) for completion_id in ids)
+    return {completion.id: completion for completion in completions if completion is not None}

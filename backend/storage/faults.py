@@ -1,0 +1,165 @@
+"""Faults of a database or a disk, each explained in one sentence from its error."""
+
+import errno
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from backend.base.text import size_text
+
+Kind = Literal["away", "busy", "full", "read_only", "broken", "damaged", "older"]
+"""All but `damaged` and `older` may pass by themselves or once somebody has made room."""
+
+DISK: dict[int, Kind] = {
+    errno.ENOSPC: "full",
+    errno.EDQUOT: "full",
+    errno.EFBIG: "full",
+    errno.EROFS: "read_only",
+    errno.EIO: "broken",
+}
+"""What an OSError says about a disk. A missing permission or name says nothing about one."""
+
+SQLITE: dict[int, Kind] = {
+    sqlite3.SQLITE_BUSY: "busy",
+    sqlite3.SQLITE_LOCKED: "busy",
+    sqlite3.SQLITE_PROTOCOL: "busy",
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_READONLY: "read_only",
+    sqlite3.SQLITE_PERM: "read_only",
+    sqlite3.SQLITE_IOERR: "broken",
+    sqlite3.SQLITE_CORRUPT: "damaged",
+    sqlite3.SQLITE_NOTADB: "damaged",
+    sqlite3.SQLITE_CANTOPEN: "away",
+}
+"""Primary result codes of SQLite."""
+
+POSTGRES: dict[str, Kind] = {
+    "53100": "full",
+    "25006": "read_only",
+    "58030": "broken",
+    "XX001": "damaged",
+    "XX002": "damaged",
+    "53200": "busy",
+    "53300": "busy",
+    "55P03": "busy",
+    "57014": "busy",
+    "40001": "busy",
+    "40P01": "busy",
+}
+"""SQLSTATEs of a Postgres that answers; others of an OperationalError mean that it is away."""
+
+
+class Fault(NamedTuple):
+    """The reason why something cannot be stored or read at the moment."""
+
+    kind: Kind
+    sentence: str
+
+
+def database_fault(error: BaseException, url: str | URL) -> Fault | None:
+    """The fault of the database at `url` that an error reports; None if the database is not to blame."""
+    if isinstance(error, PoolTimeout):
+        return Fault("busy", "the database is busy: every connection is in use")
+    if not isinstance(error, SQLAlchemyError):
+        return None
+    address = make_url(url)
+    if address.get_backend_name() == "sqlite":
+        return _sqlite_fault(error, Path(address.database or ""))
+    return _postgres_fault(error)
+
+
+def _sqlite_fault(error: SQLAlchemyError, file: Path) -> Fault | None:
+    original = getattr(error, "orig", None)
+    code = getattr(original, "sqlite_errorcode", None)
+    kind = SQLITE.get(code & 0xFF) if isinstance(code, int) else _by_class(error)
+    if kind == "broken" and is_full(file.parent):
+        kind = "full"  # the shared index of the log could not grow
+    if kind == "away" and is_read_only(file.parent):
+        kind = "read_only"  # even to read it, the shared index must be written
+    sentences = {
+        "away": f"the database file {file} cannot be opened",
+        "busy": f"the database {file} is locked by another program",
+        "full": f"the disk of the database {file} is full: {free_text(file.parent)} free",
+        "read_only": f"the database {file} is read-only",
+        "broken": f"the disk of the database {file} reports an error: {original}",
+        "damaged": f"the database {file} is damaged ({original}): restore a backup",
+    }
+    return Fault(kind, sentences[kind]) if kind else None
+
+
+def _postgres_fault(error: SQLAlchemyError) -> Fault | None:
+    state = getattr(getattr(error, "orig", None), "sqlstate", None) or ""
+    kind = POSTGRES.get(state) or _by_class(error)
+    sentences = {
+        "away": "the database does not answer",
+        "busy": "the database is too busy to answer in time",
+        "full": "the disk of the database server is full",
+        "read_only": "the database server is read-only",
+        "broken": "the database server cannot read or write its own files",
+        "damaged": "the database is damaged: restore a backup",
+    }
+    return Fault(kind, sentences[kind]) if kind else None
+
+
+def _by_class(error: SQLAlchemyError) -> Kind | None:
+    """Errors of the connection itself, which carry no code."""
+    is_lost = isinstance(error, DBAPIError) and error.connection_invalidated
+    return "away" if is_lost or isinstance(error, OperationalError | InterfaceError) else None
+
+
+def disk_fault(error: BaseException, path: Path) -> Fault | None:
+    """The fault of the disk that holds `path`; None if the error does not concern a disk."""
+    kind = DISK.get(_errno_of(error))
+    sentences: dict[Any, str] = {
+        "full": f"the disk of {path} is full: {free_text(path)} free",
+        "read_only": f"the disk of {path} is read-only",
+        "broken": f"the disk of {path} reports a write error",
+    }
+    return Fault(kind, sentences[kind]) if kind else None
+
+
+def _errno_of(error: BaseException) -> int:
+    """The number of an OSError, or of one that a library in another language has put into words."""
+    if isinstance(error, OSError):
+        return error.errno or 0
+    before, found, after = str(error).partition("os error ")
+    digits = after.partition(")")[0]
+    return int(digits) if found and before and digits.isdecimal() else 0
+
+
+def free_bytes(path: Path) -> int | None:
+    """Room on the disk of `path`, or of the nearest directory above that exists; None when nobody knows."""
+    for place in (path, *path.parents):
+        try:
+            return shutil.disk_usage(place).free
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+    return None
+
+
+def free_text(path: Path) -> str:
+    """`free_bytes` in words."""
+    free = free_bytes(path)
+    return "an unknown amount" if free is None else size_text(free)
+
+
+def is_full(path: Path) -> bool:
+    """Whether hardly a page fits on the disk of `path`."""
+    free = free_bytes(path)
+    return free is not None and free < 1_000_000
+
+
+def is_read_only(path: Path) -> bool:
+    """Whether the disk of `path` takes no changes at all."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False

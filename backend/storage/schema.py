@@ -1,0 +1,37 @@
+"""The schemas that this code knows, and that of a database, found without Alembic: it is slow to import."""
+
+from functools import cache
+
+from sqlalchemy import Connection, inspect, text
+
+from backend.base.locations import FILES_ROOT
+
+MIGRATIONS = FILES_ROOT / "migrations"
+
+
+@cache
+def known_schemas() -> frozenset[str]:
+    """Every schema that this code can bring up to date: the number that each migration's file begins with."""
+    return frozenset(path.name[:4] for path in MIGRATIONS.glob("versions/[0-9][0-9][0-9][0-9]_*.py"))
+
+
+def newest_schema() -> str:
+    """The schema that this code needs."""
+    return max(known_schemas())
+
+
+def why_unknown(schema: str) -> str:
+    """Why a schema that is not known cannot be read, and what to do: the end of a sentence."""
+    if schema < min(known_schemas()):
+        return (
+            "of a version before the first release, which is not read any more: export its runs as archives "
+            "with that version and import them here"
+        )
+    return f"which is newer than this version knows ({newest_schema()}): start the newer version again"
+
+
+def schema_of(connection: Connection) -> str:
+    """The schema a database has; empty when it has none. Raises MultipleResultsFound where it has two."""
+    if not inspect(connection).has_table("alembic_version"):
+        return ""
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none() or ""

@@ -1,0 +1,68 @@
+"""Values of runs to sort by: columns of the values that people sort by, each with an index; the rest in JSON.
+
+An index over an expression would do, but SQLite refuses its JSON functions in a schema that is not trusted:
+`trusted_schema` in storage/engine.py.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+LAST = {
+    "reward/mean": "sort_reward",
+    "reward/accuracy": "sort_accuracy",
+    "eval/accuracy": "sort_eval_accuracy",
+    "length/mean": "sort_length",
+}
+"""Metrics whose last value has a column."""
+
+CONFIG = {
+    "optimizer.lr": "sort_lr",
+    "sampling.group_size": "sort_group_size",
+    "sampling.temperature": "sort_temperature",
+}
+"""Numbers of a config that have one."""
+
+CONFIG_WORDS = {"preset": "sort_preset", "policy.name": "sort_policy"}
+"""Words of a config that have one."""
+
+
+def sort_values(summary: Mapping[str, Any]) -> dict[str, float | None]:
+    """The columns that belong to a summary: whoever stores one stores these in the same statement."""
+    return {column: _number(summary["last"].get(metric)) for metric, column in LAST.items()}
+
+
+def last_of(metric: str) -> Callable[[Any], float | None]:
+    """The default of a metric's column in a new row."""
+
+    def value(context: Any) -> float | None:
+        summary = context.get_current_parameters().get("summary") or {}
+        return _number(summary.get("last", {}).get(metric))
+
+    return value
+
+
+def number_of(path: str) -> Callable[[Any], float | None]:
+    """The default of a number's column in a new row."""
+    return lambda context: _number(_found(context, path))
+
+
+def words_of(path: str) -> Callable[[Any], str | None]:
+    """The default of a word's column in a new row."""
+
+    def value(context: Any) -> str | None:
+        found = _found(context, path)
+        return found if isinstance(found, str) else None
+
+    return value
+
+
+def _found(context: Any, path: str) -> Any:
+    value = context.get_current_parameters().get("config")
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _number(value: Any) -> float | None:
+    """A finite number; NaN and the infinities are spelled in a summary."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

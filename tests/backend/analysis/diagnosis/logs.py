@@ -1,0 +1,46 @@
+"""Logs of runs that never were, with noise of known size."""
+
+import numpy as np
+
+from backend.analysis.diagnosis.log import Log, Series
+
+
+def series(values, steps=None):
+    values = np.asarray(values, float)
+    return Series(np.arange(1, len(values) + 1) if steps is None else np.asarray(steps), values)
+
+
+def learning(count, *, start=0.2, best=0.6, noise=0.05, seed=0):
+    """An accuracy that rises within the first third and stays."""
+    rise = np.minimum(1, np.arange(count) / max(1, count // 3))
+    return start + (best - start) * rise + np.random.default_rng(seed).normal(0, noise, count)
+
+
+def steady(count, value, *, noise=0.05, seed=1):
+    """A metric that stays where it is; `noise` as a share of it."""
+    return value * (1 + np.random.default_rng(seed).normal(0, noise, count))
+
+
+def healthy(count=120, *, seed=0, **more):
+    """A run that learns, with the metrics that every trainer logs."""
+    found = {
+        "reward/accuracy": learning(count, seed=seed),
+        "policy/entropy": steady(count, 0.8, seed=seed + 1),
+        "length/mean": steady(count, 30, seed=seed + 2),
+        "kl/k3": steady(count, 0.01, noise=0.2, seed=seed + 3),
+        "optim/grad_norm": steady(count, 0.5, noise=0.2, seed=seed + 4),
+        "optim/lr": np.full(count, 3e-4),
+        "groups/zero_variance_frac": steady(count, 0.3, noise=0.2, seed=seed + 5),
+    } | more
+    return Log({name: series(values) for name, values in found.items()})
+
+
+def broken(log, at, **changes):
+    """The same log, where from step `at` on each metric is `changes[metric]` of the values that follow."""
+    found = dict(log.series)
+    for name, change in changes.items():
+        metric = name.replace("__", "/")
+        values = found[metric].values.copy()
+        values[at:] = change(values[at:])
+        found[metric] = Series(found[metric].steps, values)
+    return Log(found, log.config, log.status, log.reason)

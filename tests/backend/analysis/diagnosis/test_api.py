@@ -1,0 +1,141 @@
+"""The diagnosis of stored runs over HTTP."""
+
+import numpy as np
+import pytest
+
+from backend.metrics.store import write_points
+from backend.rollouts.foreign import ForeignCompletion, ForeignGroup, pack_foreign, replace_groups
+from tests.backend.analysis.diagnosis.logs import broken, healthy
+from tests.factories import make_attempt, make_run
+
+
+@pytest.fixture
+def stored(client):
+    """A function that stores a log as a run and gives its id."""
+
+    def store(log, **fields):
+        with client.app.state.lab.sessions.begin() as session:
+            run = make_run(session, status="finished", attempt=1, **fields)
+            make_attempt(session, run, 1, from_step=-1)
+            points = {}
+            for name, series in log.series.items():
+                for step, value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
+                    points.setdefault(step, {})[name] = value
+            write_points(session, run.id, 1, sorted(points.items()))
+            run.last_step = max(points, default=0)
+            return run.id
+
+    return store
+
+
+def test_a_collapse_is_told_with_cause_evidence_and_remedy(client, stored):
+    log = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
+    run = stored(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
+    answer = client.get(f"/api/v1/runs/{run}/diagnosis").json()
+    assert (answer["verdict"], answer["goal"]) == ("collapsed", "reward/accuracy")
+    cause = answer["causes"][0]
+    assert (cause["cause"], cause["share"]) == ("entropy_explosion", 1.0)
+    assert cause["evidence"][0].startswith("policy/entropy went from 0.8")
+    assert cause["remedy"]["changes"]["optimizer.lr"] == pytest.approx(1e-4)
+    assert answer["onset"]["healthy"] <= 70 <= answer["onset"]["sick"]
+    assert answer["first_signals"] == ["policy/entropy"]
+
+
+def test_an_imported_run_gets_a_remedy_without_fields_of_another_config(client, stored):
+    log = broken(
+        broken(healthy(), 70, policy__entropy=lambda values: values * 4), 75, reward__accuracy=np.zeros_like
+    )
+    answer = client.get(f"/api/v1/runs/{stored(log, origin='trl')}/diagnosis").json()
+    assert answer["causes"][0]["remedy"]["changes"] == {}
+
+
+def test_a_healthy_run_has_no_causes(client, stored):
+    answer = client.get(f"/api/v1/runs/{stored(healthy())}/diagnosis").json()
+    assert (answer["verdict"], answer["causes"], answer["onset"]) == ("healthy", [], None)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_run_of_few_steps_is_inconclusive(client, stored, count):
+    answer = client.get(f"/api/v1/runs/{stored(healthy(count))}/diagnosis").json()
+    assert answer["verdict"] == "inconclusive"
+    assert answer["best"] is None
+
+
+def test_numbers_that_are_not_finite_are_json(client, stored):
+    run = stored(broken(healthy(), 60, optim__grad_norm=lambda values: np.full_like(values, np.inf)))
+    answer = client.get(f"/api/v1/runs/{run}/diagnosis").json()
+    assert [each["cause"] for each in answer["causes"]] == ["non_finite"]
+
+
+def test_a_long_run_is_judged_by_its_parts(client, stored):
+    run = stored(broken(healthy(12_000), 8_000, reward__accuracy=lambda values: values * 0.05))
+    answer = client.get(f"/api/v1/runs/{run}/diagnosis").json()
+    assert answer["verdict"] == "collapsed"
+    assert answer["fall"]["healthy"] <= 8_000 <= answer["fall"]["sick"] + 3
+
+
+def test_an_unknown_run_is_not_found(client):
+    assert client.get("/api/v1/runs/nothing/diagnosis").status_code == 404
+
+
+def test_a_viewer_reads_it(viewer):
+    assert viewer.get("/api/v1/runs/nothing/diagnosis").status_code == 404
+
+
+RIGHT = ForeignCompletion("\\boxed{2}", reward=1.0, correct=True)
+WRONG = ForeignCompletion("3", reward=0.0, correct=False)
+HACKED = ForeignCompletion("3", reward=1.0, correct=False)
+CUT = ForeignCompletion("33333", reward=0.0, correct=False, finish_reason="length")
+
+
+def with_completions(client, run, steps, kind="train"):
+    """Store one group of completions at each of these steps."""
+    with client.app.state.lab.sessions.begin() as session:
+        for step, completions in steps.items():
+            group = ForeignGroup(kind, 0, "1+1=?", "2", completions)
+            replace_groups(session, pack_foreign(run, step, [group]))
+
+
+def evidence(client, run):
+    items = client.get("/api/v1/rollouts/evidence", params={"run": run}).raise_for_status().json()["items"]
+    parts = ("kind", "step", "marks", "completions")
+    return {each["cause"]: tuple(each[part] for part in parts) for each in items}
+
+
+@pytest.mark.parametrize("origin", ["", "trl"])
+def test_a_cause_points_to_the_first_stored_step_whose_completions_show_it(client, stored, origin):
+    log = broken(healthy(), 70, length__mean=lambda values: values * 2.5)
+    run = stored(broken(log, 75, reward__accuracy=lambda values: values * 0.05), origin=origin)
+    with_completions(client, run, {60: [CUT], 74: [RIGHT, WRONG], 80: [CUT, CUT, WRONG], 90: [CUT]})
+    assert evidence(client, run) == {
+        "": ("train", 74, [], 2),
+        "length_blowup": ("train", 80, ["truncated"], 2),
+    }
+
+
+def test_wrong_answers_that_were_rewarded_show_a_hacked_reward(client, stored):
+    log = healthy(**{"reward/mean": np.full(120, 0.5)})
+    run = stored(broken(log, 70, reward__accuracy=lambda values: values * 0.05))
+    with_completions(client, run, {75: [WRONG, RIGHT], 90: [WRONG, HACKED]})
+    assert evidence(client, run)["reward_hacking"] == ("train", 90, ["wrong", "rewarded"], 1)
+
+
+def test_without_completions_after_the_onset_there_is_no_evidence(client, stored):
+    log = broken(healthy(), 70, length__mean=lambda values: values * 2.5)
+    run = stored(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
+    with_completions(client, run, {60: [CUT]})
+    assert evidence(client, run) == {}
+
+
+def test_without_completions_that_show_it_a_cause_points_to_any(client, stored):
+    log = broken(healthy(), 70, length__mean=lambda values: values * 2.5)
+    run = stored(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
+    with_completions(client, run, {80: [WRONG]})
+    assert evidence(client, run)["length_blowup"] == ("train", 80, [], 1)
+
+
+def test_a_healthy_run_has_no_evidence(client, stored):
+    run = stored(healthy())
+    with_completions(client, run, {80: [WRONG]})
+    assert evidence(client, run) == {}
+    assert client.get("/api/v1/rollouts/evidence", params={"run": "none"}).status_code == 404

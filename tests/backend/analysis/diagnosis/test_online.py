@@ -1,0 +1,114 @@
+"""Diagnosis step by step: the same as of the whole log, at steps that depend on nothing but their number."""
+
+import numpy as np
+import pytest
+
+from backend.analysis.diagnosis.diagnose import diagnose
+from backend.analysis.diagnosis.log import Log, Series
+from backend.analysis.diagnosis.news import news, summary_of
+from backend.analysis.diagnosis.online import EVERY, GrowingLog, is_due, last_due
+from tests.backend.analysis.diagnosis.logs import broken, healthy
+
+COLLAPSE = broken(
+    broken(healthy(), 70, policy__entropy=lambda values: values * 4),
+    75,
+    reward__accuracy=lambda values: values * 0.05,
+)
+
+
+def steps_of(log):
+    """(step, metrics) of each step, as a trainer gives them."""
+    last = max(int(series.steps[-1]) for series in log.series.values())
+    for step in range(1, last + 1):
+        places = {name: np.flatnonzero(series.steps == step) for name, series in log.series.items()}
+        yield step, {name: float(log.series[name].values[at[0]]) for name, at in places.items() if len(at)}
+
+
+def up_to(log, step):
+    return Log({name: series.between(0, step) for name, series in log.series.items()}, log.config)
+
+
+def test_a_growing_log_is_judged_as_the_whole_one():
+    growing = GrowingLog({})
+    for step, metrics in steps_of(COLLAPSE):
+        growing.take(step, metrics | {"throughput/tokens_per_second": 1.0})
+        if is_due(step):
+            assert growing.diagnosis(up_to=step) == diagnose(up_to(COLLAPSE, step))
+    assert growing.diagnosis(up_to=120).outcome.verdict == "collapsed"
+
+
+def test_a_log_that_begins_with_recorded_points_goes_on_like_one_that_saw_them():
+    seen, resumed = GrowingLog({}), GrowingLog({}, up_to(COLLAPSE, 60).series)
+    for step, metrics in steps_of(COLLAPSE):
+        seen.take(step, metrics)
+        if step > 60:
+            resumed.take(step, metrics)
+    for step in (60, 80, 120):
+        assert resumed.diagnosis(up_to=step) == seen.diagnosis(up_to=step)
+
+
+@pytest.mark.parametrize("count", [5_000, 5_001, 7_777, 10_000, 123_456])
+def test_a_long_series_becomes_the_medians_of_equal_parts(count):
+    values = np.random.default_rng(count).normal(size=count)
+    values[count // 2] = np.inf
+    found = Series(np.arange(count), values).thinned()
+    parts = np.array_split(np.arange(count), 5_000)
+    assert found.steps.tolist() == [part[-1] for part in parts]
+    expected = [np.median(values[part]) if np.isfinite(values[part]).all() else np.nan for part in parts]
+    np.testing.assert_array_equal(found.values, values if count == 5_000 else expected)
+
+
+def test_numbers_that_are_not_finite_are_taken_as_they_are():
+    growing = GrowingLog({})
+    for step, metrics in steps_of(COLLAPSE):
+        growing.take(step, metrics | {"optim/grad_norm": float("nan") if step > 40 else 1.0})
+    assert growing.diagnosis(up_to=120).causes[0].finding.cause == "non_finite"
+
+
+def test_a_short_run_is_judged_every_ten_steps_and_a_long_one_every_fortieth_of_its_length():
+    due = [step for step in range(100_001) if is_due(step)]
+    assert due[:5] == [10, 20, 30, 40, 50]
+    gaps = np.diff(due)
+    assert gaps.max() <= 100_000 / 40 + EVERY
+    assert all(gap >= min(step // 80, EVERY) for step, gap in zip(due, gaps, strict=False))
+
+
+@pytest.mark.parametrize(("step", "expected"), [(0, 0), (9, 0), (10, 10), (19, 10), (805, 800), (819, 800)])
+def test_the_last_step_at_which_a_run_was_judged(step, expected):
+    assert last_due(step) == expected
+
+
+def told(log):
+    """Kind and word of everything that is told while the log grows."""
+    before, found = None, []
+    for step in range(EVERY, 121, EVERY):
+        now = diagnose(up_to(log, step))
+        lines = news(before, now)
+        found += [(line.kind, line.data.get("verdict") or line.data["warning"]) for line in lines]
+        before = now
+    return found
+
+
+def test_a_collapse_is_told_once_with_verdict_cause_and_onset():
+    assert [word for kind, word in told(COLLAPSE) if kind == "verdict"] in (
+        ["healthy", "collapsed"],
+        ["healthy", "declining", "collapsed"],
+    )
+    line = summary_of(diagnose(COLLAPSE))
+    assert line.startswith("collapsed: Entropy exploded, between steps ")
+
+
+def test_a_warning_is_told_once_and_called_so():
+    log = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
+    assert told(log) == [("verdict", "healthy"), ("warning", "entropy_explosion")]
+    before, now = diagnose(up_to(log, 60)), diagnose(log)
+    assert [line.message.split(",")[0] for line in news(before, now)] == ["warning: Entropy exploded"]
+
+
+def test_nothing_is_told_of_too_few_points():
+    assert news(None, diagnose(healthy(5))) == []
+
+
+def test_what_follows_a_fall_is_no_news():
+    after = broken(COLLAPSE, 100, length__mean=lambda values: values * 3)
+    assert news(diagnose(COLLAPSE), diagnose(after)) == []

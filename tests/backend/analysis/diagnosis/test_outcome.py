@@ -1,0 +1,196 @@
+"""Verdicts on the goal: fallen, recovered, declining, never learned, too little to say."""
+
+import numpy as np
+import pytest
+
+from backend.analysis.diagnosis.log import Log, Series
+from backend.analysis.diagnosis.outcome import judge
+from backend.analysis.diagnosis.smoothing import noise, running_median, trailing_mean, window_for
+from tests.backend.analysis.diagnosis.logs import broken, healthy, learning, series
+
+
+def outcome_of(values, **more):
+    return judge(
+        Log({"reward/accuracy": series(values)} | {name: series(each) for name, each in more.items()})
+    )
+
+
+def test_a_run_that_learns_and_stays_is_healthy():
+    assert {judge(healthy(seed=seed)).verdict for seed in range(20)} == {"healthy"}
+
+
+def test_a_fall_that_lasts_is_a_collapse_with_its_step():
+    for seed in range(20):
+        log = broken(healthy(seed=seed), 80, reward__accuracy=lambda values: values * 0.1)
+        outcome = judge(log)
+        assert outcome.verdict == "collapsed", seed
+        assert outcome.onset.healthy <= 80 <= outcome.onset.sick + 1, seed
+        assert outcome.onset.sick - outcome.onset.healthy <= 5, seed
+
+
+def test_a_fall_that_passes_is_recovered():
+    values = learning(150, noise=0.02)
+    values[80:95] = 0.02
+    assert outcome_of(values).verdict == "recovered"
+
+
+def test_a_slow_loss_of_a_third_is_declining():
+    values = learning(150, noise=0.02)
+    values[70:] -= np.linspace(0, 0.22, 80)
+    assert outcome_of(values).verdict == "declining"
+
+
+def test_a_run_that_stays_where_it_began_never_learned():
+    values = 0.1 + np.random.default_rng(0).normal(0, 0.02, 100)
+    assert outcome_of(values).verdict == "never_learned"
+
+
+def test_a_run_that_began_at_the_top_has_nothing_to_learn():
+    assert outcome_of(0.97 + np.random.default_rng(0).normal(0, 0.01, 100)).verdict == "healthy"
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 11])
+def test_too_few_points_say_nothing(count):
+    outcome = outcome_of(np.zeros(count))
+    assert outcome.verdict == "inconclusive"
+    assert str(count) in outcome.note or count == 0
+
+
+def test_without_accuracy_and_reward_nothing_is_said():
+    outcome = judge(Log({"loss/total": series(np.zeros(100)), "ratio/mean": series(np.ones(100))}))
+    assert (outcome.verdict, outcome.note) == ("inconclusive", "no accuracy and no reward")
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "verdict"), [([0.2, 0.4, 0.6, 0.8], "healthy"), ([0.4, 0.4, 0.4, 0.4], "never_learned")]
+)
+def test_a_verdict_by_evaluations_alone_has_their_numbers(evaluated, verdict):
+    few = {"reward/accuracy": series([0.1, 0.2, 0.3]), "eval/accuracy": series(evaluated)}
+    outcome = judge(Log(few))
+    assert (outcome.verdict, outcome.goal, outcome.end) == (verdict, "eval/accuracy", evaluated[-1])
+    assert np.isfinite(outcome.best)
+
+
+def test_held_out_accuracy_that_falls_alone_is_a_collapse():
+    values = learning(100)
+    evaluations = Series(
+        np.arange(0, 101, 10), np.array([0.2, 0.4, 0.5, 0.6, 0.6, 0.6, 0.3, 0.1, 0.1, 0.1, 0.1])
+    )
+    outcome = judge(Log({"reward/accuracy": series(values), "eval/accuracy": evaluations}))
+    assert (outcome.verdict, outcome.goal) == ("collapsed", "eval/accuracy")
+    assert outcome.onset == (50, 60)
+
+
+def test_a_training_goal_that_falls_alone_says_that_the_held_out_accuracy_has_not():
+    log = broken(healthy(count=100), 60, reward__accuracy=np.zeros_like)
+    evaluations = Series(np.arange(0, 101, 10), np.minimum(0.6, 0.2 + np.arange(11) * 0.1))
+    outcome = judge(Log({**log.series, "eval/accuracy": evaluations}))
+    assert (outcome.verdict, outcome.note) == ("collapsed", "the held-out accuracy has not fallen")
+
+
+def test_a_reward_that_may_be_negative_is_judged_above_its_lowest():
+    values = -2 + 3 * learning(120)
+    assert judge(Log({"reward/mean": series(values)})).verdict == "healthy"
+    values[70:] = -2
+    assert judge(Log({"reward/mean": series(values)})).verdict == "collapsed"
+
+
+def test_one_prompt_a_step_is_noisy_and_not_ill():
+    verdicts = []
+    for seed in range(50):
+        chance = np.random.default_rng(seed)
+        right = np.minimum(0.6, 0.2 + np.arange(400) * 0.003)
+        verdicts.append(outcome_of(chance.binomial(8, right) / 8).verdict)
+    assert verdicts.count("healthy") >= 49
+
+
+@pytest.mark.parametrize("form", ["shuffled", "reversed"])
+def test_series_without_a_collapse_raise_hardly_an_alarm(form):
+    alarms = 0
+    for seed in range(100):
+        values = learning(150, noise=0.08, seed=seed)
+        plateau = values[60:]
+        chance = np.random.default_rng(1000 + seed)
+        shown = chance.permutation(plateau) if form == "shuffled" else plateau[::-1]
+        alarms += outcome_of(shown).verdict in {"collapsed", "declining", "recovered"}
+    assert alarms <= 2
+
+
+def test_irregular_steps_change_nothing_but_the_steps():
+    values = learning(120)
+    values[80:] = 0.02
+    steps = np.cumsum(np.random.default_rng(3).integers(1, 9, 120))
+    outcome = judge(Log({"reward/accuracy": series(values, steps)}))
+    assert outcome.verdict == "collapsed"
+    assert outcome.onset.healthy <= steps[80] <= outcome.onset.sick + 9
+
+
+def test_the_noise_is_that_of_the_steps_and_not_of_the_trend():
+    chance = np.random.default_rng(0)
+    assert noise(chance.normal(0, 0.1, 5000)) == pytest.approx(0.1, rel=0.05)
+    assert noise(np.linspace(0, 100, 5000) + chance.normal(0, 0.1, 5000)) == pytest.approx(0.1, rel=0.05)
+    assert noise(np.zeros(10)) == 0.0
+
+
+def test_the_window_has_a_standard_error_of_a_twentieth():
+    assert window_for(0.1, scale=1.0, count=1000) == 4
+    assert window_for(0.4, scale=1.0, count=1000) == 64
+    assert window_for(0.4, scale=1.0, count=80) == 10
+    assert window_for(0.0, scale=1.0, count=5) == 3
+    for sigma in (1e300, np.inf, np.nan):  # of a log whose numbers are absurd
+        assert window_for(sigma, scale=5e-324, count=80) == 10
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+@pytest.mark.parametrize("huge", [1e300, 1.7e308, 5e-324])
+def test_absurd_numbers_have_a_verdict(huge):
+    values = np.tile([huge, -huge, 0.0, huge / 2], 20)
+    assert outcome_of(values, **{"eval/accuracy": values, "policy/entropy": values}).verdict
+
+
+def test_means_and_medians_begin_with_fewer_points():
+    values = np.array([4.0, 2.0, 9.0, 1.0])
+    assert trailing_mean(values, 2).tolist() == [4.0, 3.0, 5.5, 5.0]
+    assert running_median(values, 3).tolist() == [4.0, 3.0, 4.0, 2.0]
+    assert running_median(values[:2], 5).tolist() == [4.0, 3.0]
+
+
+def test_a_first_step_that_was_lucky_is_no_early_death():
+    for seed in range(20):
+        values = np.random.default_rng(seed).binomial(64, 0.2, 60) / 64
+        values[0] = 0.34  # two and a half standard errors of 64 completions of 8 prompts
+        assert judge(Log({"reward/accuracy": series(values)})).verdict != "collapsed", seed
+
+
+def test_evaluations_in_any_order_are_no_decline_while_training_stays():
+    """A policy that learns and whose evaluations are shuffled: the first, low one comes last but one."""
+    evaluations = np.array([0.6, 0.58, 0.35, 0.62, 0.55, 0.59, 0.2, 0.4])
+    log = Log(
+        {
+            "reward/accuracy": series(learning(80, best=0.55)),
+            "eval/accuracy": Series(np.arange(10, 81, 10), evaluations),
+        }
+    )
+    assert judge(log).verdict in {"healthy", "inconclusive"}
+    falls = np.where(np.arange(80) < 50, 0.55, 0.25) + np.random.default_rng(0).normal(0, 0.03, 80)
+    fallen = judge(Log({**log.series, "reward/accuracy": series(falls)}))
+    assert fallen.verdict in {"collapsed", "declining"}
+
+
+def one_prompt(seed, *, fall_at=None, level=0.02, count=400, group=8):
+    """Accuracies of one prompt a step, each an easy or a hard one: right answers are alike within a group."""
+    chance = np.random.default_rng(seed)
+    rate = np.minimum(0.6, 0.2 + np.arange(count) * 0.003)
+    if fall_at is not None:
+        rate[fall_at:] = level
+    own = chance.beta(rate * 2, (1 - rate) * 2)  # correlation within a group of 1 / 3
+    return chance.binomial(group, own) / group
+
+
+def test_a_collapse_is_found_with_one_prompt_a_step():
+    found = [outcome_of(one_prompt(seed, fall_at=250)) for seed in range(40)]
+    assert sum(outcome.verdict == "collapsed" for outcome in found) >= 38
+    late = [outcome.onset.healthy - 250 for outcome in found if outcome.verdict == "collapsed"]
+    assert abs(np.median(late)) <= 25
+    healthy_ones = [outcome_of(one_prompt(seed)).verdict for seed in range(40)]
+    assert sum(verdict in {"collapsed", "declining", "recovered"} for verdict in healthy_ones) <= 1

@@ -1,0 +1,170 @@
+"""Stored verdicts: of runs that ended without one, of imported runs, and in agreement with the diagnosis."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from backend.analysis.diagnosis.diagnose import diagnose
+from backend.analysis.diagnosis.store import judge_run, judge_runs, store_verdict, unjudged
+from backend.metrics.store import write_series
+from backend.storage.models import Event, Run
+from tests.backend.analysis.diagnosis.logs import broken, healthy
+from tests.backend.analysis.diagnosis.test_online import COLLAPSE
+from tests.factories import make_attempt, make_run
+
+
+@pytest.fixture
+def stored(database):
+    """A function that stores a log as a run and gives its id."""
+
+    def store_log(log, **fields):
+        with database.sessions.begin() as session:
+            last = max((int(series.steps[-1]) for series in log.series.values() if len(series)), default=0)
+            run = make_run(session, **{"status": "finished", "attempt": 1, "last_step": last} | fields)
+            make_attempt(session, run, 1, from_step=-1)
+            series = {name: (points.steps, points.values) for name, points in log.series.items()}
+            write_series(session, run.id, 1, series)
+            return run.id
+
+    return store_log
+
+
+def judge_all(database):
+    with database.sessions() as session:
+        runs = unjudged(session)
+    for _ in judge_runs(database.sessions, runs):
+        pass
+    return runs
+
+
+def row_of(database, run_id):
+    with database.sessions() as session:
+        return session.scalars(select(Run).where(Run.id == run_id)).one()
+
+
+def test_runs_that_ended_without_a_verdict_get_theirs(database, stored):
+    good, bad = stored(healthy()), stored(COLLAPSE, status="stopped")
+    assert set(judge_all(database)) == {good, bad}
+    run = row_of(database, bad)
+    assert (run.verdict, run.cause, run.judged_step) == ("collapsed", "entropy_explosion", 120)
+    assert run.onset_healthy <= 70 <= run.onset_sick
+    run = row_of(database, good)
+    assert (run.verdict, run.cause, run.onset_sick) == ("healthy", "", None)
+    assert judge_all(database) == []
+
+
+@pytest.mark.parametrize("status", ["queued", "running"])
+def test_a_run_that_trains_is_left_to_its_trainer(database, stored, status):
+    stored(COLLAPSE, status=status)
+    assert judge_all(database) == []
+
+
+def test_a_pushed_run_is_judged_while_it_trains_and_a_new_verdict_is_told_once(database, stored):
+    run_id = stored(COLLAPSE, status="running", origin="trl", writer="node", writer_key="k")
+    judge_all(database)
+    assert row_of(database, run_id).verdict == "collapsed"
+    with database.sessions.begin() as session:
+        session.execute(update(Run).where(Run.id == run_id).values(judged_step=119))
+    judge_all(database)
+    with database.sessions() as session:
+        [told] = session.scalars(select(Event).where(Event.run_id == run_id))
+    assert (told.kind, told.level, told.data["verdict"]) == ("diagnosis", "error", "collapsed")
+
+
+def test_a_run_that_has_come_further_since_it_was_judged_is_judged_again(database, stored):
+    run_id = stored(COLLAPSE, status="paused", judged_step=60, verdict="healthy")
+    judge_all(database)
+    assert row_of(database, run_id).verdict == "collapsed"
+
+
+def test_newer_detectors_judge_ended_runs_again(database, stored, monkeypatch):
+    run_id = stored(COLLAPSE)
+    assert judge_all(database) == [run_id]
+    monkeypatch.setattr("backend.analysis.diagnosis.store.VERSION", 1_000)
+    assert judge_all(database) == [run_id]
+    assert row_of(database, run_id).judged_by == 1_000
+    assert judge_all(database) == []
+
+
+def test_a_verdict_that_comes_too_late_is_not_stored(database, stored):
+    run_id = stored(COLLAPSE)
+    with database.sessions() as session:
+        judged = judge_run(session, run_id)
+    with database.sessions.begin() as session:
+        session.execute(update(Run).where(Run.id == run_id).values(status="running"))
+        store_verdict(session, judged)
+    assert row_of(database, run_id).verdict is None
+
+
+@pytest.mark.parametrize("fields", [{"steps": 0, "last_step": 0}, {"status": "stopped", "last_step": 0}])
+def test_a_run_that_trained_nothing_has_no_verdict_and_is_asked_once(database, stored, fields):
+    run_id = stored(healthy(0), **fields)
+    assert judge_all(database) == [run_id]
+    assert judge_all(database) == []
+    assert row_of(database, run_id).verdict is None
+
+
+def test_a_fault_in_a_detector_costs_one_run_its_verdict(database, stored, monkeypatch):
+    broken_one, whole = stored(healthy(50)), stored(healthy())
+
+    def fail_on_short(log):
+        if len(log.series["reward/accuracy"]) == 50:
+            raise ZeroDivisionError
+        return diagnose(log)
+
+    monkeypatch.setattr("backend.analysis.diagnosis.store.diagnose", fail_on_short)
+    judge_all(database)
+    assert row_of(database, broken_one).verdict is None
+    assert row_of(database, whole).verdict == "healthy"
+    assert judge_all(database) == []
+
+
+def test_a_run_that_is_deleted_meanwhile_stops_nothing(database, stored):
+    run_id = stored(healthy())
+    for _ in judge_runs(database.sessions, ["gone", run_id]):
+        pass
+    assert row_of(database, run_id).verdict == "healthy"
+
+
+def test_list_filter_sort_and_diagnosis_agree(client):
+    sessions = client.app.state.lab.sessions
+    runs = {}
+    late = broken(healthy(), 100, reward__accuracy=lambda values: values * 0.05)
+    for name, log in {"good": healthy(), "early": COLLAPSE, "late": late}.items():
+        with sessions.begin() as session:
+            run = make_run(session, name=name, status="finished", attempt=1, last_step=120)
+            make_attempt(session, run, 1, from_step=-1)
+            series = {metric: (points.steps, points.values) for metric, points in log.series.items()}
+            write_series(session, run.id, 1, series)
+            runs[name] = run.id
+    for _ in judge_runs(sessions, list(runs.values())):
+        pass
+
+    def listed(query):
+        return [run["name"] for run in client.get(f"/api/v1/runs?{query}").json()["items"]]
+
+    assert sorted(listed("verdict=collapsed")) == ["early", "late"]
+    assert listed("verdict=collapsed,healthy&sort=onset") == ["early", "late", "good"]
+    assert listed("sort=-onset")[:2] == ["late", "early"]
+    assert listed("sort=-verdict")[0] == "good"
+    assert client.get("/api/v1/runs?verdict=ill").status_code == 422
+    for run_id in runs.values():
+        shown = client.get(f"/api/v1/runs/{run_id}").json()
+        diagnosis = client.get(f"/api/v1/runs/{run_id}/diagnosis").json()
+        assert (shown["verdict"], shown["onset"]) == (diagnosis["verdict"], diagnosis["onset"])
+        assert shown["cause"] == (diagnosis["causes"][0]["cause"] if diagnosis["causes"] else "")
+        assert shown["judged_step"] == 120
+
+
+def test_pages_sorted_by_onset_hold_every_run_once(client):
+    with client.app.state.lab.sessions.begin() as session:
+        made = {make_run(session, onset_sick=onset).id for onset in (5, None, 3, None, 5, 9, None)}
+    for sort in ("onset", "-onset", "verdict"):
+        seen: list[str] = []
+        page: dict[str, Any] = {"next": ""}
+        while page["next"] is not None:
+            page = client.get(f"/api/v1/runs?sort={sort}&limit=2&cursor={page['next']}").json()
+            seen += [run["id"] for run in page["items"]]
+        assert len(seen) == len(made)
+        assert set(seen) == made

@@ -1,0 +1,197 @@
+"""Operations that try, inside of the sandbox, what it must not allow; each says how far it came."""
+
+import builtins
+import ctypes
+import errno
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from backend.base.sandbox.operation import Operation
+
+PTRACE_TRACEME = 0
+
+
+def attempt(work):
+    """What `work` gives, or the name of the error that stopped it."""
+    try:
+        return work()
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, str(error))
+    except MemoryError:
+        return "MemoryError"
+
+
+def environment(_request):
+    return sorted(os.environ)
+
+
+def descriptors(_request):
+    """Those that are open, but for standard output and error."""
+    found = []
+    for number in range(256):
+        try:
+            os.fstat(number)
+        except OSError:
+            continue
+        found.append(number)
+    return [number for number in found if number not in (1, 2)]
+
+
+def read(request):
+    return attempt(lambda: Path(request["path"]).read_bytes()[:20].decode(errors="replace"))
+
+
+def listing(request):
+    return attempt(lambda: sorted(path.name for path in Path(request["path"]).iterdir()))
+
+
+def write(request):
+    def work():
+        Path(request["path"]).write_bytes(b"x")
+        return "written"
+
+    return attempt(work)
+
+
+def connect(request):
+    def work():
+        with socket.create_connection((request["host"], request["port"]), timeout=5):
+            return "connected"
+
+    return attempt(work)
+
+
+def start_program(_request):
+    return attempt(lambda: subprocess.run([sys.executable, "-c", ""], check=False).returncode)
+
+
+def fork(_request):
+    return attempt(lambda: "forked" if os.fork() else os._exit(0))
+
+
+def send_signal(request):
+    def work():
+        os.kill(request["pid"], 0)
+        return "reached"
+
+    return attempt(work)
+
+
+def trace(_request):
+    libc = ctypes.CDLL(None, use_errno=True)
+    done = libc.ptrace(PTRACE_TRACEME, 0, 0, 0)
+    return "traced" if done == 0 else errno.errorcode[ctypes.get_errno()]
+
+
+def processes(_request):
+    return os.getpid(), os.getppid()
+
+
+def user(_request):
+    return os.getuid(), os.getgid()
+
+
+def memory(request):
+    return attempt(lambda: len(bytearray(request["bytes"])))
+
+
+def limits(_request):
+    names = ("RLIMIT_AS", "RLIMIT_CORE", "RLIMIT_FSIZE", "RLIMIT_CPU", "RLIMIT_NPROC")
+    return {name: resource.getrlimit(getattr(resource, name))[0] for name in names}
+
+
+def spin(_request):
+    while True:
+        pass
+
+
+def flood(_request):
+    return "x" * 5_000_000
+
+
+def forge(request):
+    """Say on every descriptor what a server might say, then give another value."""
+    for number in range(256):
+        try:
+            os.write(number, request["line"].encode())
+        except OSError:
+            continue
+    return "honest"
+
+
+def spoil(_request):
+    """Change everything that the next answer could meet."""
+    vars(builtins)["sorted"] = lambda *_: ["spoilt"]
+    os.environ["SPOILT"] = "1"
+    vars(json)["dumps"] = lambda *_: "spoilt"
+    globals()["environment"] = None
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+    raise ValueError("spoilt")
+
+
+def linger(_request):
+    """Leave a process behind."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(0)
+    return "left"
+
+
+def nest(request):
+    """Leave directories within directories."""
+    place = os.open(os.environ["TMPDIR"], os.O_RDONLY)
+    for _ in range(request["deep"]):
+        os.mkdir("d", dir_fd=place)
+        inner = os.open("d", os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = inner
+    return "nested"
+
+
+def change_mode(request):
+    """Or the time of its last change; to what they are."""
+
+    def work():
+        path = Path(request["path"])
+        path.chmod(path.stat().st_mode & 0o7777)
+        return "changed"
+
+    return attempt(work)
+
+
+def touch(request):
+    def work():
+        found = Path(request["path"]).stat()
+        os.utime(request["path"], ns=(found.st_atime_ns, found.st_mtime_ns))
+        return "touched"
+
+    return attempt(work)
+
+
+def nap(request):
+    time.sleep(request.get("rest", 0))
+    return request["say"]
+
+
+def complain(request):
+    raise ValueError(json.loads(request["words"]))
+
+
+OPERATIONS = {
+    work.__name__: Operation(work)
+    for work in (
+        environment, descriptors, read, listing, write, connect, start_program, fork, send_signal, trace,
+        processes, user, memory, limits, spin, flood, forge, spoil, linger, nest,
+        change_mode, touch, nap, complain,
+    )
+}  # fmt: skip

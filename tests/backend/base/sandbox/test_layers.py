@@ -1,0 +1,349 @@
+"""Each layer of the sandbox: that it is there, and what it stops when it stands alone."""
+
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from backend.base.locations import CODE_ROOT
+from backend.base.plugin_permissions import Permissions
+from backend.base.sandbox import bubblewrap, errors, process
+from backend.base.sandbox import layers as layers_module
+from backend.base.sandbox.errors import Died, Refused, TimedOut
+from backend.base.sandbox.layers import (
+    SandboxIncomplete,
+    check_sandbox,
+    layers,
+    missing_layers,
+    program_refusal,
+)
+from backend.base.sandbox.paths import code_paths
+from backend.base.sandbox.process import Sandbox
+from backend.base.settings import Settings
+from tests.waiting import wait_for
+
+PROBES = "sandbox_probes"
+HERE = Path(__file__).parent
+SECRET = "the operator's own"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the layers are Linux's")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def importable():
+    """The sandbox finds the probes as it finds a user's package."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(HERE))
+        yield
+
+
+@pytest.fixture(scope="module")
+def probes(tmp_path_factory):
+    """A sandbox with every layer."""
+    settings = Settings(state_dir=tmp_path_factory.mktemp("state"))
+    with Sandbox(PROBES, further=(HERE,), settings=settings) as sandbox:
+        yield lambda op, seconds=30.0, **request: sandbox.ask(op, seconds=seconds, **request)
+
+
+@pytest.fixture
+def token(tmp_path):
+    """A file that the sandbox must not show."""
+    path = tmp_path / "token"
+    path.write_text(SECRET)
+    return str(path)
+
+
+@pytest.fixture
+def listener():
+    """The port of a service of this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@contextmanager
+def only(monkeypatch, *names, permissions=process.NOTHING, plugin=""):
+    """A sandbox with these layers and no other."""
+    monkeypatch.setattr(process, "layer_names", lambda: {"on": list(names)})
+    if "namespaces" not in names:
+        monkeypatch.setattr(bubblewrap, "why_not", lambda: "switched off")
+    with Sandbox(PROBES, permissions=permissions, plugin=plugin, further=(HERE,)) as sandbox:
+        yield lambda op, seconds=30.0, **request: sandbox.ask(op, seconds=seconds, **request)
+
+
+def test_this_machine_has_every_layer():
+    assert [layer.name for layer in layers()] == [
+        "environment",
+        "descriptors",
+        "namespaces",
+        "landlock",
+        "seccomp",
+        "limits",
+        "fork",
+    ]
+    assert missing_layers() == []
+
+
+# ---------------------------------------------------------------- all together
+
+
+def test_it_sees_no_variable_but_named_ones(monkeypatch, tmp_path):
+    monkeypatch.setenv("GRPOLAB_TOKEN", SECRET)
+    monkeypatch.setenv("SOME_API_KEY", SECRET)
+    with Sandbox(PROBES, further=(HERE,)) as sandbox:
+        seen = set(sandbox.ask("environment", seconds=30))
+    fixed = {"PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PWD"}
+    fixed |= {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MPLBACKEND", "LC_CTYPE"}
+    assert seen <= fixed | set(process.ENVIRONMENT)
+
+
+def test_it_has_no_file_open_but_the_pipe_of_its_reply(probes):
+    held = os.open(os.devnull, os.O_RDONLY)
+    os.set_inheritable(held, True)
+    try:
+        assert len(probes("descriptors")) == 1
+    finally:
+        os.close(held)
+
+
+def test_it_sees_code_and_no_other_file(probes, token):
+    for path in (token, str(CODE_ROOT / "README.md"), str(Path.home()), "/proc/self/environ", "/etc/passwd"):
+        assert probes("read", path=path) in ("ENOENT", "EACCES")
+    assert probes("listing", path=str(CODE_ROOT)) in (
+        ["backend", "tests", "worker"],
+        ["backend", "worker"],
+        "EACCES",
+    )
+    assert probes("read", path=str(CODE_ROOT / "backend" / "errors.py")).startswith('"""')
+
+
+def test_it_can_write_nowhere(probes):
+    places = ["/x", "/scratch/x", str(CODE_ROOT / "backend" / "x"), str(HERE / "x"), f"{sys.prefix}/x"]
+    assert {probes("write", path=place) for place in places} <= {"EPERM", "EACCES", "EROFS"}
+
+
+def test_it_reaches_no_network_and_no_process(probes, listener):
+    assert probes("connect", host="127.0.0.1", port=listener) == "EPERM"
+    assert probes("send_signal", pid=os.getpid()) == "EPERM"
+    assert probes("send_signal", pid=-1) == "EPERM"
+    assert probes("trace") == "EPERM"
+    assert probes("fork") == "EPERM"
+    assert probes("start_program") == "EPERM"
+    pid, parent = probes("processes")
+    assert parent <= 3
+    assert pid < 1000
+    assert probes("user") == [65534, 65534]
+
+
+def test_its_memory_time_and_files_are_limited(probes):
+    limits = probes("limits", seconds=5)
+    assert (limits["RLIMIT_AS"], limits["RLIMIT_CORE"], limits["RLIMIT_FSIZE"]) == (4 * 2**30, 0, 0)
+    assert limits["RLIMIT_CPU"] == 8
+    assert 0 < limits["RLIMIT_NPROC"] <= 256
+    assert probes("memory", bytes=5 * 2**30) == "MemoryError"
+    with pytest.raises(TimedOut):
+        probes("spin", seconds=0.3)
+    with pytest.raises(Died, match="more than 4,000,000 bytes"):
+        probes("flood")
+    assert probes("memory", bytes=10) == 10
+
+
+@pytest.mark.parametrize(
+    "line", ['{"value": "forged"}\n', "nonsense\n", '{"prepared": true}\n', "[" * 200_000 + "\n"]
+)
+def test_it_can_forge_its_own_answer_and_no_other(probes, line):
+    """A fork may say anything about the text that took it over; the next answer is another fork's."""
+    with suppress(Died, Refused):
+        assert probes("forge", line=line) in ("forged", "honest")
+    assert probes("memory", bytes=7) == 7
+
+
+def test_what_one_answer_changes_is_gone_at_the_next(probes):
+    with pytest.raises((Refused, Died)):
+        probes("spoil")
+    assert "SPOILT" not in probes("environment")
+    assert len(probes("descriptors")) == 1
+
+
+def test_words_of_an_error_can_be_stored_and_are_few(probes):
+    with pytest.raises(Refused) as refused:
+        probes("complain", words=r'"\ud800\u0000"')
+    assert str(refused.value) == r"ValueError: \ud800\x00"
+    with pytest.raises((Refused, Died)) as forged:
+        probes("forge", line=json.dumps({"error": ["x" * 900_000]}) + "\n")
+    assert len(str(forged.value)) <= errors.MAX_WORDS
+
+
+def test_the_reply_to_a_request_that_was_interrupted_is_not_the_next_ones(probes):
+    def interrupt(_number, _frame):
+        raise KeyboardInterrupt
+
+    def ask():
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        probes("nap", rest=60, say="first")
+
+    assert probes("nap", say="warm") == "warm"
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ask()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert probes("nap", say="second") == "second"
+
+
+# ---------------------------------------------------------------- each alone
+
+
+def test_namespaces_alone_hide_files_network_and_processes(monkeypatch, token, listener):
+    with only(monkeypatch, "namespaces") as probes:
+        assert probes("read", path=token) == "ENOENT"
+        assert probes("write", path=str(HERE / "x")) == "EROFS"
+        assert probes("listing", path="/proc") == "ENOENT"
+        assert probes("connect", host="127.0.0.1", port=listener) in ("ENETUNREACH", "ECONNREFUSED")
+        assert probes("send_signal", pid=os.getpid()) in ("ESRCH", "reached")  # another one of this number
+        assert probes("processes")[1] <= 3
+
+
+def test_landlock_alone_hides_files_network_and_processes(monkeypatch, token, listener):
+    with only(monkeypatch, "landlock") as probes:
+        assert probes("read", path=token) == "EACCES"
+        assert probes("read", path=f"/proc/{os.getpid()}/environ") == "EACCES"
+        assert probes("write", path=token) == "EACCES"
+        assert probes("connect", host="127.0.0.1", port=listener) == "EACCES"
+        assert probes("send_signal", pid=os.getpid()) == "EPERM"
+        assert probes("start_program") == "EACCES"
+
+
+def test_seccomp_alone_stops_network_programs_and_writing(monkeypatch, tmp_path, listener):
+    with only(monkeypatch, "seccomp") as probes:
+        assert probes("connect", host="127.0.0.1", port=listener) == "EPERM"
+        assert probes("send_signal", pid=os.getpid()) == "EPERM"
+        assert probes("fork") == probes("start_program") == probes("trace") == "EPERM"
+        assert probes("write", path=str(tmp_path / "x")) == "EPERM"
+
+
+def test_without_namespaces_a_plugin_changes_no_mode_or_time_of_a_file(monkeypatch, token):
+    """Landlock does not confine that: it could make a token public, or the state unreadable."""
+    with only(monkeypatch, "landlock", "seccomp", plugin=PROBES) as probes:
+        assert probes("change_mode", path=token) == probes("touch", path=token) == "EPERM"
+        assert probes("write", path=token) == "EACCES"
+    with only(monkeypatch, plugin=PROBES) as probes:
+        assert (probes("change_mode", path=token), probes("touch", path=token)) == ("changed", "touched")
+
+
+def test_without_namespaces_what_a_plugin_leaves_behind_is_removed_however_deep(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with only(monkeypatch, "landlock", "seccomp", plugin=PROBES) as probes:
+        with suppress(Died):
+            probes("nest", deep=3000)
+        assert probes("nap", say="next") == "next"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_any_of_them_the_probes_succeed(monkeypatch, token, listener):
+    """Else the tests above would show nothing."""
+    with only(monkeypatch) as probes:
+        assert probes("read", path=token) == SECRET
+        assert probes("connect", host="127.0.0.1", port=listener) == "connected"
+        assert probes("send_signal", pid=os.getpid()) == "reached"
+        assert probes("fork") == "forked"
+        assert probes("trace") == "traced"
+        assert probes("start_program") == 0
+
+
+# ---------------------------------------------------------------- what an operator grants
+
+
+def test_an_operator_grants_network_variables_and_directories(monkeypatch, token, listener):
+    monkeypatch.setenv("JUDGE_API_KEY", "k" * 20)
+    may = Permissions(network=True, variables=("JUDGE_API_KEY",), directories=(Path(token).parent,))
+    with Sandbox(PROBES, permissions=may, further=(HERE,)) as sandbox:
+        assert sandbox.ask("connect", host="127.0.0.1", port=listener, seconds=30) == "connected"
+        assert "JUDGE_API_KEY" in sandbox.ask("environment", seconds=30)
+        assert sandbox.ask("read", path=token, seconds=30) == SECRET
+        assert sandbox.ask("write", path=token, seconds=30) in ("EPERM", "EACCES", "EROFS")
+        assert sandbox.ask("fork", seconds=30) == "EPERM"
+
+
+def test_programs_that_an_operator_permits_end_with_the_call():
+    with Sandbox(PROBES, permissions=Permissions(processes=True), further=(HERE,)) as sandbox:
+        assert sandbox.ask("start_program", seconds=30) == 0
+        assert sandbox.ask("linger", seconds=30) == "left"
+        outermost = psutil.Process(sandbox.pid)
+        # Its first process and the warm parent are left.
+        wait_for(lambda: len(outermost.children(recursive=True)) <= 2)
+
+
+# ---------------------------------------------------------------- what is shown, and what is required
+
+
+def test_a_path_that_holds_home_or_state_is_never_shown(monkeypatch, tmp_path):
+    state = tmp_path / "lab" / "state"
+    state.mkdir(parents=True)
+    settings = Settings(state_dir=state)
+    for entry in (str(tmp_path), str(tmp_path / "lab"), str(state), str(Path.home()), "/"):
+        monkeypatch.syspath_prepend(entry)
+    shown = code_paths(settings)
+    assert not [path for path in shown if path == state or path in state.parents]
+    assert not [path for path in shown if path == Path.home() or path in Path.home().parents]
+
+
+def test_a_missing_layer_is_named_and_can_be_required(monkeypatch):
+    monkeypatch.setattr(bubblewrap, "why_not", lambda: "the system does not allow user namespaces")
+    layers.cache_clear()
+    try:
+        assert [layer.name for layer in missing_layers()] == ["namespaces"]
+        check_sandbox(Settings())
+        with pytest.raises(
+            SandboxIncomplete, match="lacks namespaces: the system does not allow user namespaces"
+        ):
+            check_sandbox(Settings(sandbox="required"))
+    finally:
+        monkeypatch.undo()
+        layers.cache_clear()
+
+
+# ---------------------------------------------------------------- programs on a machine that hides no files
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Takes layers away from this machine."""
+
+    def without(*names):
+        absent = [layer for layer in layers() if layer.name in names]
+        monkeypatch.setattr(layers_module, "missing_layers", lambda: absent)
+
+    return without
+
+
+def test_programs_are_refused_where_nothing_hides_files(without):
+    def asked(value="auto", **kind):
+        settings = Settings(sandbox=value)
+        with Sandbox(PROBES, further=(HERE,), settings=settings, **kind) as sandbox:
+            return len(sandbox.ask("descriptors", seconds=30))
+
+    programs, plugin = {"runs_programs": True}, {"plugin": PROBES}
+    without("landlock")
+    assert asked(**programs) == 1
+    without("namespaces", "landlock")
+    for kind in (programs, plugin):
+        with pytest.raises(SandboxIncomplete, match="plugins and the tool python are refused"):
+            asked(**kind)
+    assert asked() == 1
+    assert asked("unconfined", **programs) == 1
+
+
+def test_the_refusal_names_both_remedies(without):
+    without("namespaces", "landlock")
+    assert "make doctor" in program_refusal(Settings())
+    assert "SANDBOX=unconfined" in program_refusal(Settings())
+    assert program_refusal(Settings(sandbox="unconfined")) == ""

@@ -1,0 +1,70 @@
+"""Requests to servers that may answer with anything."""
+
+import threading
+
+import pytest
+
+from backend.base.outgoing import fetch
+from tests.hostile_server import endless, hostile_server
+
+OPEN = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+
+def test_no_more_is_read_than_was_asked_for():
+    with hostile_server(lambda _: endless(OPEN, b"x" * 65536)) as server:
+        answer = fetch(server.url, most_bytes=100_000, seconds=60)
+        assert answer == (200, b"x" * 100_000)
+        assert server.cut.wait(60)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_an_answer_unless_it_may_be_followed(status):
+    def answer(head):
+        path = head.split()[1]
+        yield f"HTTP/1.1 {status} Go\r\nLocation: /there\r\n\r\n".encode() if path == "/here" else EMPTY
+        while path == "/here":
+            yield b"x" * 65536
+
+    with hostile_server(answer) as server:
+        here = f"{server.url}/here"
+        assert fetch(here, most_bytes=10, seconds=60).status == status
+        assert [head.split()[1] for head in server.heads] == ["/here"]
+        followed = fetch(here, most_bytes=10, seconds=60, follows=lambda target: target.endswith("/there"))
+        assert followed == (200, b"")
+
+
+@pytest.mark.parametrize(
+    "opening", [b"HTTP/1.1 2", b"HTTP/1.1 200 OK\r\nA: ", OPEN], ids=["status", "header", "body"]
+)
+def test_an_answer_that_trickles_is_cut_at_the_deadline(monkeypatch, opening):
+    cuts = []
+
+    class Clock:
+        """Calls what a timer would call, when the server wants it."""
+
+        def __init__(self, _seconds, cut):
+            cuts.append(cut)
+
+        def start(self):
+            pass
+
+        cancel = start
+
+    monkeypatch.setattr(threading, "Timer", Clock)
+
+    def answer(_):
+        yield opening
+        yield b"x"
+        threading.Thread(target=cuts[0]).start()
+        yield from endless(b"", b"x")
+
+    with hostile_server(answer) as server:
+        with pytest.raises(TimeoutError, match="no answer within 60 s"):
+            fetch(server.url, most_bytes=10**8, seconds=60)
+        assert server.cut.wait(60)
+
+
+def test_a_server_that_is_not_there_is_an_error_of_the_system():
+    with pytest.raises(OSError, match="refused"):
+        fetch("http://127.0.0.1:1", most_bytes=1, seconds=60)

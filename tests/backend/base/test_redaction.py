@@ -1,0 +1,128 @@
+"""Redaction of secrets, from the moment they are known."""
+
+import json
+import logging
+
+import pytest
+
+from backend.base.logs import Lines
+from backend.base.redaction import REDACTED, learn_secrets, redact, redact_document, secret_errors
+from backend.base.settings import Settings
+from backend.http.auth.permissions import Role
+from backend.http.auth.tokens import token_of
+from tests.api_client import serving
+from worker.host.trainer_logs import clean_line
+
+
+@pytest.fixture
+def fresh(state_dir):
+    """An installation that has made no token yet."""
+    return Settings(state_dir=state_dir, models_dir=state_dir / "models", datasets_dir=state_dir / "datasets")
+
+
+def launch_named(client, name):
+    return client.post("/api/v1/experiments", json={"name": f"my {name}", "variants": [{"name": "a"}]})
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_token_that_was_made_after_the_start_is_no_name_of_an_experiment(fresh, sqlite_url, role):
+    with serving(fresh, sqlite_url, token="") as client:
+        assert client.get("/api/v1/runs").status_code == 401
+        token = token_of(fresh, role)
+        client.headers["Authorization"] = f"Bearer {token_of(fresh, Role.OPERATOR)}"
+        answer = launch_named(client, token)
+        assert (answer.status_code, token in answer.text) == (422, False)
+        assert "looks like a secret" in answer.text
+        assert client.get("/api/v1/runs").json()["items"] == []
+
+
+def test_a_token_that_was_replaced_is_known_as_soon_as_the_file_is(fresh, sqlite_url):
+    with serving(fresh, sqlite_url, token="") as client:
+        before = token_of(fresh, Role.OPERATOR)
+        assert launch_named(client, before).status_code == 401
+        assert redact(before) == REDACTED
+        draft = fresh.state / "draft"
+        draft.write_text("a-token-that-the-operator-chose\n")
+        draft.replace(fresh.state / "token")
+        client.headers["Authorization"] = "Bearer a-token-that-the-operator-chose"
+        for token in ("a-token-that-the-operator-chose", before):
+            assert launch_named(client, token).status_code == 422
+        (fresh.state / "token").write_text("another-one-in-the-same-file")
+        client.headers["Authorization"] = "Bearer another-one-in-the-same-file"
+        assert launch_named(client, "another-one-in-the-same-file").status_code == 422
+
+
+def test_a_worker_that_has_long_been_running_knows_a_token_of_today(fresh):
+    learn_secrets(fresh, {})
+    assert clean_line("nothing to hide") == "nothing to hide"
+    token = token_of(fresh, Role.OPERATOR)
+    assert clean_line(f"a trainer prints {token}") == f"a trainer prints {REDACTED}"
+    record = logging.makeLogRecord({"msg": "%s", "args": (token_of(fresh, Role.VIEWER),)})
+    assert json.loads(Lines(is_json=True).format(record))["message"] == REDACTED
+    assert list(secret_errors({"a": [token]}))
+
+
+def test_tokens_of_the_environment_are_known_too(state_dir):
+    settings = Settings(
+        state_dir=state_dir,
+        grpolab_token="chosen-by-the-operator",
+        grpolab_viewer_token="given-to-the-viewers",
+    )
+    learn_secrets(settings, {})
+    assert redact("chosen-by-the-operator given-to-the-viewers") == f"{REDACTED} {REDACTED}"
+
+
+def test_a_file_of_a_token_that_cannot_be_read_stops_nothing(fresh):
+    fresh.state.mkdir(exist_ok=True)
+    (fresh.state / "token").mkdir()
+    (fresh.state / "viewer-token").write_bytes(b"\xff" * 20)
+    learn_secrets(fresh, {})
+    assert redact("text") == "text"
+
+
+def test_of_a_secret_that_begins_with_another_nothing_stays_readable(fresh):
+    learn_secrets(fresh, {"API_KEY": "tomorrow-1234", "OTHER_API_KEY": "tomorrow-1234-and-more"})
+    assert redact("the key is tomorrow-1234-and-more.") == f"the key is {REDACTED}."
+
+
+SHAPES = (
+    "hf_" + "a" * 34,
+    "sk-" + "b-" * 15,
+    f"writer.me.{'0' * 64}",
+    f"1234567890.{'f' * 64}",
+    f"1234567890.{'n' * 20}.{'f' * 64}",
+)
+
+
+def deep(document, levels):
+    for _ in range(levels):
+        document = {"a": [document]}
+    return document
+
+
+def test_a_document_is_redacted_however_deeply_it_is_nested_and_stays_as_it_was():
+    given = deep(SHAPES[0], 5_000)
+    made = redact_document(given)
+    for _ in range(5_000):
+        given, made = given["a"][0], made["a"][0]
+    assert (given, made) == (SHAPES[0], REDACTED)
+
+
+@pytest.mark.parametrize("secret", SHAPES)
+@pytest.mark.parametrize("before", ["", "x" * 99_990, "." * 200_010, "key="])
+def test_the_look_of_a_secret_is_recognised_wherever_it_begins(secret, before):
+    assert redact(f"{before} {secret} {secret}.") == f"{before} {REDACTED} {REDACTED}."
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://me:hunter2@db/x", f"postgresql://{REDACTED}@db/x"),
+        ("task-specific-reward-function", "task-specific-reward-function"),
+        ("whf_" + "a" * 34, "whf_" + "a" * 34),
+        ("91234567890." + "f" * 64, "91234567890." + "f" * 64),
+        ("hf_" + "a" * 200_000 + " b", f"{REDACTED} b"),
+    ],
+)
+def test_what_only_resembles_a_secret_stays(text, shown):
+    assert redact(text) == shown

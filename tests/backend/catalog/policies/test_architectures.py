@@ -1,0 +1,59 @@
+"""What the form says about a model from its config.json alone."""
+
+import json
+
+import pytest
+
+from backend.base.settings import Settings
+from backend.catalog.policies.architectures import REFUSED, TESTED, architecture_error, architecture_note
+from backend.catalog.policies.offered import policy_errors, policy_offers
+from backend.config.sections import PolicyConfig
+from tests.models.architectures import ARCHITECTURES
+
+
+def test_the_tested_types_are_those_of_the_test():
+    assert {kind for kind, _ in ARCHITECTURES.values()} == TESTED
+    assert not REFUSED.keys() & TESTED
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}, ""),
+        ({"model_type": "qwen3_5", "architectures": ["Qwen3_5ForConditionalGeneration"]}, ""),
+        ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, ""),
+        ({"model_type": "new"}, ""),
+        ({"model_type": "rwkv"}, "rwkv is not supported: its state cannot be divided among completions"),
+        (
+            {"model_type": "bert", "architectures": ["BertModel"]},
+            "it is a BertModel; expected a causal language model",
+        ),
+        ({"model_type": "t5", "is_encoder_decoder": True}, "t5 is an encoder with a decoder"),
+        ({"model_type": 7, "architectures": 7}, ""),
+        ({"model_type": "a", "architectures": [None, {}]}, ""),
+    ],
+)
+def test_a_config_says_what_cannot_be_trained(config, reason):
+    found = architecture_error(config)
+    assert found.startswith(reason) if reason else found == ""
+
+
+def test_a_note_names_what_is_not_tested():
+    assert architecture_note({"model_type": "llama"}) == "llama"
+    assert (
+        architecture_note({"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_text"}})
+        == "qwen3_5"
+    )
+    assert architecture_note({"model_type": "mpt"}) == "mpt (an architecture that is not tested here)"
+
+
+def test_a_refused_architecture_is_refused_at_the_form(tmp_path):
+    directory = tmp_path / "mine"
+    directory.mkdir()
+    for name in ("model.safetensors", "tokenizer.json"):
+        (directory / name).write_text("{}")
+    (directory / "config.json").write_text(json.dumps({"model_type": "rwkv"}))
+    settings = Settings(models_dir=tmp_path)
+    (error,) = policy_errors(PolicyConfig(name="mine"), settings)
+    assert (error.path, "rwkv is not supported" in error.message) == ("policy.name", True)
+    assert "mine" not in {offer.name for offer in policy_offers(settings)}

@@ -1,0 +1,172 @@
+"""The size of a hub model before launch: a server in the hub's shape, its cache, and what goes wrong."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import torch
+from safetensors.torch import save
+
+from backend.catalog.policies import hub_models
+from backend.catalog.policies.hub_models import HubModelError, hub_model
+from backend.config.run import RunConfig
+from backend.experiments.memory_estimate import memory_estimate
+
+NAME, COMMIT = "owner/model", "a" * 40
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 8,
+    "intermediate_size": 16,
+    "num_attention_heads": 2,
+    "vocab_size": 32,
+    "max_position_embeddings": 4096,
+}
+FIRST = {"model.embed_tokens.weight": torch.zeros(32, 8), "lm_head.weight": torch.zeros(32, 8)}
+SECOND = {
+    "model.layers.0.self_attn.q_proj.weight": torch.zeros(8, 8),
+    "model.layers.0.mlp.down_proj.weight": torch.zeros(8, 16),
+}
+VALUES = 2 * 32 * 8 + 8 * 8 + 8 * 16
+SHARDED = {
+    "config.json": json.dumps(CONFIG).encode(),
+    "model.safetensors.index.json": json.dumps(
+        {"weight_map": dict.fromkeys(FIRST, "1.safetensors") | dict.fromkeys(SECOND, "2.safetensors")}
+    ).encode(),
+    "1.safetensors": save(FIRST),
+    "2.safetensors": save(SECOND),
+}
+WHOLE = {"config.json": SHARDED["config.json"], "model.safetensors": save(FIRST | SECOND)}
+
+
+class Hub(ThreadingHTTPServer):
+    """Files at /owner/model/resolve/<commit>/, with ranges, as the hub sends them."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files, self.asked, self.status = {}, [], 0
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_GET(self):
+        base, _, file = self.path.rpartition("/")
+        self.server.asked.append(file)
+        content = self.server.files.get(file) if base == f"/{NAME}/resolve/{COMMIT}" else None
+        if self.server.status or content is None:
+            self.send_error(self.server.status or 404)
+            return
+        last = int(self.headers["Range"].removeprefix("bytes=0-"))
+        self.send_response(206)
+        self.end_headers()
+        self.wfile.write(content[: last + 1])
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    monkeypatch.setattr(hub_models, "_answers", {})
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    with Hub() as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("files", [SHARDED, WHOLE], ids=["shards", "one file"])
+def test_config_and_shapes_are_read_once(hub, files):
+    hub.files = files
+    found = hub_model(NAME, COMMIT)
+    assert found.config == CONFIG
+    assert {weight.name: weight.shape for weight in found.weights} == {
+        name: tuple(weight.shape) for name, weight in (FIRST | SECOND).items()
+    }
+    asked = len(hub.asked)
+    assert hub_model(NAME, COMMIT) is found
+    assert len(hub.asked) == asked
+
+
+def test_a_long_header_is_read_in_two_requests(hub, monkeypatch):
+    monkeypatch.setattr(hub_models, "FIRST_BYTES", 64)
+    hub.files = WHOLE
+    assert sum(weight.values for weight in hub_model(NAME, COMMIT).weights) == VALUES
+    assert hub.asked.count("model.safetensors") == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "the hub has no public model 'owner/model' with a config.json"),
+        ({"config.json": b"[]"}, "with a config.json"),
+        ({"config.json": WHOLE["config.json"]}, "the hub has no model.safetensors of 'owner/model'"),
+        (WHOLE | {"model.safetensors": b"\xff" * 100}, "has no header of a safetensors file"),
+        (WHOLE | {"model.safetensors": b"abc"}, "has no header of a safetensors file"),
+        (WHOLE | {"model.safetensors": (50).to_bytes(8, "little") + b"{"}, "is not JSON"),
+        (SHARDED | {"model.safetensors.index.json": b"{}"}, "names no weight files"),
+        (
+            SHARDED | {"model.safetensors.index.json": b'{"weight_map": {"a": ["b"]}}'},
+            "names no weight files",
+        ),
+        (
+            SHARDED | {"model.safetensors.index.json": rb'{"weight_map": {"a": "\ud800.safetensors"}}'},
+            "names no weight files",  # no address can hold half a surrogate pair
+        ),
+        (SHARDED | {"model.safetensors.index.json": b"[" * 100_000}, "is not JSON"),
+    ],
+)
+def test_what_the_hub_lacks_or_makes_up_is_said(hub, files, reason):
+    hub.files = files
+    with pytest.raises(HubModelError, match=reason):
+        hub_model(NAME, COMMIT)
+
+
+def test_a_hub_that_fails_or_is_out_of_reach_is_asked_once_a_minute(hub, monkeypatch):
+    hub.status = 503
+    for _ in range(3):
+        with pytest.raises(HubModelError, match="the Hugging Face hub responded with 503"):
+            hub_model(NAME, COMMIT)
+    assert hub.asked == ["config.json"]
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(HubModelError, match=r"out of reach.*unknown until its files are here"):
+        hub_model(NAME, "b" * 40)
+
+
+def test_a_hub_without_time_left_is_not_waited_for(hub, monkeypatch):
+    hub.files = WHOLE
+    monkeypatch.setattr(hub_models, "ASK_SECONDS", 0.0)
+    with pytest.raises(HubModelError, match="did not describe 'owner/model'"):
+        hub_model(NAME, COMMIT)
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_a_model_in_the_cache_is_read_there(hub, tmp_path, is_complete):
+    hub.files = SHARDED
+    directory = tmp_path / "cache" / "models--owner--model" / "snapshots" / COMMIT
+    directory.mkdir(parents=True)
+    for name, content in SHARDED.items():
+        if is_complete or name != "2.safetensors":
+            (directory / name).write_bytes(content)
+    assert sum(weight.values for weight in hub_model(NAME, COMMIT).weights) == VALUES
+    assert bool(hub.asked) != is_complete
+
+
+def test_the_form_says_how_much_memory_a_hub_model_takes(hub, session, settings):
+    hub.files = SHARDED
+    config = RunConfig(policy={"name": NAME, "revision": COMMIT, "dtype": "bfloat16"})
+    found = memory_estimate(session, config, settings.model_copy(update={"hf_online": True}))
+    assert (found.unknown, found.parts["weights"]) == ("", 2 * VALUES)
+
+
+def test_without_the_hub_the_size_is_unknown(hub, session, settings):
+    config = RunConfig(policy={"name": NAME, "revision": COMMIT})
+    assert "files of this policy are not here" in memory_estimate(session, config, settings).unknown
+    assert hub.asked == []
+    hub.status = 500
+    online = settings.model_copy(update={"hf_online": True})
+    assert "the Hugging Face hub responded with 500" in memory_estimate(session, config, online).unknown

@@ -1,0 +1,705 @@
+"""Archives of runs: what one installation writes another one reads, bit by bit; no archive is believed."""
+
+import io
+import json
+import math
+import shutil
+import tarfile
+from hashlib import sha256
+from urllib.parse import urlencode
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import func, select, update
+
+from backend.config.run import RunConfig
+from backend.exchange.archives.contents import LABELS, MANIFEST, PROMPTS, SINCE_2, TABLES, TALLIES
+from backend.exchange.imports.run_archive import rollouts as archived_rollouts
+from backend.metrics.sealing import seal, sealable
+from backend.rollouts.labels import LabelRequest, put_label
+from backend.rollouts.store import pack_groups, write_groups
+from backend.runs.events import add_event
+from backend.service.cli import main
+from backend.storage.engine import reading
+from backend.storage.models import (
+    Checkpoint,
+    Event,
+    Metric,
+    MetricBlock,
+    RolloutGroup,
+    RolloutTokens,
+    Run,
+    RunPrompt,
+)
+from tests.factories import (
+    MadeCompletion,
+    MadeGroup,
+    make_attempt,
+    make_checkpoint,
+    make_experiment,
+    make_group,
+    make_run,
+    stored_completions,
+    write_metric,
+)
+from tests.gate import first_in_gate
+
+BROKEN = b"\x28\xb5\x2f\xfdbroken"
+ODD = "a\0b\ud83d, 答え <script>"
+TURN = {
+    "tool": "python",
+    "outcome": "failed",
+    "seconds": 0.25,
+    "is_cut": True,
+    "call": [0, 2],
+    "observation": [2, 5],
+    "tokens": [2, 5],
+}
+VALUES = {0: 0.1, 1: math.nan, 2: math.inf, 3: -math.inf, 4: -0.0, 5: 1e-320, 9: 0.30000000000000004}
+
+
+def make_full_run(client, settings, **fields):
+    """A run with two attempts, the second of which continued behind step 3, and everything that a run has."""
+    with client.app.state.lab.sessions.begin() as session:
+        experiment = make_experiment(session)
+        given = {"status": "finished", "last_step": 9, "attempt": 2, "experiment_id": experiment.id}
+        given |= {"notes": "two\nlines", "tags": ["a"], "started_at": 1000.25, "finished_at": 2000.5}
+        run = make_run(session, **given | fields)
+        for number, from_step in ((1, -1), (2, 3)):
+            attempt = make_attempt(session, run, number, from_step=from_step)
+            attempt.versions, attempt.ended_at, attempt.started_at = {"torch": "2.13"}, 2000.5, 1000.25
+        for step, value in VALUES.items():
+            write_metric(session, run, "reward/mean", {step: value}, attempt=1 if step <= 3 else 2)
+        write_metric(session, run, "loss/total", {4: 7.0, 5: 8.0}, attempt=1)  # hidden by the second attempt
+        strange = MadeCompletion(
+            text=ODD,
+            reward=math.nan,
+            advantage=-0.0,
+            rewards={"x": math.inf, "y": None},
+            turns=(TURN,),
+        )
+        session.flush()
+        make_group(session, run, step=2, attempt=1, prompt=ODD, completions=(MadeCompletion(), strange))
+        make_group(session, run, step=5, attempt=2, kind="eval", tokens=False)
+        make_group(session, run, step=5, attempt=1)  # hidden
+        unstored = MadeGroup(prompt=ODD + "?", prompt_index=7, left_out="equal", completions=(strange,) * 3)
+        left_out = MadeGroup(prompt_index=8, left_out="surplus")
+        write_groups(session, pack_groups(run.id, 6, 2, [left_out], counted=[unstored]))
+        probe = MadeGroup(prompt="probe", kind="eval", prompt_index=1)
+        write_groups(session, pack_groups(run.id, 9, 2, [], counted=[probe]))
+        write_groups(session, pack_groups(run.id, 8, 1, [], counted=[MadeGroup(prompt_index=3)]))  # hidden
+        marked = next(one.id for one in stored_completions(session) if one.reward is None)
+        put_label(session, marked, LabelRequest(label="weird", note="答え\n<b>"), "operator")
+        add_event(session, "checkpoint", "continued", run_id=run.id, step=3, attempt=2, data={"n": 0.5})
+        make_checkpoint(session, run, settings.state, step=9, attempt=2, content=b"\0\1weights")
+        return run.id
+
+
+def archive_of(client, run, **params):
+    answer = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"} | params)
+    assert answer.status_code == 200, answer.text
+    return answer.content
+
+
+def files_of(content):
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        return {member.name: archive.extractfile(member).read() for member in archive}
+
+
+def tar_of(files):
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return made.getvalue()
+
+
+def signed(files):
+    """The archive with these files, and a manifest that agrees with them."""
+    manifest = json.loads(files[MANIFEST])
+    rest = {name: content for name, content in files.items() if name != MANIFEST}
+    manifest["files"] = {
+        name: {"bytes": len(content), "sha256": sha256(content).hexdigest()} for name, content in rest.items()
+    }
+    return tar_of({MANIFEST: json.dumps(manifest).encode(), **rest})
+
+
+def send(client, content, *, headers=None, **params):
+    kind = {"Content-Type": "application/octet-stream"}
+    query = urlencode({"file": "run.tar", **params})
+    return client.post(f"/api/v1/imports?{query}", content=content, headers=kind | (headers or {}))
+
+
+def imported(client, content, **params):
+    answer = send(client, content, **params)
+    assert answer.status_code == 201, answer.text
+    return answer.json()["run"]
+
+
+def test_an_archive_that_is_imported_and_archived_again_is_the_same(client, settings):
+    run = make_full_run(client, settings)
+    first = files_of(archive_of(client, run))
+    copy = imported(client, archive_of(client, run), experiment="elsewhere")
+    second = files_of(archive_of(client, copy))
+    assert first.keys() == second.keys()
+    assert list(first) == [MANIFEST, *TABLES, *(name for name in first if name.startswith("checkpoints/"))]
+    for name in first.keys() - {MANIFEST, "run.json", "events.jsonl"}:
+        assert first[name] == second[name], name
+    one, other = json.loads(first["run.json"]), json.loads(second["run.json"])
+    assert {k: v for k, v in one.items() if v != other[k]}.keys() <= {"experiment", "verdict"}
+    lines, more = first["events.jsonl"].splitlines(), second["events.jsonl"].splitlines()
+    assert more[:-1] == lines
+    assert json.loads(more[-1])["message"].startswith(
+        "imported from an archive of GRPO Lab, run.tar: 7 values"
+    )
+
+
+def test_an_imported_run_shows_what_the_first_one_shows(client, settings):
+    run = make_full_run(client, settings)
+    copy = imported(client, archive_of(client, run))
+    shown = [client.get(f"/api/v1/runs/{each}").json() for each in (run, copy)]
+    assert (shown[1]["origin"], shown[1]["name"]) == ("grpolab", "brave-otter 2")
+    assert [each["from_step"] for each in shown[1]["attempts"]] == [-1, 3]
+    for name in ("config", "config_hash", "summary", "status", "last_step", "tags", "notes", "started_at"):
+        assert shown[0][name] == shown[1][name], name
+    for path in ("metrics.csv", "metrics.csv?attempts=newest"):
+        assert len({client.get(f"/api/v1/runs/{each}/{path}").text for each in (run, copy)}) == 1
+    groups = [client.get("/api/v1/rollouts", params={"run": each}).json()["items"] for each in (run, copy)]
+    texts = [[c["text"] for group in some for c in group["completions"]] for some in groups]
+    assert texts[0] == texts[1]
+    parts = [[c["blocks"] for group in some for c in group["completions"]] for some in groups]
+    assert parts[0] == parts[1]
+    assert any(parts[0])
+    assert len(texts[0]) == 6
+    tokens = [
+        [client.get(f"/api/v1/rollouts/{c['id']}/tokens").json() for c in some[0]["completions"]]
+        for some in groups
+    ]
+    for mine, theirs in zip(*tokens, strict=True):
+        assert {k: v for k, v in mine.items() if k != "id"} == {k: v for k, v in theirs.items() if k != "id"}
+
+
+def test_a_secret_in_an_archive_is_not_stored(client):
+    secret = "hf_" + "c" * 34
+    with client.app.state.lab.sessions.begin() as session:
+        run = make_run(session, status="finished", last_step=2, name=secret, notes=secret, tags=[secret])
+        make_attempt(session, run, 1, from_step=-1)
+        write_metric(session, run, "loss/total", {1: 1.0})
+        told = MadeCompletion(text=f"it is {secret}", rewards={secret: 1.0}, turns=(TURN,))
+        session.flush()
+        make_group(session, run, step=2, prompt=secret, answer=secret, completions=(MadeCompletion(), told))
+        one = next(one.id for one in stored_completions(session) if secret in one.text)
+        session.flush()
+        put_label(session, one, LabelRequest.model_construct(label="x", note=secret, version=0), "operator")
+        add_event(session, "data", "told", run_id=run.id, data={secret: secret})
+        run_id = run.id
+    copy = imported(client, archive_of(client, run_id))
+    shown = [client.get(f"/api/v1/runs/{copy}{path}").text for path in ("", "/events")]
+    rollouts = client.get("/api/v1/rollouts", params={"run": copy})
+    shown += [rollouts.text, client.get("/api/v1/rollouts/prompts", params={"run": copy}).text]
+    shown += [text.decode(errors="replace") for text in files_of(archive_of(client, copy)).values()]
+    assert not [text for text in shown if secret in text]
+    plain, told = rollouts.json()["items"][0]["completions"]
+    assert told["text"] == "it is [secret]"
+    tokens = [client.get(f"/api/v1/rollouts/{each['id']}/tokens") for each in (plain, told)]
+    assert "".join(tokens[0].json()["tokens"]) == plain["text"], tokens[0].text
+    assert tokens[1].json()["tokens"] == []
+
+
+@pytest.mark.nightly
+def test_counts_prompts_and_labels_are_those_of_the_first_run(client, settings):
+    run = make_full_run(client, settings)
+    copy = imported(client, archive_of(client, run))
+    for path, params in (
+        ("counts", {"mark": "left_out"}),
+        ("counts", {"mark": "equal"}),
+        ("counts", {"kind": "eval"}),
+        ("prompts", {}),
+        ("probes", {}),
+    ):
+        each = [
+            client.get(f"/api/v1/rollouts/{path}", params={"run": run_id, **params}).json()
+            for run_id in (run, copy)
+        ]
+        shown = [{key: value for key, value in one.items() if key != "runs"} for one in each]
+        assert shown[0] == shown[1], path
+        assert shown[0]["items"], path
+    found = [
+        client.get("/api/v1/rollouts/search", params={"runs": run_id, "label": "weird"}).json()["items"]
+        for run_id in (run, copy)
+    ]
+    assert found[0][0]["labels"] == found[1][0]["labels"]
+    assert found[1][0]["labels"][0]["note"] == "答え\n<b>"
+    assert found[0][0]["id"] != found[1][0]["id"]
+    left_out = client.get("/api/v1/rollouts", params={"run": copy, "step": 6}).json()["items"]
+    assert [group["left_out"] for group in left_out] == ["surplus"]
+
+
+def table_of(files, name):
+    return pq.read_table(io.BytesIO(files[name]))
+
+
+def parquet(table):
+    made = io.BytesIO()
+    pq.write_table(table, made)
+    return made.getvalue()
+
+
+def as_format_1(content):
+    """The archive as versions before format 2 wrote it."""
+    files = {name: each for name, each in files_of(content).items() if name not in SINCE_2}
+    files["rollouts.parquet"] = parquet(table_of(files, "rollouts.parquet").drop_columns(["left_out"]))
+    manifest = json.loads(files[MANIFEST]) | {"format": 1}
+    return signed(files | {MANIFEST: json.dumps(manifest).encode()})
+
+
+@pytest.mark.nightly
+def test_an_archive_of_format_1_is_still_imported(client, settings):
+    run = make_full_run(client, settings)
+    copy = imported(client, as_format_1(archive_of(client, run)))
+    groups = client.get("/api/v1/rollouts", params={"run": copy}).json()["items"]
+    assert len(groups) == 3
+    assert {group["left_out"] for group in groups} == {""}
+    assert client.get("/api/v1/rollouts/labels", params={"runs": copy}).json()["items"] == []
+    counted = client.get("/api/v1/rollouts/counts", params={"run": copy}).json()["items"]
+    assert [(item["step"], item["completions"]) for item in counted] == [(2, 2), (6, 2)]
+
+
+LABEL = {"rollout": 0, "label": "good", "note": "", "role": "operator", "version": 1, "changed_at": 5.0}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        ([LABEL | {"rollout": 99}], "names row 99 of rollouts.parquet"),
+        ([LABEL, LABEL], "has a label twice"),
+        ([LABEL | {"label": "x" * 41}], "is not a label (label"),
+        ([LABEL | {"note": "\0"}], "is not a label"),
+        ([LABEL | {"role": "<b>"}], "is not a label (role"),
+        ([LABEL | {"version": 0}], "is not a label (version"),
+        ([LABEL | {"more": 1}], "is not a label (more"),
+        (["no object"], "is not a label"),
+    ],
+)
+def test_labels_that_no_archive_writes_are_refused_and_nothing_is_stored(client, settings, labels, reason):
+    files = files_of(archive_of(client, make_full_run(client, settings)))
+    lines = "".join(json.dumps(label) + "\n" for label in labels)
+    answer = send(client, signed(files | {LABELS: lines.encode()}))
+    assert answer.status_code == 422
+    assert reason in answer.text
+    with client.app.state.lab.sessions() as session:
+        assert session.scalar(select(func.count()).select_from(Run)) == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("name", "column", "value", "reason"),
+    [
+        (TALLIES, "marks", 1 << 16, "has marks that"),
+        (TALLIES, "marks", 1 << 40, "marks"),
+        (TALLIES, "completions", -1, "completions"),
+        (TALLIES, "completions", 2**20, "a whole number up to 1,048,575 as completions"),
+        (TALLIES, "attempt", 7, "has attempt 7"),
+        (TALLIES, "kind", "evil", "unknown kind"),
+        (TALLIES, "prompt_id", None, "without a text"),
+        (PROMPTS, "prompt", None, "lacks a text"),
+        ("rollouts.parquet", "left_out", "because", "unknown reason"),
+    ],
+)
+def test_cells_that_no_archive_has_are_refused_by_name(client, settings, name, column, value, reason):
+    files = files_of(archive_of(client, make_full_run(client, settings)))
+    table = table_of(files, name)
+    place = table.column_names.index(column)
+    changed = table.set_column(
+        place, table.schema.field(column), pa.array([value] * len(table), table.schema.field(column).type)
+    )
+    answer = send(client, signed(files | {name: parquet(changed)}))
+    assert answer.status_code == 422
+    assert reason in answer.text
+
+
+def test_a_restored_checkpoint_lies_where_a_fork_looks_for_it(client, settings):
+    run = make_full_run(client, settings)
+    copy = imported(client, archive_of(client, run))
+    [item] = client.get(f"/api/v1/runs/{copy}/checkpoints").json()["items"]
+    assert (item["step"], item["name"]) == (9, "s000009-a2")
+    file = client.get(f"/api/v1/runs/{copy}/files/s000009-a2/model.safetensors")
+    assert file.content == b"\0\1weights"
+    assert not list(settings.artifacts_of(copy).glob(".*"))
+    answer = client.post(f"/api/v1/runs/{copy}/fork", json={"step": 9})
+    assert answer.status_code == 202, answer.text
+    refused = client.post(f"/api/v1/runs/{copy}/resume")
+    assert refused.status_code == 409
+    assert "it cannot be resumed, but it can be forked" in refused.json()["detail"]
+
+
+@pytest.mark.nightly
+def test_without_checkpoints_there_are_none_and_the_report_says_so(client, settings):
+    run = make_full_run(client, settings)
+    answer = send(client, archive_of(client, run, checkpoints="false"), dry_run="true").json()
+    assert (
+        answer["report"]["notes"][1]
+        == "The archive has no checkpoints: the run cannot be forked or evaluated."
+    )
+    assert (answer["run"], answer["report"]["format"], answer["report"]["points"]) == (None, "grpolab", 7)
+
+
+def test_the_same_key_imports_an_archive_once(client, settings):
+    content = archive_of(client, make_full_run(client, settings))
+    first, second = (send(client, content, headers={"Idempotency-Key": "k"}).json() for _ in range(2))
+    assert (first["run"], first["name"]) == (second["run"], second["name"])
+    with client.app.state.lab.sessions() as session:
+        assert session.scalar(select(func.count()).select_from(Run)) == 2
+
+
+@pytest.mark.nightly
+def test_the_history_of_an_archive_is_no_news_for_a_webhook(client, settings):
+    from backend.service.webhook.sender import _of_archives
+
+    copy = imported(client, archive_of(client, make_full_run(client, settings)))
+    with client.app.state.lab.sessions() as session:
+        events = list(session.scalars(select(Event)))
+        assert _of_archives(session, events) == {copy}
+
+
+def test_a_running_run_is_archived_and_stays_stopped_elsewhere(client, settings):
+    run = make_full_run(client, settings, status="running")
+    copy = imported(client, archive_of(client, run))
+    shown = client.get(f"/api/v1/runs/{copy}").json()
+    assert (shown["status"], shown["reason"]) == ("stopped", "was running when it was archived")
+
+
+def test_a_run_that_has_not_begun_has_no_archive(client):
+    with client.app.state.lab.sessions.begin() as session:
+        run = make_run(session).id
+    answer = client.get(f"/api/v1/runs/{run}/archive")
+    assert answer.status_code == 409
+    assert "has not begun" in answer.json()["detail"]
+
+
+def changed(name, change):
+    return lambda files: files | {name: change(files[name])}
+
+
+def document(**fields):
+    return lambda content: json.dumps(json.loads(content) | fields).encode()
+
+
+def renamed(files):
+    return {
+        name.replace("checkpoints/s000009-a2/model", "checkpoints/../../model"): c
+        for name, c in files.items()
+    }
+
+
+def other_checkpoint(content):
+    return document(checkpoints=[json.loads(content)["checkpoints"][0] | {"name": "s000001-a1"}])(content)
+
+
+def cells(*, row=0, **values):
+    """Parquet with other values in a row."""
+
+    def change(content):
+        table = pq.read_table(io.BytesIO(content))
+        rows = table.to_pylist()
+        rows[row] |= values
+        made = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), made)
+        return made.getvalue()
+
+    return change
+
+
+def first_group_twice(content):
+    """Parquet with the group of the first two rows once more at the end, with other texts."""
+    table = pq.read_table(io.BytesIO(content))
+    rows = table.to_pylist()
+    again = [row | {"text": "other", "tokens": 0} for row in rows[:2]]
+    return parquet(pa.Table.from_pylist(rows + again, schema=table.schema))
+
+
+def more_of_a_checkpoint(files):
+    """The archive with a pickle that the checkpoint's own manifest names too."""
+    directory, pickle = "checkpoints/s000009-a2", b"\x80\x04."
+    own = json.loads(files[f"{directory}/manifest.json"])
+    own["files"]["optimizer.pt"] = {"bytes": len(pickle), "sha256": sha256(pickle).hexdigest()}
+    return with_manifest(files | {f"{directory}/optimizer.pt": pickle}, own)
+
+
+def wrong_digest(files):
+    """The archive with a checkpoint whose own manifest lies about its weights."""
+    own = json.loads(files["checkpoints/s000009-a2/manifest.json"])
+    own["files"]["model.safetensors"]["bytes"] += 1
+    return with_manifest(files, own)
+
+
+def config_of_a_checkpoint(content):
+    """The archive with another config.json, which all manifests name."""
+
+    def change(files):
+        directory = "checkpoints/s000009-a2"
+        own = json.loads(files[f"{directory}/manifest.json"])
+        own["files"]["config.json"] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
+        return with_manifest(files | {f"{directory}/config.json": content}, own)
+
+    return change
+
+
+def with_manifest(files, own):
+    content, run = json.dumps(own).encode(), json.loads(files["run.json"])
+    run["checkpoints"][0]["sha256"] = sha256(content).hexdigest()
+    named = {"checkpoints/s000009-a2/manifest.json": content, "run.json": json.dumps(run).encode()}
+    return files | named
+
+
+HOSTILE = {
+    "a pickle in a checkpoint": (more_of_a_checkpoint, "names a file that no archive of a run has"),
+    "a checkpoint's manifest that lies": (wrong_digest, "other files than its manifest names"),
+    "a config of a checkpoint that brings code": (
+        config_of_a_checkpoint(b'{"model_type": "llama", "auto_map": {"AutoModel": "evil.Model"}}'),
+        "requires custom code",
+    ),
+    "a path that leads out": (renamed, "names a file that no archive of a run has"),
+    "a row of megabytes": (changed("rollouts.parquet", cells(text="x" * 700_001)), "at most 700,000"),
+    "no Parquet": (changed("metrics.parquet", lambda _: b"PAR1 and no more PAR1"), "is damaged"),
+    "another config": (changed("run.json", document(config={"evil": 1})), "has a config that this version"),
+    "deep JSON": (changed("run.json", lambda _: b'{"a":' + b"[" * 100_000), "is damaged"),
+    "a summary of other types": (
+        changed("run.json", document(summary={"step": 9, "last": {}, "best": {"reward/mean": "x"}})),
+        "summary.best.reward/mean",
+    ),
+    "deep rewards": (changed("rollouts.parquet", cells(rewards="[" * 100_000)), "nested too deeply"),
+    "a reason with NUL": (changed("rollouts.parquet", cells(finish_reason="\0")), "reason to finish"),
+    "a group that comes twice": (
+        changed("rollouts.parquet", first_group_twice),
+        "row 6 of rollouts.parquet repeats prompt 0 of step 2 (train)",
+    ),
+    "a token that is no text": (
+        changed("tokens.parquet", cells(token_exact=b"\xff")),
+        "has a token that is not text",
+    ),
+    "a huge config of a checkpoint": (
+        config_of_a_checkpoint(b'{"a": "' + b"x" * 4_000_000 + b'"}'),
+        "its config.json is not a JSON object of at most 4,000,000 bytes",
+    ),
+    "a deep config of a checkpoint": (
+        config_of_a_checkpoint(b'{"a":' * 60 + b"1" + b"}" * 60),
+        "its config.json is not a JSON object of at most 4,000,000 bytes and 50 levels",
+    ),
+    "a bottomless config of a checkpoint": (
+        config_of_a_checkpoint(b'{"a":' + b"[" * 1_000_000),
+        "its config.json is not a JSON object",
+    ),
+    "another version": (changed(MANIFEST, document(format=3)), "format 3, this version reads 1 and 2"),
+    "a file too many": (lambda files: files | {"evil.py": b""}, "names a file that no archive of a run has"),
+    "no metrics": (lambda files: {n: c for n, c in files.items() if n != "metrics.parquet"}, "is missing"),
+    "another table": (lambda files: files | {"metrics.parquet": files["tokens.parquet"]}, "has no column"),
+    "an unknown field": (changed("run.json", document(evil=1)), "Extra inputs are not permitted"),
+    "another trainer": (changed("run.json", document(origin="evil")), "does not know"),
+    "no attempts": (changed("run.json", document(attempts=[])), "attempts"),
+    "an event that is none": (changed("events.jsonl", lambda _: b'{"at": 1}\n'), "line 1 of events.jsonl"),
+    "a checkpoint by another name": (changed("run.json", other_checkpoint), "checkpoint"),
+    "files of no checkpoint": (changed("run.json", document(checkpoints=[])), "does not name"),
+}
+
+
+@pytest.mark.parametrize("name", first_in_gate(8, HOSTILE))
+def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, name):
+    change, reason = HOSTILE[name]
+    run = make_full_run(client, settings)
+    files = files_of(archive_of(client, run))
+    made = change(files)
+    content = signed(made) if name != "another version" else tar_of(made)
+    answer = send(client, content)
+    assert answer.status_code == 422, answer.text
+    assert reason in answer.json()["errors"][0]["message"]
+    with client.app.state.lab.sessions() as session:
+        assert list(session.scalars(select(Run.id))) == [run]
+        assert set(session.scalars(select(Metric.run_id))) == {run}
+        assert list(session.scalars(select(MetricBlock.run_id))) == []
+        assert set(session.scalars(select(Checkpoint.run_id))) == {run}
+    assert [path.name for path in (settings.state / "runs").iterdir()] == [run]
+
+
+@pytest.mark.parametrize("name", ["rollouts.parquet", "checkpoints/s000009-a2/model.safetensors"])
+def test_a_digest_that_lies_is_found(client, settings, name):
+    files = files_of(archive_of(client, make_full_run(client, settings)))
+    answer = send(client, tar_of(files | {name: files[name][:-1] + b"x"}))
+    assert "is not the file that was archived" in answer.json()["errors"][0]["message"]
+
+
+def test_a_few_bytes_of_parquet_fill_no_memory(client, settings, monkeypatch):
+    files = files_of(archive_of(client, make_full_run(client, settings)))
+    long = signed(files | {"rollouts.parquet": cells(text="x" * 600_000)(files["rollouts.parquet"])})
+    for limit, reason in (
+        ("MOST_TEXT_BYTES", "characters of text"),
+        ("MOST_GROUP_BYTES", "belongs to a group"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(archived_rollouts, limit, 500_000)
+            assert reason in send(client, long).json()["errors"][0]["message"]
+    with monkeypatch.context() as patch:
+        patch.setattr(archived_rollouts, "MOST_GROUP_BYTES", 64)
+        assert "has more than 1 tokens" in send(client, signed(files)).json()["errors"][0]["message"]
+
+
+@pytest.mark.nightly
+def test_tokens_that_are_counted_and_not_there_take_no_memory(client, settings):
+    files = files_of(archive_of(client, make_full_run(client, settings)))
+    tokens = pq.read_table(io.BytesIO(files["tokens.parquet"]))
+    kept = io.BytesIO()
+    pq.write_table(tokens.filter(pc.not_equal(tokens["rollout"], 1)), kept)
+    lying = {"rollouts.parquet": cells(row=1, tokens=2**31 - 1)(files["rollouts.parquet"])}
+    run = imported(client, signed(files | lying | {"tokens.parquet": kept.getvalue()}))
+    [group] = client.get("/api/v1/rollouts", params={"run": run, "step": 2}).json()["items"]
+    shown = [client.get(f"/api/v1/rollouts/{each['id']}/tokens").json() for each in group["completions"]]
+    assert [each["tokens"] for each in group["completions"]][1] == 2**31 - 1
+    assert [len(each["tokens"]) for each in shown] == [group["completions"][0]["tokens"], 0]
+
+
+@pytest.mark.nightly
+def test_the_rollouts_of_a_suite_are_restored(client, settings):
+    run = make_full_run(client, settings)
+    with client.app.state.lab.sessions.begin() as session:
+        make_group(session, session.get(Run, run), step=9, attempt=2, kind="eval/math500")
+    copy = imported(client, archive_of(client, run))
+    params = {"run": copy, "kind": "eval/math500"}
+    assert [each["step"] for each in client.get("/api/v1/rollouts", params=params).json()["items"]] == [9]
+
+
+@pytest.mark.nightly
+def test_a_config_that_leaves_fields_out_is_stored_whole(client, settings):
+    files = files_of(archive_of(client, make_full_run(client, settings)))
+    short = {"evaluation": {"suites": [{}]}, "stop_rules": [], "steps": 10}
+    copy = imported(client, signed(files | {"run.json": document(config=short)(files["run.json"])}))
+    config = client.get(f"/api/v1/runs/{copy}").json()["config"]
+    assert config == RunConfig.model_validate(short).model_dump(mode="json")
+    answer = client.post(f"/api/v1/runs/{copy}/evaluations", json={"suites": ["none"]})
+    assert answer.status_code == 422, answer.text
+
+
+def test_links_and_double_names_are_refused(client, settings):
+    content = archive_of(client, make_full_run(client, settings))
+    for kind, reason in ((tarfile.SYMTYPE, "such as links"), (tarfile.REGTYPE, "twice")):
+        made = io.BytesIO(content)
+        with tarfile.open(fileobj=made, mode="a") as archive:
+            info = tarfile.TarInfo("run.json")
+            info.type, info.linkname = kind, "/etc/passwd"
+            archive.addfile(info)
+        assert reason in send(client, made.getvalue()).json()["errors"][0]["message"]
+
+
+def test_an_archive_that_was_cut_off_is_refused(client, settings):
+    content = archive_of(client, make_full_run(client, settings))
+    for size in (600, len(content) // 2, len(content) - 2000):
+        assert send(client, content[:size]).status_code == 422
+
+
+def test_wishes_for_logs_are_refused_for_archives(client, settings):
+    content = archive_of(client, make_full_run(client, settings))
+    answer = send(client, content, seed=3)
+    assert answer.json()["errors"][0]["path"] == "seed"
+
+
+@pytest.mark.nightly
+def test_a_fork_takes_its_inherited_metrics_along(client, settings):
+    parent = make_full_run(client, settings)
+    with client.app.state.lab.sessions.begin() as session:
+        fork = make_run(session, name="fork", parent_run=parent, fork_step=5, status="finished", last_step=7)
+        make_attempt(session, fork, 1, from_step=5)
+        write_metric(session, fork, "reward/mean", {6: 0.6, 7: 0.7})
+        fork_id = fork.id
+    copy = imported(client, archive_of(client, fork_id))
+    csv = [client.get(f"/api/v1/runs/{each}/metrics.csv").text for each in (fork_id, copy)]
+    assert csv[0] == csv[1]
+    assert csv[0].splitlines()[2] == "1,NaN"
+    assert client.get(f"/api/v1/runs/{copy}").json()["fork_step"] == 5
+
+
+def test_what_is_damaged_or_gone_is_named_in_the_archive_and_where_it_is_imported(client, settings):
+    run = make_full_run(client, settings)
+    assert "missing" not in json.loads(files_of(archive_of(client, run))["grpolab.json"])
+    sessions = client.app.state.lab.sessions
+    with reading(sessions) as session:
+        tasks = sealable(session)
+    list(seal(sessions, tasks))
+    with sessions.begin() as session:
+        session.execute(update(MetricBlock).where(MetricBlock.attempt == 2).values(data=b"\x01no block"))
+    shutil.rmtree(settings.artifacts_of(run))
+    answer = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"})
+    assert answer.headers["Archive-Missing"] == "2"
+    points, checkpoint = json.loads(files_of(answer.content)["grpolab.json"])["missing"]
+    assert points.startswith("reward/mean, steps ")
+    assert "is damaged" in points
+    assert "of step 9: its files are gone or damaged" in checkpoint
+    made = send(client, answer.content).json()
+    notes = [note for note in made["report"]["notes"] if note.startswith("Missing in the archive")]
+    assert notes == [f"Missing in the archive: {each}" for each in (points, checkpoint)]
+    events = client.get(f"/api/v1/runs/{made['run']}/events").json()["items"]
+    assert sum("missing in the archive" in event["message"] for event in events) == 2
+
+
+def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(client, settings):
+    run = make_full_run(client, settings)
+    sessions = client.app.state.lab.sessions
+    with sessions.begin() as session:
+        for place in range(1, 5):
+            row = session.get_one(Run, run)
+            make_group(session, row, step=7, attempt=2, prompt_index=place, prompt=f"{place}+1=?")
+        at = {
+            group.prompt_index: group
+            for group in session.scalars(select(RolloutGroup).where(RolloutGroup.step == 7))
+        }
+        at[1].completions = b"\1broken"
+        at[2].prompt, at[3].answer = BROKEN, BROKEN
+        own = RolloutTokens.group_id == at[4].id
+        session.execute(update(RolloutTokens).where(own).values(data=BROKEN))
+        session.execute(update(RunPrompt).where(RunPrompt.id == "sums/4+1=?").values(prompt=BROKEN))
+    answer = client.get(f"/api/v1/runs/{run}/archive")
+    assert answer.headers["Archive-Missing"] == "5"
+    missing = json.loads(files_of(answer.content)["grpolab.json"])["missing"]
+    assert [each.split(": ")[0] for each in missing] == [
+        "step 7, train, prompt 1, completions",
+        "step 7, train, prompt 2, prompt",
+        "step 7, train, prompt 3, answer",
+        "step 7, train, prompt 4, tokens",
+        "prompt sums/4+1=?, prompt",
+    ]
+    copy = imported(client, answer.content)
+    groups = client.get("/api/v1/rollouts", params={"run": copy, "step": 7}).json()["items"]
+    found = {group["prompt_index"]: group for group in groups}
+    assert sorted(found) == [2, 3, 4]
+    assert [len(group["completions"]) for group in found.values()] == [2, 2, 2]
+    assert [(group["prompt"], group["answer"]) for group in found.values()] == [
+        ("", "2"),
+        ("3+1=?", ""),
+        ("4+1=?", "2"),
+    ]
+    codes = [
+        client.get(f"/api/v1/rollouts/{found[place]['completions'][0]['id']}/tokens").status_code
+        for place in (2, 3, 4)
+    ]
+    assert codes == [200, 200, 404]
+
+
+@pytest.mark.nightly
+def test_both_commands_do_the_same(client, settings, sqlite_url, tmp_path, capsys, monkeypatch):
+    run = make_full_run(client, settings)
+    monkeypatch.setenv("STATE_DIR", str(settings.state))
+    monkeypatch.setenv("DATABASE_URL", sqlite_url)
+    directory = tmp_path / "out"
+    directory.mkdir()
+    file = directory / "run.tar"
+    assert main(["archive", "brave-otter", "--to", str(file)]) == 0
+    assert files_of(file.read_bytes()).keys() == files_of(archive_of(client, run)).keys()
+    assert main(["archive", run, "--to", str(file)]) == 1
+    assert "already exists" in capsys.readouterr().err
+    assert main(["import", str(file), "--name", "copy"]) == 0
+    assert "Archive of GRPO Lab: 7 values of 1 metrics" in capsys.readouterr().out
+    assert main(["archive", "nobody", "--to", str(directory / "x")]) == 1
+    assert [path.name for path in directory.iterdir()] == ["run.tar"]

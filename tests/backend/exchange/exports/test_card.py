@@ -1,0 +1,165 @@
+"""Model cards: what they say, and hostile text that shapes nothing."""
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from markdown_it import MarkdownIt
+
+from backend.config.merge import resolve
+from backend.exchange.exports.card import model_card, wilson
+from backend.exchange.exports.facts import CardFacts
+from backend.exchange.exports.markdown import fenced, inline, quoted
+from backend.metrics.series import Points
+
+HUB = {"name": "hub", "dataset": "openai/gsm8k", "prompt_field": "question", "answer_field": "answer"}
+
+
+def facts(**fields):
+    given: dict[str, Any] = {
+        "name": "brave-otter",
+        "variant": "dapo",
+        "notes": "",
+        "config": resolve({"preset": "dapo", "policy": {"name": "Qwen/Qwen3-4B"}, "steps": 30}),
+        "step": 20,
+        "last_step": 30,
+        "verdict": "healthy",
+        "onset": None,
+        "cause": "",
+        "versions": {"torch": "2.13.0", "sandbox": ["bubblewrap"]},
+        "device": "cuda:0",
+        "curves": {
+            "reward/mean": Points(np.arange(21), np.arange(21) / 10),
+            "eval/accuracy": Points(np.array([0, 10, 20]), np.array([0.25, np.nan, 0.5])),
+        },
+    }
+    return CardFacts(**given | fields)
+
+
+def front_matter(card):
+    found = re.fullmatch(r"---\n(.*?)\n---\n.*", card, re.DOTALL)
+    assert found is not None
+    return yaml.safe_load(found[1])
+
+
+def html(card):
+    return MarkdownIt("gfm-like", {"html": True, "linkify": False}).render(card.split("\n---\n", 1)[1])
+
+
+def test_the_front_matter_is_what_the_hub_reads():
+    assert front_matter(model_card(facts())) == {
+        "license": "unknown",
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "base_model": "Qwen/Qwen3-4B",
+        "base_model_relation": "finetune",
+        "tags": ["grpo", "reinforcement-learning", "dapo"],
+    }
+
+
+def test_an_adapter_is_called_one_unless_it_was_merged():
+    config = resolve({"policy": {"name": "Qwen/Qwen3-4B", "adapter": {"type": "lora"}}})
+    apart, merged = (front_matter(model_card(facts(config=config), merged=each)) for each in (False, True))
+    assert (apart["library_name"], apart["base_model_relation"]) == ("peft", "adapter")
+    assert (merged["library_name"], merged["base_model_relation"]) == ("transformers", "finetune")
+
+
+def test_a_policy_of_this_machine_is_no_base_model_of_the_hub():
+    assert "base_model" not in front_matter(model_card(facts(config=resolve({"policy": {"name": "tiny"}}))))
+
+
+def test_recipe_curves_evaluation_and_config_are_there():
+    card = model_card(facts())
+    assert "Preset DAPO (arXiv:2503.14476). The run minimises" in card
+    assert "| objective.surrogate.eps\\_high | 0.28 |" in card
+    assert "| step | reward/mean | eval/accuracy |" in card
+    assert "| 0 | 0 | 0.25 |" in card
+    assert "| 20 | 2 | 0.5 |" in card
+    assert "| eval/accuracy | 0.5 | 0.415 to 0.585 | 20 |" in card
+    assert "Verdict on the run up to step 30: healthy." in card
+    assert "| torch | 2.13.0 |" in card
+    [config] = re.findall(r"```json\n(.*?)\n```", card, re.DOTALL)
+    assert json.loads(config) == facts().config.model_dump(mode="json")
+
+
+def test_each_field_of_another_type_of_section_has_a_row():
+    config = resolve({"objective": {"kl": {"type": "k3"}}})
+    card = model_card(facts(config=config))
+    assert "| objective.kl.type | k3 |" in card
+    assert "| objective.kl.coef | 0.04 |" in card
+
+
+def test_the_rows_of_the_curves_are_steps_at_which_the_run_was_evaluated():
+    evaluated = np.arange(0, 81, 10)
+    curves = {
+        "reward/mean": Points(np.arange(1, 82), np.ones(81)),
+        "eval/accuracy": Points(evaluated, evaluated / 100),
+    }
+    curve = model_card(facts(curves=curves)).split("## Curves")[1].split("## ")[0]
+    steps = [int(step) for step in re.findall(r"^\| (\d+) \|", curve, re.MULTILINE)]
+    assert steps == [*evaluated, 81]
+
+
+def test_few_evaluations_stand_among_other_steps():
+    curves = {
+        "reward/mean": Points(np.arange(1, 82), np.ones(81)),
+        "eval/accuracy": Points(np.array([40]), np.array([0.5])),
+    }
+    curve = model_card(facts(curves=curves)).split("## Curves")[1].split("## ")[0]
+    steps = [int(step) for step in re.findall(r"^\| (\d+) \|", curve, re.MULTILINE)]
+    assert len(steps) == 10
+    assert {1, 40, 81} <= set(steps)
+
+
+def test_a_suite_has_its_recorded_interval():
+    ends = {"": 0.5, "_low": 0.41, "_high": 0.625}
+    steps = np.array([10, 20])
+    curves = {
+        f"eval/math500/accuracy{end}": Points(steps, np.array([0.1, value])) for end, value in ends.items()
+    }
+    card = model_card(facts(curves=curves))
+    assert "| eval/math500/accuracy | 0.5 | 0.410 to 0.625 | 20 |" in card
+    assert "accuracy\\_low" not in card
+    assert "accuracy_low" not in card
+
+
+def test_the_interval_is_wilsons():
+    low, high = wilson(0.5, 128)
+    assert (round(low, 4), round(high, 4)) == (0.4147, 0.5853)
+    assert wilson(0.0, 10)[0] == 0.0
+    assert wilson(1.0, 10)[1] == pytest.approx(1.0)
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "[a](javascript:x) ![b](https://evil.example/p.png)",
+    "| a | b |\n| --- | --- |",
+    "x\n# Title\n- item\n```\nend\n````",
+    "---\nlicense: mit\n---",
+    "www.evil.example https://evil.example @everyone",
+    "\u202egnp.exe\x00\x1b[31m\u2028",
+    '": [1], "\\u0041',
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_names_and_notes_shape_nothing(text):
+    plain, tried = (html(model_card(facts(name=each, variant=each, notes="n"))) for each in ("name", text))
+    assert re.findall(r"<(/?\w+)", plain) == re.findall(r"<(/?\w+)", tried)
+    noted = html(model_card(facts(notes=text)))
+    assert [tag for tag in re.findall(r"<(/?\w+)", noted) if tag not in {"p", "/p"}] == [
+        tag for tag in re.findall(r"<(/?\w+)", html(model_card(facts(notes="n")))) if tag not in {"p", "/p"}
+    ]
+    assert front_matter(model_card(facts(name=text, notes=text))) == front_matter(model_card(facts()))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_one_scalar_of_yaml(text):
+    found = yaml.safe_load(f"a: {quoted(text)}\nb: 1\n")
+    assert found["b"] == 1
+    assert isinstance(found["a"], str)
+    assert "\n" not in inline(text)
+    assert fenced(text).count("\n") >= text.count("\n")

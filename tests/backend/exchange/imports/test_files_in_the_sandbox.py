@@ -1,0 +1,569 @@
+"""Parquet, Trackio's database and archives: what their writers wrote, and what nobody honest would write."""
+
+import gzip
+import io
+import json
+import math
+import os
+import sqlite3
+import struct
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path
+
+import pytest
+
+from backend.exchange.imports.archive import _gunzip, _inflate
+from backend.exchange.imports.formats import FORMATS, detect, read_logs
+from backend.exchange.imports.log_file import ImportSandbox
+from backend.exchange.imports.parquet_operations import _open
+from backend.exchange.imports.plan import plan_import
+from backend.exchange.imports.table import BadLog
+from backend.exchange.imports.text_formats import read_csv
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+LOGS = Path(__file__).parent / "logs"
+
+
+def logs_of(content, name="log"):
+    return read_logs(io.BytesIO(content), name)[1]
+
+
+def named(content):
+    """{name of the run: its plan}."""
+    return {log.facts.name: plan_import(log) for log in logs_of(content)}
+
+
+def points(plan, metric):
+    series = plan.series[metric]
+    return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+
+
+def parquet(columns, **options):
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file, **options)
+    return file.getvalue()
+
+
+def zipped(files, method=zipfile.ZIP_DEFLATED):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def tarred(files, mode="w"):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return file.getvalue()
+
+
+def database(*statements):
+    connection = sqlite3.connect(":memory:")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    return connection.serialize()
+
+
+METRICS = (
+    "CREATE TABLE metrics (id INTEGER PRIMARY KEY, timestamp TEXT, run_name TEXT, step INTEGER, metrics TEXT)"
+)
+
+
+def row(run, step, cells):
+    return f"INSERT INTO metrics (timestamp, run_name, step, metrics) VALUES ('2026-01-01T00:00:00+00:00', '{run}', {step}, '{json.dumps(cells)}')"  # noqa: S608 E501
+
+
+# ---------------------------------------------------------------- what the writers wrote
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("completions.parquet", "parquet"), ("trackio.parquet", "parquet"), ("trackio.db", "trackio")],
+)
+def test_a_file_is_known_by_its_content(name, kind):
+    assert detect(io.BytesIO((LOGS / name).read_bytes())) == kind
+
+
+def test_trackio_reads_the_same_as_the_state_that_trl_saved():
+    [state] = named((LOGS / "trainer_state.json").read_bytes()).values()
+    from_database = named((LOGS / "trackio.db").read_bytes())
+    exported = named((LOGS / "trackio.parquet").read_bytes())
+    assert list(from_database) == list(exported) == ["tiny-digits", "by hand"]
+    for metric in ("reward/mean", "kl/k3", "length/mean"):
+        values = list(points(state, metric).values())
+        assert list(points(from_database["tiny-digits"], metric).values()) == pytest.approx(values), metric
+        assert list(points(exported["tiny-digits"], metric).values()) == pytest.approx(values), metric
+    for found in (from_database, exported):
+        by_hand = points(found["by hand"], "reward/mean")
+        assert (by_hand[0], by_hand[1], by_hand[3]) == (0.25, 0.5, math.inf)
+        assert math.isnan(by_hand[2])
+    facts = from_database["tiny-digits"].log.facts
+    assert (facts.seed, facts.config["learning_rate"], from_database["by hand"].log.facts.seed) == (
+        11,
+        1e-3,
+        12,
+    )
+    assert from_database["tiny-digits"].log.origin == exported["by hand"].log.origin == "trackio"
+
+
+def test_completions_of_trl_are_the_same_from_its_file_and_from_trackio():
+    [own] = logs_of((LOGS / "completions.parquet").read_bytes())
+    logged = logs_of((LOGS / "trackio.db").read_bytes())[0].completions.samples
+    assert own.completions.samples == logged[-8:]
+    [(step, groups)] = own.completions.steps()
+    assert (step, [len(group.completions) for group in groups]) == (12, [4, 4])
+    first = groups[0].completions[0]
+    assert (first.reward, dict(first.rewards)) == (1.0, {"digits": 1.0})
+    assert points(plan_import(own), "reward/digits/mean").keys() == {12}
+
+
+# ---------------------------------------------------------------- Parquet
+
+
+def test_numbers_of_every_kind_are_read_from_parquet_in_several_row_groups():
+    columns = {
+        "step": pa.array(range(10), pa.uint8()),
+        "half": pa.array([n / 2 for n in range(10)], pa.float16()),
+        "truth": pa.array([True, None] * 5),
+        "decimal": pa.array(range(10)).cast(pa.decimal128(30, 2)),
+        "odd": pa.array([math.nan, math.inf, None, *range(7)], pa.float64()),
+        "<b>": pa.array(["=1+1"] * 10),
+        "list": pa.array([[1]] * 10),
+    }
+    [log] = logs_of(parquet(columns, row_group_size=3))
+    plan = plan_import(log)
+    assert points(plan, "half") == {n: n / 2 for n in range(10)}
+    assert points(plan, "truth") == dict.fromkeys(range(0, 10, 2), 1.0)
+    assert points(plan, "decimal") == {n: float(n) for n in range(10)}
+    assert (
+        repr(points(plan, "odd"))
+        == "{0: nan, 1: inf, 3: 0.0, 4: 1.0, 5: 2.0, 6: 3.0, 7: 4.0, 8: 5.0, 9: 6.0}"
+    )
+    reasons = {each.column: each.reason for each in plan.decisions if each.state == "dropped"}
+    assert reasons == {"<b>": "holds no numbers, but '=1+1'", "list": "holds no numbers, but '[1]'"}
+
+
+def test_a_hundred_thousand_values_of_parquet_arrive_in_order():
+    steps = list(range(50_000))
+    [log] = logs_of(parquet({"step": steps, "loss": [float(n) for n in steps]}, row_group_size=7_001))
+    series = plan_import(log).series["loss/total"]
+    assert (series.steps == series.values).all()
+    assert len(series.steps) == 50_000
+
+
+def test_completions_beyond_the_limit_are_counted_and_not_read(monkeypatch):
+    asked, ask = [], ImportSandbox.ask
+
+    def asking(self, operation, **request):
+        asked.append(operation)
+        return ask(self, operation, **request)
+
+    monkeypatch.setattr(ImportSandbox, "ask", asking)
+    monkeypatch.setattr("backend.exchange.imports.completions.MOST_COMPLETIONS", 10)
+    texts = {"prompt": ["p"] * 500, "completion": ["x" * 5_000] * 500}
+    [log] = logs_of(parquet({"step": [0] * 500, **texts}))
+    assert (len(log.completions), log.completions.beyond) == (10, 490)
+    assert asked == ["parquet-schema", "parquet-rows"]
+
+
+def test_a_text_that_parquet_repeats_is_decoded_once(tmp_path):
+    columns = {"step": [0] * 1_000, "completion": ["x" * 100_000] * 1_000, "nested": [["x"]] * 1_000}
+    (tmp_path / "log").write_bytes(parquet(columns))
+    types = _open({"path": str(tmp_path / "log")}).schema_arrow
+    assert pa.types.is_dictionary(types.field("completion").type)
+    assert not pa.types.is_dictionary(types.field("nested").type)
+
+
+def test_runs_of_a_parquet_file_are_told_apart_by_name_and_seed():
+    columns = {
+        "run": ["a", "a", "b", "b"],
+        "seed": [0, 1, 0, 0],
+        "step": [1, 1, 1, 2],
+        "reward": [1.0, 2.0, 3.0, 4.0],
+    }
+    logs = logs_of(parquet(columns))
+    assert [(log.facts.name, log.facts.variant, log.facts.seed) for log in logs] == [
+        ("a seed 0", "a", 0),
+        ("a seed 1", "a", 1),
+        ("b", None, 0),
+    ]
+    assert points(plan_import(logs[2]), "reward/mean") == {1: 3.0, 2: 4.0}
+
+
+WHOLE = parquet({"step": list(range(1_000)), "loss": [0.5] * 1_000})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        WHOLE[:-1],
+        WHOLE[: len(WHOLE) // 2],
+        b"PAR1" + b"\xff" * 100 + b"PAR1",
+        WHOLE[:-8] + b"\xff\xff\xff\x7fPAR1",
+        WHOLE[:100] + b"\0" * 200 + WHOLE[300:],
+    ],
+    ids=["end", "half", "footer", "length", "pages"],
+)
+def test_a_damaged_parquet_file_gets_one_sentence(content):
+    with pytest.raises(BadLog, match=r"^(is damaged|cannot be read)"):
+        logs_of(content)
+
+
+def test_a_parquet_file_of_too_many_rows_is_refused_before_it_is_read():
+    with pytest.raises(BadLog, match="has 3,000,000 rows; at most 2,000,000 are imported"):
+        logs_of(parquet({"step": pa.array([0] * 3_000_000, pa.int8())}))
+
+
+# ---------------------------------------------------------------- SQLite
+
+
+def test_an_older_database_of_trackio_without_run_ids_is_read():
+    content = database(METRICS, row("a", 1, {"reward": 1, "x": {"y": 2}}), row("b", 1, {"reward": 3}))
+    found = named(content)
+    assert points(found["a"], "reward/mean") == {1: 1.0}
+    assert points(found["a"], "x/y") == {1: 2.0}
+    assert points(found["b"], "reward/mean") == {1: 3.0}
+
+
+@pytest.mark.parametrize(("texts", "characters"), [(60, 30_000), (300, 10_000), (2, 99_999)])
+def test_a_table_of_trackio_with_long_completions_is_read_in_pieces(texts, characters):
+    script = "\u4e2d" if texts == 2 else "y"  # six bytes each where they are escaped
+    statements = [METRICS]
+    for step in (1, 2):
+        rows = [
+            {"step": step, "prompt": script * 9, "completion": f"{n}{script * characters}"}
+            for n in range(texts)
+        ]
+        table = {"_type": "trackio.table", "_value": rows}
+        statements.append(row("r", step, {"reward": step / 2, "completions": table}))
+    [log] = logs_of(database(*statements))
+    plan = plan_import(log)
+    assert points(plan, "reward/mean") == {1: 0.5, 2: 1.0}
+    found = [(step, len(group.completions)) for step, groups in log.completions.steps() for group in groups]
+    assert sum(count for _, count in found) == 2 * texts
+    assert {step for step, _ in found} == {1, 2}
+
+
+FORGED = METRICS.replace("CREATE TABLE metrics", "CREATE TABLE real")
+
+
+@pytest.mark.parametrize(
+    ("statements", "reason"),
+    [
+        (["CREATE TABLE t (a)"], "there is no table of metrics as Trackio makes it"),
+        ([FORGED, "CREATE VIEW metrics AS SELECT * FROM real"], "metrics is not a plain table"),
+        (
+            ["CREATE VIRTUAL TABLE metrics USING fts5(run_name, step)"],
+            "metrics is not a plain table",
+        ),
+    ],
+)
+def test_a_database_that_is_not_trackios_gets_one_sentence(statements, reason):
+    with pytest.raises(BadLog, match=reason):
+        logs_of(database(*statements))
+
+
+def test_a_damaged_database_gets_one_sentence():
+    content = (LOGS / "trackio.db").read_bytes()
+    for damaged in (content[:200], content[:5_000], content[:4096] + b"\xff" * 20_000):
+        with pytest.raises(BadLog, match=r"^(is damaged|cannot be read|has no)"):
+            logs_of(damaged)
+
+
+def test_rows_of_a_database_that_are_no_metrics_are_passed_over():
+    odd = [row("a", 2, cells) for cells in ([1], "x", {"y": "words"}, {"deep": {"_type": "trackio.table"}})]
+    found = named(database(METRICS, row("a", 1, {"reward": 1}), *odd))
+    assert points(found["a"], "reward/mean") == {1: 1.0}
+
+
+# ---------------------------------------------------------------- archives
+
+CSV = b"step,reward\n1,0.5\n2,0.75\n"
+ROLLOUT = [
+    {
+        "input": "1+1=",
+        "output": text,
+        "gts": "2",
+        "score": score,
+        "step": 1,
+        "acc": score == 1.0,
+        "style": 0.5,
+    }
+    for text, score in (("2", 1.0), ("3", 0.0))
+]
+DUMP = "".join(json.dumps(each) + "\n" for each in ROLLOUT).encode()
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [zipped, tarred, lambda files: tarred(files, "w:gz"), lambda files: zipped(files, zipfile.ZIP_STORED)],
+)
+def test_a_directory_of_a_training_is_one_run_with_its_rollouts(pack):
+    state = (LOGS / "trainer_state.json").read_bytes()
+    shorter = json.loads(state)
+    shorter["log_history"] = shorter["log_history"][:2]
+    content = pack(
+        {
+            "out/checkpoint-4/trainer_state.json": json.dumps(shorter).encode(),
+            "out/checkpoint-12/trainer_state.json": state,
+            "out/completions/completions_00012.parquet": (LOGS / "completions.parquet").read_bytes(),
+            "out/readme.md": b"words",
+        }
+    )
+    [log] = logs_of(content)
+    plan = plan_import(log)
+    assert (log.facts.name, log.origin, len(log.completions)) == ("out", "trl", 8)
+    assert list(points(plan, "reward/mean")) == [2, 4, 6, 8, 10, 12]
+    assert any(note.startswith("1 files of the archive are no logs") for note in log.facts.notes)
+
+
+def test_event_files_of_one_directory_are_one_run():
+    events = (LOGS / "events.out.tfevents").read_bytes()
+    logs = logs_of(zipped({"runs/a/events.1": events, "runs/a/events.2": events, "runs/b/events.1": events}))
+    assert [log.facts.name for log in logs] == ["a", "b"]
+    assert "2 event files of one directory are one run." in logs[0].facts.notes
+    assert points(plan_import(logs[0]), "reward/mean") == points(plan_import(logs[1]), "reward/mean")
+
+
+def test_dumps_of_verl_are_rollouts_of_training_and_validation():
+    later = DUMP.replace(b'"step": 1', b'"step": 2')
+    [log] = logs_of(zipped({"rollout/1.jsonl": DUMP, "validation/2.jsonl": later}))
+    (first, [train]), (second, [held_out]) = log.completions.steps()
+    assert (first, train.kind, second, held_out.kind) == (1, "train", 2, "eval")
+    assert [(each.text, each.reward, each.correct) for each in train.completions] == [
+        ("2", 1.0, True),
+        ("3", 0.0, False),
+    ]
+    assert (train.prompt, train.answer, train.completions[0].rewards["style"]) == ("1+1=", "2", 0.5)
+    plan = plan_import(log)
+    assert points(plan, "reward/accuracy") == {1: 0.5}
+    assert points(plan, "eval/accuracy") == {2: 0.5}
+
+
+@pytest.mark.parametrize(
+    ("directory", "kind"),
+    [("val_dump", "eval"), ("Eval", "eval"), ("run1-validation", "eval"), ("interval", "train"),
+     ("retrieval", "train"), ("medieval", "train")],
+)  # fmt: skip
+def test_a_word_that_begins_with_val_or_eval_names_a_held_out_dump(directory, kind):
+    [log] = logs_of(zipped({f"{directory}/2.jsonl": DUMP}))
+    (_, [group]), *_ = log.completions.steps()
+    assert group.kind == kind
+
+
+def test_names_in_an_archive_are_labels_that_are_never_opened(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    target = tmp_path.parent / "escaped.csv"
+    logs = logs_of(zipped({"../escaped.csv": CSV, "/etc/x.csv": CSV, "a\\..\\..\\b.csv": CSV}))
+    assert len(logs) == 3
+    assert not target.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_and_devices_of_an_archive_are_not_followed():
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name, kind in (
+            ("a.csv", tarfile.SYMTYPE),
+            ("b.csv", tarfile.LNKTYPE),
+            ("c.csv", tarfile.CHRTYPE),
+        ):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "/etc/passwd"
+            archive.addfile(info)
+    with pytest.raises(BadLog, match="is an archive without files"):
+        logs_of(file.getvalue())
+
+
+def test_a_file_that_unpacks_to_more_than_it_says_is_refused():
+    forged = bytearray(zipped({"a.csv": b"step,x\n" + b"1,1\n" * 1_000_000}))
+    where = forged.rfind(b"PK\x01\x02") + 24  # size of the file in the central directory
+    forged[where : where + 4] = (10).to_bytes(4, "little")
+    with pytest.raises(BadLog, match="unpacks to more than 10 bytes"):
+        logs_of(bytes(forged))
+
+
+def test_the_limit_of_values_is_that_of_the_whole_archive(monkeypatch):
+    """Of three files with 4 values each, the third one is refused before it is read to its end."""
+    monkeypatch.setattr("backend.exchange.imports.archive.MOST_POINTS", 10)
+    assert len(logs_of(zipped({"a/x.csv": CSV, "b/x.csv": CSV}))) == 2
+    for content in (
+        CSV,
+        b'{"step": 1, "reward": 1, "kl": 1}',
+        DUMP + DUMP.replace(b'"step": 1', b'"step": 2'),
+    ):
+        with pytest.raises(BadLog, match="holds more than 2,000,000 values; at most that many are"):
+            logs_of(zipped({"a/x.csv": CSV, "b/x.csv": CSV, "c/1": content}))
+
+
+@pytest.mark.parametrize(("head", "row"), [(b"a,b\n", b",\n"), (b"", b'{"a": null}\n'), (b"a,b\n", b"x,y\n")])
+def test_rows_without_values_are_limited_as_values_are(monkeypatch, head, row):
+    monkeypatch.setattr("backend.exchange.imports.archive.MOST_POINTS", 10)
+    for files in (
+        {"a/x.csv": head + 11 * row},
+        {"a/x.csv": CSV, "b/1": head + 7 * row},
+        {"a/1": head + 7 * row, "b/x.csv": CSV},
+    ):
+        with pytest.raises(BadLog, match=r"holds more than 2,000,000 (rows|values); at most that many are"):
+            logs_of(zipped(files))
+    assert len(logs_of(zipped({"a/x.csv": CSV, "b/1": head + 6 * row}))) == 2
+
+
+def test_only_the_longest_state_of_a_run_of_trl_counts_for_the_limit(monkeypatch):
+    rows = [{"step": step, "loss": 1.0} for step in range(5)]
+    states = {f"checkpoint-{n}/trainer_state.json": {"log_history": rows[:n]} for n in (1, 5, 3, 4)}
+    content = zipped({name: json.dumps(state).encode() for name, state in states.items()})
+    monkeypatch.setattr("backend.exchange.imports.archive.MOST_POINTS", 20)
+    [log] = logs_of(content)
+    assert (len(log.table), log.table.points) == (5, 10)
+    assert (
+        "Of 4 checkpoints, the longest history is taken: checkpoint-5/trainer_state.json." in log.facts.notes
+    )
+
+
+def test_event_files_of_one_run_may_come_in_any_order_within_the_limit(monkeypatch):
+    events = (LOGS / "events.out.tfevents").read_bytes()
+    [alone] = logs_of(events)
+    monkeypatch.setattr("backend.exchange.imports.archive.MOST_POINTS", 2 * alone.table.points)
+    [both] = logs_of(zipped({"a/events.1": events, "a/events.2": events}))
+    assert both.table.points == 2 * alone.table.points
+
+
+def test_an_archive_of_too_many_runs_is_not_read_to_its_end(monkeypatch):
+    read = []
+
+    def count_and_read(file):
+        read.append(file)
+        return read_csv(file)
+
+    monkeypatch.setitem(FORMATS, "csv", FORMATS["csv"]._replace(read=count_and_read))
+    with pytest.raises(BadLog, match="holds more than 100 runs"):
+        logs_of(zipped({f"{number}.csv": CSV for number in range(150)}))
+    assert len(read) == 101
+
+
+@pytest.mark.parametrize("offset", [2**62, 2**63 - 1, 2**63, 2**64 - 2])
+def test_a_file_that_lies_beyond_every_end_is_damaged(offset):
+    """Where zip64 has the place of its header in eight bytes."""
+    forged = bytearray(zipped({"a.csv": CSV}))
+    entry, more = forged.rfind(b"PK\x01\x02"), struct.pack("<HHQ", 1, 8, offset)
+    struct.pack_into("<H", forged, entry + 30, len(more))
+    struct.pack_into("<I", forged, entry + 42, 0xFFFFFFFF)
+    forged[entry + 46 + len("a.csv") : entry + 46 + len("a.csv")] = more
+    end = forged.rfind(b"PK\x05\x06")
+    size = struct.unpack_from("<I", forged, end + 12)[0]
+    struct.pack_into("<I", forged, end + 12, size + len(more))
+    with pytest.raises(BadLog, match=r"'a\.csv' is damaged: 'a\.csv' does not begin where the archive says"):
+        logs_of(bytes(forged))
+
+
+@pytest.mark.parametrize("more", [0, 1, 100, 150, 299])
+def test_a_file_whose_last_bytes_zlib_holds_back_is_whole(more):
+    """1 MiB and a little: all input is taken while output is pending."""
+    content = CSV + b"#" * ((1 << 20) + more - len(CSV))
+    to = io.BytesIO()
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = packer.compress(content) + packer.flush()
+    _inflate(io.BytesIO(packed), to, zlib.decompressobj(-15), len(content), len(packed))
+    assert to.getvalue() == content
+    for cut in (1, len(packed) // 2):
+        with pytest.raises(BadLog, match="is cut off"):
+            _inflate(io.BytesIO(packed[:-cut]), io.BytesIO(), zlib.decompressobj(-15), 1 << 30, None)
+
+
+@pytest.mark.parametrize("size", [1, 70_000])
+def test_all_members_of_a_gzip_file_are_read_and_zeros_behind_them_passed_over(size):
+    """As a trainer makes them that appends to its log."""
+    first, second = b"step,loss\n1,1\n" + b"\n" * size, b"2,2\n"
+    [log] = logs_of(gzip.compress(first) + gzip.compress(b"") + gzip.compress(second) + b"\0" * size)
+    assert len(log.table) == 2
+    assert log.table.points == 4
+
+
+def test_members_of_a_gzip_file_have_the_limits_of_one_file(monkeypatch):
+    one = gzip.compress(CSV)
+    for content, reason in (
+        (one + one[:-9], "is cut off"),
+        (one + b"more text", "is damaged"),
+        (one * 3, "unpacks to more than"),
+    ):
+        with pytest.raises(BadLog, match=reason):
+            _gunzip(io.BytesIO(content), io.BytesIO(), 2 * len(CSV))
+    monkeypatch.setattr("backend.exchange.imports.archive.MOST_MEMBERS", 2)
+    with pytest.raises(BadLog, match="has more than 2 gzip members"):
+        _gunzip(io.BytesIO(gzip.compress(b"") * 3), io.BytesIO(), 10)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (zipped({}), "is an empty zip archive"),
+        (zipped({"a.zip": zipped({"a.csv": CSV})}), "is an archive in an archive"),
+        (zipped({"a.csv": CSV})[:-30], "is damaged: File is not a zip file"),
+        (tarred({"a.csv": CSV}, "w:gz")[:-40], "is cut off: its packed content does not end|is damaged"),
+        (zipped({f"{n}.csv": CSV for n in range(101)}), "holds more than 100 runs; at most that many are"),
+        (zipped({f"{n}": b"x" for n in range(2_001)}), "is an archive of more than 2,000 files"),
+    ],
+    ids=["empty", "nested", "cut", "gzip cut", "runs", "files"],
+)
+def test_an_archive_that_cannot_be_read_gets_one_sentence(content, reason):
+    with pytest.raises(BadLog, match=reason):
+        logs_of(content)
+
+
+# ---------------------------------------------------------------- the sandbox is not believed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        {},
+        {"used": 10**9, "numbers": "", "is_there": "", "labels": {}},
+        {"used": 1, "numbers": "AAAA", "is_there": "AAAA", "labels": {}},
+        {"used": 0, "numbers": "", "is_there": "", "labels": {}},
+        {"rows": "many", "columns": []},
+    ],
+    ids=["none", "empty", "rows", "short", "endless", "words"],
+)
+def test_an_answer_that_makes_no_sense_is_refused(monkeypatch, answer):
+    def ask(_self, operation, **_):
+        return (
+            {"rows": 2, "columns": [["x", "number", ""]]}
+            if operation == "parquet-schema" and answer
+            else answer
+        )
+
+    monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.ask", ask)
+    with pytest.raises(BadLog, match="sent an invalid answer"):
+        logs_of(WHOLE)
+
+
+def test_the_copies_of_an_import_that_was_killed_are_removed_by_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, fresh, link = (tmp_path / f"grpolab-import-{name}" for name in ("left", "fresh", "link"))
+    other = tmp_path / "other"
+    for directory in (left, fresh, other):
+        directory.mkdir()
+        (directory / "0").write_bytes(b"copy")
+    link.symlink_to(other)
+    with ImportSandbox() as at_work:
+        at_work.new_path().write_bytes(b"copy")
+        for directory in (left, link, at_work.new_path().parent):
+            os.utime(directory, (1, 1), follow_symlinks=False)
+        with ImportSandbox():
+            pass
+        assert at_work.new_path().parent.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, link.name, "other"]
+    assert (other / "0").exists()

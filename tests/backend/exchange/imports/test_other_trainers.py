@@ -1,0 +1,318 @@
+"""Logs of TRL, verl, TensorBoard and W&B: real ones, made by `make import-fixtures`, and damaged ones."""
+
+import io
+import json
+import math
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from backend.exchange.imports import tfrecord, wandb_file
+from backend.exchange.imports.binary import BinaryReader
+from backend.exchange.imports.formats import detect, read_logs
+from backend.exchange.imports.log_file import ImportSandbox, LogFile
+from backend.exchange.imports.operations import LogPart, Point
+from backend.exchange.imports.plan import plan_import
+from backend.exchange.imports.protobuf import fields
+from backend.exchange.imports.sandbox_operations import OPERATIONS
+from backend.exchange.imports.table import BadLog
+
+LOGS = Path(__file__).parent / "logs"
+
+
+def planned(content, **choices):
+    return plan_import(read_logs(io.BytesIO(content))[1][0], **choices)
+
+
+def test_numbers_that_no_float_holds_are_bad_lines_or_no_terms():
+    rows = [{"step": 1, "input": "p", "output": "a", "score": 1.7e308, "x": int("1" * 400)}]
+    rows += [{"step": int("1" * 400), "input": "p", "output": "b", "score": 1.0}]
+    rows += [{"step": 1, "input": "p", "output": "c", "score": 1.7e308}]
+    plan = planned("".join(json.dumps(row) + "\n" for row in rows).encode())
+    assert points(plan, "reward/mean") == {1: pytest.approx(math.inf)}
+    assert plan.log.table.bad.count == 1
+
+
+def test_a_step_beyond_64_bits_is_left_out():
+    part = LogPart()
+    part.add(Point("loss", 10**20, 0.5))
+    part.add(Point("loss", 3, 0.25))
+    assert len(part) == 1
+
+
+def points(plan, metric):
+    """{step: value} of a metric."""
+    series = plan.series[metric]
+    return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+
+
+# ---------------------------------------------------------------- what the trainers themselves wrote
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("trainer_state.json", "trl"),
+        ("events.out.tfevents", "tensorboard"),
+        ("run.wandb", "wandb"),
+        ("verl.jsonl", "verl"),
+        ("verl_console.txt", "verl-console"),
+    ],
+)
+def test_a_log_is_known_by_its_content(name, kind):
+    assert detect(io.BytesIO((LOGS / name).read_bytes())) == kind
+
+
+def test_one_training_of_trl_reads_the_same_from_its_three_logs():
+    state, events, wandb = (
+        planned((LOGS / name).read_bytes())
+        for name in ("trainer_state.json", "events.out.tfevents", "run.wandb")
+    )
+    for metric in ("reward/mean", "reward/std", "length/mean", "kl/k3", "loss/total", "reward/digits/mean"):
+        assert list(points(state, metric)) == [2, 4, 6, 8, 10, 12], metric
+        for other in (events, wandb):
+            assert points(other, metric) == pytest.approx(points(state, metric), rel=1e-6), metric
+    assert (state.log.origin, events.log.origin, wandb.log.origin) == ("trl", "tensorboard", "wandb")
+    assert list(points(state, "eval_reward")) == list(points(wandb, "eval/reward")) == [6, 12]
+    assert wandb.step == "train/global_step"
+    for plan in (state, events, wandb):
+        assert plan.log.table.bad.count == plan.restart_count == 0
+
+
+def test_the_logs_of_trl_tell_its_config_seed_and_times():
+    state = read_logs(io.BytesIO((LOGS / "trainer_state.json").read_bytes()))[1][0].facts
+    assert (state.steps, state.config["max_steps"], state.config["logging_steps"]) == (12, 12, 2)
+    for name in ("events.out.tfevents", "run.wandb"):
+        facts = read_logs(io.BytesIO((LOGS / name).read_bytes()))[1][0].facts
+        assert facts.seed == 11
+        assert facts.config["learning_rate"] == 1e-3
+        assert 1.7e9 < (facts.started_at or 0) <= (facts.finished_at or math.inf)
+    assert facts.name == "tiny-digits"
+
+
+def test_a_file_of_verl_reads_the_same_as_its_console():
+    file, console = (planned((LOGS / name).read_bytes()) for name in ("verl.jsonl", "verl_console.txt"))
+    for metric in (
+        "policy/entropy",
+        "reward/mean",
+        "time/step_seconds",
+        "optim/grad_norm",
+        "critic/score/mean",
+    ):
+        assert points(console, metric) == points(file, metric), metric
+        assert list(points(file, metric)) == [1, 2, 3], metric
+    assert math.isnan(points(file, "kl/k3")[3])
+    assert points(file, "eval/accuracy/gsm8k") == {3: 0.25}
+    assert console.log.facts.notes == ["5 other lines of output were passed over."]
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ({"log_history": []}, "has no rows"),
+        ({"log_history": [1]}, "has no rows; line 0 entry 1 of log_history is not an object"),
+        ({"log_history": {}}, "has no log_history, which trainer_state.json holds"),
+        ({"log_history": [{"loss": "words"}]}, "has no metric: 'loss' holds no numbers"),
+    ],
+)
+def test_a_trainer_state_without_values_is_told(state, reason):
+    with pytest.raises(BadLog, match=f"^{reason}"):
+        planned(json.dumps(state, indent=1).encode())
+
+
+# ---------------------------------------------------------------- TensorBoard by hand
+
+
+def varint(number):
+    out = bytearray()
+    number &= (1 << 64) - 1
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def field(number, value):
+    """A field of a message: an int as varint, a float as double, bytes and messages by length."""
+    if isinstance(value, float):
+        return varint(number << 3 | 1) + struct.pack("<d", value)
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def framed(content):
+    length = struct.pack("<Q", len(content))
+    checks = [struct.pack("<I", tfrecord.masked_crc32c(part)) for part in (length, content)]
+    return length + checks[0] + content + checks[1]
+
+
+def scalar(tag, step, value, time=1.7e9):
+    simple = varint(2 << 3 | 5) + struct.pack("<f", value)
+    return framed(field(1, time) + field(2, step) + field(5, field(1, field(1, tag.encode()) + simple)))
+
+
+HEAD = framed(field(1, 1.7e9) + field(3, b"brain.Event:2"))
+
+
+def test_scalars_of_every_kind_are_read_and_pictures_passed_over():
+    tensor = field(1, 1) + field(4, struct.pack("<f", 0.5))
+    packed = field(1, 1) + field(5, struct.pack("<f", 0.25))
+    events = [
+        framed(field(1, 1.7e9) + field(2, 1) + field(5, field(1, field(1, b"a") + field(8, tensor)))),
+        framed(field(1, 1.7e9) + field(2, 2) + field(5, field(1, field(1, b"a") + field(8, packed)))),
+        framed(
+            field(1, 1.7e9)
+            + field(2, 2)
+            + field(5, field(1, field(1, b"picture") + field(4, b"x" * 400_000)))
+        ),
+        scalar("a", 3, math.nan),
+        scalar("a", 4, -math.inf, time=1.7e9 + 60),
+    ]
+    plan = planned(HEAD + b"".join(events))
+    assert repr(points(plan, "a")) == "{1: 0.5, 2: 0.25, 3: nan, 4: -inf}"
+    assert points(plan, "time/wall_seconds") == {1: 0, 2: 0, 3: 0, 4: 60}
+    assert "picture" not in plan.series
+
+
+def test_a_metric_that_is_called_step_is_read_beside_the_steps():
+    plan = planned(HEAD + b"".join(scalar(tag, n, n * 10.0) for n in (1, 2) for tag in ("step", "a")))
+    assert points(plan, "a") == {10: 10.0, 20: 20.0}
+
+
+def test_an_event_file_that_was_cut_keeps_its_complete_records():
+    whole = HEAD + scalar("a", 1, 1.0) + scalar("a", 2, 2.0)
+    plan = planned(whole[:-5])
+    assert points(plan, "a") == {1: 1.0}
+    [note] = plan.log.facts.notes
+    assert note.startswith("The file ends in the middle of a record: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (HEAD, "has no scalars"),
+        (HEAD + framed(b"\xff" * 40), "is damaged after byte 0"),
+        (HEAD + framed(field(5, field(1, field(1, b"a") + b"\x12\xff\xff\xff\xff\x0f"))), "is damaged"),
+        (HEAD + scalar("a", 1, 1.0) + b"\x00" * 400, "is damaged"),
+        (HEAD + b"".join(scalar(f"t{n}", 1, 1.0) for n in range(2_500)), "has more than 2,000 columns"),
+    ],
+)
+def test_a_damaged_event_file_gets_one_sentence(content, reason):
+    with pytest.raises(BadLog, match=f"^{reason}"):
+        planned(content)
+
+
+def test_negative_and_absurd_steps_are_left_out():
+    plan = planned(HEAD + scalar("a", -1, 1.0) + scalar("a", 2**40, 1.0) + scalar("a", 5, 2.0))
+    assert points(plan, "a") == {5: 2.0}
+    assert plan.log.table.bad.count == 2
+
+
+@pytest.mark.parametrize("message", [b"\x80" * 11, b"\x0a\x05ab", b"\x07", b"\x00\x00", b"\x09abc"])
+def test_what_is_no_message_is_an_error_and_never_memory(message):
+    with pytest.raises(ValueError, match=r"no end|beyond|no number"):
+        list(fields(message))
+
+
+# ---------------------------------------------------------------- W&B by hand
+
+
+def chunked(records):
+    """A `.wandb` file of these records."""
+    file = bytearray(wandb_file.IDENT + struct.pack("<HB", 0xBEE1, 0))
+    for record in records:
+        kind, rest = wandb_file.FIRST, record
+        while True:
+            room = wandb_file.BLOCK_BYTES - len(file) % wandb_file.BLOCK_BYTES
+            if room < wandb_file.HEADER_BYTES:
+                file += b"\0" * room
+                room = wandb_file.BLOCK_BYTES
+            part, rest = rest[: room - wandb_file.HEADER_BYTES], rest[room - wandb_file.HEADER_BYTES :]
+            if not rest:
+                kind = wandb_file.FULL if kind == wandb_file.FIRST else wandb_file.LAST
+            file += struct.pack("<IHB", zlib.crc32(part, zlib.crc32(bytes([kind]))), len(part), kind) + part
+            if not rest:
+                break
+            kind = wandb_file.MIDDLE
+    return bytes(file)
+
+
+def history(step, **values):
+    items = [
+        field(1, field(1, name.encode()) + field(16, json.dumps(value).encode()))
+        for name, value in values.items()
+    ]
+    return field(2, b"".join(items) + field(2, field(1, step)))
+
+
+def config(**values):
+    updates = [
+        field(1, field(1, name.encode()) + field(16, json.dumps(value).encode()))
+        for name, value in values.items()
+    ]
+    return field(5, b"".join(updates))
+
+
+def test_history_config_and_exit_code_of_a_run_of_wandb():
+    records = [
+        config(lr=1e-6, seed=5, note="x" * 60_000),
+        *(history(n, loss=n / 2, text="words", big="y" * 40_000) for n in range(20)),
+        history(20, loss=math.nan),
+        field(18, field(1, 1)),
+    ]
+    plan = planned(chunked(records))
+    assert points(plan, "loss/total") | {20: 0} == {n: n / 2 for n in range(20)} | {20: 0}
+    assert math.isnan(points(plan, "loss/total")[20])
+    facts = plan.log.facts
+    assert (facts.seed, facts.config["lr"], len(facts.config["note"])) == (5, 1e-6, 60_000)
+    assert facts.failure == "the process ended with exit code 1"
+
+
+def test_a_run_of_wandb_that_was_cut_keeps_its_complete_records():
+    plan = planned(chunked([history(n, loss=float(n)) for n in range(5)])[:-4])
+    assert points(plan, "loss/total") == {n: float(n) for n in range(4)}
+    assert plan.log.facts.notes
+
+
+def test_a_chunk_of_wandb_with_a_wrong_checksum_is_told():
+    content = bytearray(chunked([history(n, loss=float(n)) for n in range(5)]))
+    content[-3] ^= 1
+    with pytest.raises(BadLog, match=r"^is damaged after byte 7: the chunk at byte \d+ is damaged"):
+        planned(bytes(content))
+
+
+def test_a_record_that_is_too_large_is_told():
+    with pytest.raises(BadLog, match="has a record of more than 8,388,608 bytes"):
+        planned(chunked([history(1, loss=1.0), config(huge="z" * 9_000_000)]))
+
+
+# ---------------------------------------------------------------- the sandbox is not believed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        {},
+        {"used": 10**9, "names": [], "columns": ["", "", "", ""], "facts": {}},
+        {"used": 1, "names": [], "columns": ["AAAA", "", "", ""], "facts": {}},
+        {
+            "used": 1,
+            "names": ["a"],
+            "columns": ["/////w==", "A" * 10 + "A=", "A" * 10 + "A=", "A" * 10 + "A="],
+            "facts": {},
+        },
+        {"used": 1, "names": ["a"], "columns": "none", "facts": {}},
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_refused(monkeypatch, answer):
+    monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.ask", lambda *_, **__: answer)
+    with ImportSandbox() as sandbox, pytest.raises(BadLog, match="sent an invalid answer"):
+        BinaryReader("tensorboard", LogFile(io.BytesIO(HEAD), sandbox)).read(0)
+
+
+def test_the_operations_of_the_sandbox_are_forked():
+    assert all(operation.is_forked for operation in OPERATIONS.values())

@@ -1,0 +1,202 @@
+"""Files of several runs, and completions: what becomes of them in the database, through HTTP."""
+
+import json
+from urllib.parse import urlencode
+
+import pytest
+from sqlalchemy import func, select
+
+from backend.runs.events import add_event
+from backend.service.cli import main
+from backend.storage.models import Event, Experiment, Run
+from tests.factories import stored_completions
+
+KIND = {"Content-Type": "application/octet-stream"}
+TWO = "run,step,reward\na,1,0.25\nb,1,0.5\na,2,0.75\nb,2,1\n"
+SEEDS = "seed,step,reward\n0,1,0.25\n1,1,0.75\n"
+DUMP = "".join(
+    json.dumps({"input": "1+1=", "output": text, "gts": "2", "score": score, "step": 3, "acc": score}) + "\n"
+    for text, score in (("2", 1.0), ("<b>3</b>\x00", 0.0))
+)
+
+
+def send(client, content, *, headers=None, **params):
+    query = urlencode({"file": "log.csv", **params})
+    return client.post(f"/api/v1/imports?{query}", content=content.encode(), headers=KIND | (headers or {}))
+
+
+def count(client, table):
+    with client.app.state.lab.sessions() as session:
+        return session.scalar(select(func.count()).select_from(table))
+
+
+def completions(client):
+    with client.app.state.lab.sessions() as session:
+        return len(stored_completions(session))
+
+
+def test_each_run_of_a_file_becomes_a_run_of_one_experiment(client):
+    seen = send(client, TWO, dry_run="true").json()
+    assert [(run["label"], run["is_chosen"], run["run"], run["rows"]) for run in seen["runs"]] == [
+        ("a", True, None, 2),
+        ("b", True, None, 2),
+    ]
+    assert count(client, Run) == 0
+    made = send(client, TWO).json()["runs"]
+    runs = [client.get(f"/api/v1/runs/{each['run']}").json() for each in made]
+    assert [(run["name"], run["variant"], run["summary"]["last"]) for run in runs] == [
+        ("a", "a", {"reward/mean": 0.75}),
+        ("b", "b", {"reward/mean": 1.0}),
+    ]
+    assert runs[0]["experiment"] == runs[1]["experiment"]
+
+
+def test_one_run_of_a_file_is_chosen(client):
+    answer = send(client, TWO, runs='["b"]', name="mine").json()
+    assert [(run["label"], run["is_chosen"], bool(run["run"])) for run in answer["runs"]] == [
+        ("a", False, False),
+        ("b", True, True),
+    ]
+    assert (answer["name"], answer["report"]["rows"], count(client, Run)) == ("mine", 2, 1)
+
+
+def test_a_column_of_seeds_makes_seeds_of_one_variant(client):
+    made = send(client, SEEDS).json()["runs"]
+    runs = [client.get(f"/api/v1/runs/{each['run']}").json() for each in made]
+    assert [(run["variant"], run["seed"]) for run in runs] == [("log", 0), ("log", 1)]
+    assert len({run["name"] for run in runs}) == 2
+
+
+def test_the_same_key_makes_the_runs_of_a_file_once(client):
+    answers = [send(client, TWO, headers={"Idempotency-Key": "k"}).json()["runs"] for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert count(client, Run) == 2
+
+
+def test_nothing_is_stored_where_the_second_run_fails(client, monkeypatch):
+    calls = iter([add_event])
+
+    def fail_the_second_time(*args, **more):
+        next(calls)(*args, **more)
+
+    monkeypatch.setattr("backend.exchange.imports.store.add_event", fail_the_second_time)
+    assert send(client, TWO).status_code == 500
+    assert count(client, Run) == count(client, Experiment) == 0
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"runs": '["c"]'}, "the file has no run 'c', but 'a', 'b'"),
+        ({"runs": "a"}, "expected a JSON list of labels"),
+        ({"name": "x"}, "is for one run, and the file has 2: choose one of them with `runs`"),
+        ({"seed": 1}, "is for one run"),
+        ({"mapping": '{"none": "x"}'}, "there is no column 'none'"),
+    ],
+)
+def test_a_wrong_choice_of_runs_is_refused(client, params, words):
+    answer = send(client, TWO, **params)
+    assert answer.status_code == 422
+    assert words in answer.text
+
+
+def test_completions_of_verl_are_rollouts_with_their_prompt_and_answer(client):
+    run = send(client, DUMP, file="3.jsonl").json()["run"]
+    [step] = client.get("/api/v1/rollouts/steps", params={"run": run}).json()["items"]
+    assert step["step"] == 3
+    [group] = client.get("/api/v1/rollouts", params={"run": run, "step": 3}).json()["items"]
+    assert (group["prompt"], group["answer"], group["reward_mean"]) == ("1+1=", "2", 0.5)
+    assert [each["reward"] for each in group["completions"]] == [1.0, 0.0]
+    shown = client.get(f"/api/v1/runs/{run}").json()
+    assert shown["summary"]["last"]["reward/accuracy"] == 0.5
+
+
+def test_completions_are_added_to_an_imported_run_and_replaced(client):
+    run = send(client, "step,reward\n1,0.5\n").json()["run"]
+    for _ in range(2):
+        answer = send(client, DUMP, file="3.jsonl", into=run)
+        assert (answer.status_code, answer.json()["run"]) == (201, run)
+    assert completions(client) == 2
+    shown = client.get(f"/api/v1/runs/{run}").json()
+    last = shown["summary"]["last"]
+    assert (shown["last_step"], last["reward/mean"], last["text/structure_answerless"]) == (3, 0.5, 1.0)
+    with client.app.state.lab.sessions() as session:
+        messages = session.scalars(select(Event.message).order_by(Event.id)).all()
+    assert messages[-1] == "2 completions imported from 3.jsonl"
+
+
+LOOP, PROSE = "abc" * 200, "The sum of one and one is two, as a short addition shows at once."
+
+
+def dump(step, *texts, **more):
+    rows = [
+        {"input": "1+1=", "output": text, "gts": "2", "score": 0.0, "step": step} | more for text in texts
+    ]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def curve(client, run, metric):
+    """{step: value} of a metric."""
+    body = client.get(f"/api/v1/runs/{run}/metrics.csv").text.splitlines()
+    names, *rows = (line.split(",") for line in body)
+    place = names.index(metric)
+    return {int(row[0]): float(row[place]) for row in rows if row[place]}
+
+
+def test_imported_completions_are_read_for_repetition_format_and_script(client):
+    run = send(
+        client, dump(1, PROSE, r"\boxed{2}") + dump(2, LOOP, "сумма") + dump(3, "2"), file="x.jsonl"
+    ).json()["run"]
+    assert curve(client, run, "text/structure_ok") == {1: 0.5, 2: 0.0, 3: 0.0}
+    assert set(curve(client, run, "text/unusual_script_frac").values()) == {0.0}  # a prompt without letters
+    repetition = curve(client, run, "text/repetition")
+    assert repetition[1] < 0.1
+    assert repetition[2] > 0.45
+    unjudged = {each["cause"] for each in client.get(f"/api/v1/runs/{run}/diagnosis").json()["unjudged"]}
+    assert not unjudged & {"repetition", "broken_format", "language_mix"}
+
+
+def test_what_the_log_says_of_its_texts_stays(client):
+    log = "step,reward,text/repetition\n1,0.5,0.25\n2,0.5,0.25\n"
+    run = send(client, log).json()["run"]
+    assert send(client, dump(2, LOOP) + dump(3, LOOP), file="x.jsonl", into=run).status_code == 201
+    found = curve(client, run, "text/repetition")
+    assert (found[1], found[2]) == (0.25, 0.25)
+    assert found[3] > 0.9
+    assert curve(client, run, "text/structure_ok") == {2: 0.0, 3: 0.0}
+
+
+def test_further_completions_of_a_step_count_with_those_that_are_there(client):
+    run = send(client, "step,reward\n1,0.5\n").json()["run"]
+    for texts in ((r"\boxed{2}",), ("2", "3", "4")):
+        send(client, dump(1, *texts, input=str(texts)), file="x.jsonl", into=run)
+    places = client.get("/api/v1/rollouts", params={"run": run}).json()["items"]
+    wanted = 0.0 if len(places) == 1 else 0.25  # the second file replaces a prompt's place
+    assert curve(client, run, "text/structure_ok") == {1: wanted}
+
+
+def test_completions_are_added_to_no_other_run(client):
+    assert send(client, DUMP, into="0" * 26).status_code == 422
+    assert "has no completions" in send(client, "step,reward\n1,1\n", into="0" * 26).text
+    body = {"name": "mine", "variants": [{"name": "a"}], "seeds": [0]}
+    [launched] = client.post("/api/v1/experiments", json=body).json()["runs"]
+    launched = launched if isinstance(launched, str) else launched["id"]
+    answer = send(client, DUMP, into=launched)
+    assert answer.status_code == 409
+    assert "completions are added to runs that were imported" in answer.json()["detail"]
+    assert completions(client) == 0
+
+
+@pytest.mark.parametrize("database", ["sqlite_url", "postgres_url"])
+def test_the_command_imports_runs_and_completions(request, settings, monkeypatch, tmp_path, capsys, database):
+    monkeypatch.setenv("DATABASE_URL", request.getfixturevalue(database))
+    monkeypatch.setenv("STATE_DIR", str(settings.state_dir))
+    two, dump = tmp_path / "two.csv", tmp_path / "3.jsonl"
+    two.write_text(TWO)
+    dump.write_text(DUMP)
+    assert main(["import", str(two), "--run", "b"]) == 0
+    shown = capsys.readouterr().out
+    assert "a (2 rows, 0 completions) not chosen" in shown
+    run = shown.rpartition("run b (")[2].partition(")")[0]
+    assert main(["import", str(dump), "--into", run]) == 0
+    assert "2 completions of 1 prompts are stored as rollouts." in capsys.readouterr().out

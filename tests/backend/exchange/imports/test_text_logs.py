@@ -1,0 +1,386 @@
+"""CSV and JSONL: what is guessed, what is taken under which name, what is left out and why."""
+
+import io
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.base.errors import InvalidRequest
+from backend.exchange.imports.formats import read_logs
+from backend.exchange.imports.plan import plan_import
+from backend.exchange.imports.table import BadLog
+
+
+def planned(content, **choices):
+    """The plan of a log with this content."""
+    content = content if isinstance(content, bytes) else content.encode()
+    return plan_import(read_logs(io.BytesIO(content))[1][0], **choices)
+
+
+def points(plan, metric):
+    """{step: value} of a metric."""
+    series = plan.series[metric]
+    return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+
+
+def decided(plan):
+    """{column: (state, name or reason)}."""
+    return {each.column: (each.state, each.metric or each.reason) for each in plan.decisions}
+
+
+def test_names_of_other_trainers_become_ours_and_unknown_ones_stay():
+    plan = planned("step,reward,rewards/format fn/mean,my metric\n1,0.5,1,7\n2,0.75,0,8\n")
+    assert points(plan, "reward/mean") == {1: 0.5, 2: 0.75}
+    assert decided(plan) == {
+        "reward": ("renamed", "reward/mean"),
+        "rewards/format fn/mean": ("renamed", "reward/format_fn/mean"),
+        "my metric": ("renamed", "my_metric"),
+    }
+
+
+def test_a_name_of_ours_that_would_be_too_long_is_not_given_and_the_own_one_is_cut():
+    term, other = "a" * 150, "b" * 115
+    plan = planned(f"step,rewards/{term}/mean,rewards/{term}/std,rewards/{other}/mean\n1,0.5,0.1,0.25\n")
+    names = decided(plan)
+    cut, spread = (names[f"rewards/{term}/{kind}"][1] for kind in ("mean", "std"))
+    assert cut[:119] == spread[:119] == f"rewards/{term}"[:119]
+    assert (len(cut), len(spread), points(plan, spread)) == (128, 128, {1: 0.1})
+    assert names[f"rewards/{other}/mean"] == ("renamed", f"reward/{other}/mean")
+    assert plan.decisions[0].reason == "a name has at most 128 characters"
+    assert points(plan, cut) == {1: 0.5}
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_and_a_byte_order_mark_are_recognised(delimiter):
+    text = delimiter.join(["step", "loss"]) + "\n" + delimiter.join(["3", "0.5"]) + "\n"
+    assert points(planned(b"\xef\xbb\xbf" + text.encode()), "loss/total") == {3: 0.5}
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "step"),
+    [
+        ("epoch,global_step,step,loss", "0.5,40,4,1", "global_step"),
+        ("_step,train/global_step,loss", "4,40,1", "train/global_step"),
+        ("Step,loss", "4,1", "Step"),
+        ("iteration,loss", "4,1", "iteration"),
+    ],
+)
+def test_the_step_column_is_guessed_by_name(header, row, step):
+    assert planned(f"{header}\n{row}\n").step == step
+
+
+def test_a_column_that_is_called_step_but_holds_fractions_does_not_count_steps():
+    plan = planned("step,batch,loss\n0.1,10,3\n0.2,20,2\n0.3,30,1\n")
+    assert plan.step == "batch"
+
+
+def test_the_column_without_a_name_that_pandas_writes_is_left_out():
+    plan = planned(",step,loss\n0,1,0.5\n1,2,0.25\n2,3,0.5\n")
+    assert decided(plan) == {"": ("dropped", "has no name"), "loss": ("renamed", "loss/total")}
+    assert points(planned(",loss\n0,0.5\n1,0.25\n2,0.5\n"), "loss/total") == {1: 0.5, 2: 0.25, 3: 0.5}
+
+
+def test_a_metric_that_only_rises_does_not_count_steps():
+    assert planned("loss,num_tokens\n1,100\n2,200\n3,300\n").step == ""
+
+
+def test_without_a_column_of_steps_rows_are_counted_from_one():
+    plan = planned("loss,reward\n3.5,1\n2.5,1\n1.5,0\n")
+    assert plan.step == ""
+    assert points(plan, "loss/total") == {1: 3.5, 2: 2.5, 3: 1.5}
+
+
+def test_a_user_overrides_the_step_column_and_the_names():
+    text = "step,other,reward,x\n1,10,0.5,1\n2,20,0.6,2\n"
+    plan = planned(text, step="other", mapping={"reward": "mine/reward", "x": ""})
+    assert points(plan, "mine/reward") == {10: 0.5, 20: 0.6}
+    assert decided(plan)["x"] == ("dropped", "left out by you")
+    assert points(planned(text, step=""), "reward/mean") == {1: 0.5, 2: 0.6}
+
+
+@pytest.mark.parametrize(
+    ("choices", "reason"),
+    [
+        ({"step": "none"}, "step: there is no column 'none'"),
+        ({"mapping": {"none": "a"}}, "mapping: there is no column 'none'"),
+        ({"mapping": {"reward": "a b"}}, "letters, digits and"),
+        ({"mapping": {"reward": "a", "kl": "a"}}, "two columns are to be called 'a'"),
+    ],
+)
+def test_a_wrong_choice_is_refused_in_a_sentence(choices, reason):
+    with pytest.raises(InvalidRequest, match=reason):
+        planned("step,reward,kl\n1,2,3\n", **choices)
+
+
+def test_nan_and_infinities_are_values_and_empty_cells_are_none():
+    plan = planned("step,a,b\n1,nan,\n2,Infinity,1\n3,-inf,null\n")
+    assert [math.isnan(value) for value in points(plan, "a").values()] == [True, False, False]
+    assert list(points(plan, "a").values())[1:] == [math.inf, -math.inf]
+    assert points(plan, "b") == {2: 1.0}
+    jsonl = '{"step": 1, "a": NaN}\n{"step": 2, "a": "Infinity"}\n{"step": 3, "a": null}\n'
+    assert str(points(planned(jsonl), "a")) == "{1: nan, 2: inf}"
+
+
+def test_the_last_value_of_a_step_counts_and_a_restart_is_reported():
+    plan = planned("step,loss\n1,1\n2,2\n3,3\n2,20\n3,30\n3,31\n4,4\n")
+    assert points(plan, "loss/total") == {1: 1, 2: 20, 3: 31, 4: 4}
+    assert [tuple(restart) for restart in plan.restarts] == [(5, 3, 2)]
+    assert plan.replaced == 3
+
+
+def test_bad_rows_and_cells_are_named_by_line():
+    plan = planned("step,loss\n1,0.5\n2\n,0.5\n-4,0.5\n2.5,1\n3,oops\n4,0.25\n")
+    assert points(plan, "loss/total") == {1: 0.5, 4: 0.25}
+    bad = plan.log.table.bad
+    assert bad.count == 5
+    assert {each.line: each.reason.split(",")[0] for each in bad.first} == {
+        3: "has 1 cells",
+        4: "has no step in 'step': expected a whole number",
+        5: "has no step in 'step': expected a whole number",
+        6: "has no step in 'step': expected a whole number",
+        7: "'loss' is 'oops'",
+    }
+
+
+def test_of_many_bad_lines_twenty_are_named_and_all_counted():
+    plan = planned('{"step": 1, "a": 1}\n' + "nonsense\n" * 500)
+    assert (len(plan.log.table.bad.first), plan.log.table.bad.count) == (20, 500)
+    assert plan.log.table.bad.first[0].line == 2
+
+
+def test_columns_of_text_times_and_further_counters_are_left_out():
+    rows = "".join(f"{n},{n},model-{n},{1.7e9 + n},{n}\n" for n in range(1, 5))
+    plan = planned(f"global_step,_step,phase,_timestamp,loss\n{rows}")
+    assert decided(plan) == {
+        "_step": ("dropped", "counts steps; they are taken from global_step"),
+        "phase": ("dropped", "holds no numbers, but 'model-1'"),
+        "_timestamp": ("dropped", "is the time of day; the run's start and end are taken from it"),
+        "loss": ("renamed", "loss/total"),
+    }
+    facts = plan.log.facts
+    assert (facts.started_at, facts.finished_at) == (1.7e9 + 1, 1.7e9 + 4)
+
+
+CHART = "Step,base - train/reward,base - train/reward__MIN,base - train/reward__MAX{more}\n"
+
+
+def test_a_chart_of_one_run_that_wandb_exports_is_read():
+    plan = planned(CHART.format(more="") + '"10","0.5","0.5","0.5"\n"20","0.75","0.75","0.75"\n')
+    assert points(plan, "reward/mean") == {10: 0.5, 20: 0.75}
+    assert (plan.log.origin, plan.log.facts.name, list(plan.series)) == ("wandb", "base", ["reward/mean"])
+
+
+def test_of_a_chart_of_several_runs_the_user_keeps_one():
+    more = ",new - train/reward,new - train/reward__MIN,new - train/reward__MAX"
+    text = CHART.format(more=more) + "10,0.5,0.5,0.5,1,1,1\n"
+    assert "curves of 2 runs ('base', 'new')" in planned(text).log.facts.notes[0]
+    plan = planned(text, mapping={"base - train/reward": "", "new - train/reward": "reward/mean"})
+    assert {name: points(plan, name) for name in plan.series} == {"reward/mean": {10: 1.0}}
+
+
+def test_a_column_that_is_called_step_and_holds_words_counts_nothing():
+    assert planned("step,loss\na,1\nb,2\nc,0\n").step == ""
+
+
+def test_the_name_that_a_user_gives_comes_before_a_guess():
+    plan = planned("step,reward,score\n1,1,2\n", mapping={"score": "reward/mean"})
+    assert decided(plan) == {"reward": ("taken", "reward"), "score": ("renamed", "reward/mean")}
+
+
+def test_two_columns_never_share_a_name():
+    plan = planned("step,reward,train/reward,reward/mean\n1,1,2,3\n")
+    assert decided(plan) == {
+        "reward": ("renamed", "reward/mean"),
+        "train/reward": ("taken", "train/reward"),
+        "reward/mean": ("dropped", "another column is already called reward/mean"),
+    }
+
+
+def test_nested_objects_and_a_list_of_objects_are_read():
+    rows = [{"step": n, "train": {"reward": n / 2, "deep": {"kl": 1}}, "tags": ["a"]} for n in (1, 2)]
+    for text in ("\n".join(map(json.dumps, rows)), json.dumps(rows, indent=1)):
+        plan = planned(text)
+        assert points(plan, "reward/mean") == {1: 0.5, 2: 1.0}
+        assert points(plan, "train/deep/kl") == {1: 1, 2: 1}
+
+
+HOSTILE = {
+    "is empty": [b"", b"  \n\n"],
+    "is not UTF-8 text: line 2": [b"step,loss\n1,\xff\n"],
+    "is UTF-16 text": ["step,loss\n1,2\n".encode("utf-16")],
+    "is cut off: its packed content does not end": [b"\x1f\x8b\x08\x00rest"],
+    "is damaged: Parquet file size is": [b"PAR1\x15\x04"],
+    "is damaged: File is not a zip file": [b"PK\x03\x04"],
+    "is a binary file of an unknown kind": [b"\x00\x01\x02" * 100, b"step,loss\n1,\x00\n"],
+    "is text of an unknown kind": [b"hello there\n", b"<html></html>"],
+    "has two columns of the name 'a'": [b"a,a\n1,2\n"],
+    "has no header": [b"1,2\n3,4\n"],
+    "has no rows": [b"step,loss\n", b"{\n", b"[]", b'[1, "x"]', b'"text",\n'],
+    "has no metric": [b"step,name\n1,x\n", b'{"step": 1, "a": [1]}\n'],
+    "has a line of more than": [b"step,loss\n1," + b"9" * 5_000_000],
+    "has more than 2,000 columns": [json.dumps({f"c{n}": n for n in range(3000)}).encode()],
+    "has a column whose name has": [b'{"' + b"n" * 600 + b'": 1}\n'],
+    "is not complete JSON": [b'[{"step": 1, "a": 1},', b"[" * 100_000],
+    "is not CSV": [b'step,loss\n1,"2\n3,4\n'],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reason", "content"), [(reason, content) for reason, some in HOSTILE.items() for content in some]
+)
+def test_a_file_that_is_no_log_gets_one_sentence(reason, content):
+    with pytest.raises(BadLog, match=f"^{reason}"):
+        planned(content)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        '{"step": 1e400, "a": 1}',
+        '{"step": 99999999999999999999, "a": 1}',
+        '{"step": true, "a": 1' + "0" * 5000 + "}",
+    ],
+)
+def test_absurd_numbers_make_no_step(row):
+    plan = planned(f'{row}\n{{"step": 2, "a": 5}}\n{{"step": 3, "a": 6}}\n')
+    assert points(plan, "a") == {2: 5, 3: 6} | (
+        {1: math.inf} if "true" in row and 1 in points(plan, "a") else {}
+    )
+
+
+SEEDS = [
+    b"step,reward,note\n1,0.5,a\n2,nan,b\n3,,c\n",
+    b'{"step": 1, "reward": 0.5, "x": {"y": [1]}}\n{"step": 2, "reward": NaN}\n',
+    b'{"log_history": [{"step": 1, "loss": 1.5}], "max_steps": 4, "global_step": 1}',
+    b'{"step": 1, "data": {"actor/entropy": 0.5}}\n{"step": 2, "data": {}}\n',
+    b"(pid=7) step:1 - actor/entropy:0.5 - a/b:np.float64(1.5)\nnoise\n",
+    b"Step,a - x,a - x__MIN,a - x__MAX\n1,2,2,2\n",
+]
+changes = st.lists(
+    st.tuples(
+        st.integers(0, 120),
+        st.integers(0, 6),
+        st.sampled_from([b"", b"\n", b",", b'"', b"{", b"}", b"1e999", b"-", b"null", b"\xc3\xa9"]),
+    ),
+    max_size=5,
+)
+
+
+@given(st.sampled_from(SEEDS), changes)
+def test_a_damaged_log_is_read_or_refused_in_a_sentence(content, changed):
+    for place, length, text in changed:
+        content = content[:place] + text + content[place + length :]
+    try:
+        plan = planned(content)
+    except BadLog:
+        return
+    assert plan.points > 0
+    assert all((series.steps[1:] > series.steps[:-1]).all() for series in plan.series.values())
+
+
+values = st.floats(width=64) | st.none()
+logs = st.dictionaries(
+    st.integers(0, 2**31 - 2),
+    st.dictionaries(st.sampled_from(["reward/mean", "a", "b/c", "x@1"]), values, min_size=1),
+    min_size=1,
+    max_size=30,
+)
+
+
+def kept(log):
+    """{metric: {step: value}} that is to come back."""
+    found = {}
+    for step in sorted(log):
+        for name, value in log[step].items():
+            if value is not None:
+                found.setdefault(name, {})[step] = value
+    return found
+
+
+def check_round_trip(log, content):
+    expected = kept(log)
+    if not expected:
+        with pytest.raises(BadLog):
+            planned(content)
+        return
+    plan = planned(content)
+    assert {name: repr(points(plan, name)) for name in plan.series} == {
+        name: repr(of) for name, of in expected.items()
+    }
+    assert plan.log.table.bad.count == 0
+
+
+@given(logs)
+def test_jsonl_keeps_every_value(log):
+    check_round_trip(log, "".join(json.dumps({"step": step, **row}) + "\n" for step, row in log.items()))
+
+
+@given(logs)
+def test_csv_keeps_every_value(log):
+    names = ["reward/mean", "a", "b/c", "x@1"]
+    lines = [",".join(["step", *names])]
+    for step, row in log.items():
+        cells = [row.get(name) for name in names]
+        lines.append(",".join([str(step), *("" if cell is None else repr(cell) for cell in cells)]))
+    check_round_trip(log, "\n".join(lines) + "\n")
+
+
+def columns_of(**columns):
+    """A CSV with these columns of twenty values."""
+    rows = zip(range(1, 21), *columns.values(), strict=True)
+    return "\n".join(",".join(map(str, row)) for row in [("step", *columns), *rows]) + "\n"
+
+
+RISING = [place / 40 for place in range(20)]
+RATES = [1e-6 * (20 - place) for place in range(20)]
+
+
+def suggested(**columns):
+    plan = planned(columns_of(**columns))
+    assert all(each.metric == each.column for each in plan.decisions)  # nothing is applied
+    return {each.column: each.suggestion for each in plan.decisions if each.suggestion}
+
+
+def test_the_values_of_a_column_with_an_unknown_name_suggest_what_it_is():
+    assert suggested(hits=RISING, rate=RATES, noise=[1, 3] * 10) == {
+        "hits": "reward/accuracy",
+        "rate": "optim/lr",
+    }
+    assert suggested(rate=[5e-6] * 20) == {"rate": "optim/lr"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2 * each for each in RISING[::-1]],  # falls
+        [3 * each for each in RISING],  # beyond 1
+        [1e-3, 2e-3] * 10,  # tiny and noisy
+        [0.5] * 20,
+        [0.0] * 20,
+        ["nan", *RISING[1:]],
+    ],
+)
+def test_other_values_suggest_nothing(values):
+    assert suggested(x=values) == {}
+
+
+def test_two_columns_that_look_alike_and_a_metric_that_is_there_suggest_nothing():
+    assert suggested(one=RISING, two=RISING) == {}
+    plan = planned(columns_of(accuracy=RISING, hits=RISING).replace("accuracy", "reward/accuracy"))
+    assert [each.suggestion for each in plan.decisions] == ["", ""]
+
+
+def test_a_suggestion_is_taken_by_the_mapping_alone():
+    plan = planned(columns_of(hits=RISING), mapping={"hits": "reward/accuracy"})
+    assert (list(plan.series), plan.decisions[0].suggestion) == (["reward/accuracy"], "")
+
+
+def test_a_document_of_too_many_values_is_refused_before_one_is_made(monkeypatch):
+    monkeypatch.setattr("backend.exchange.imports.lines.parse", lambda _: pytest.fail("it was parsed"))
+    monkeypatch.setattr("backend.exchange.imports.lines.DOCUMENT_VALUES", 1_000)
+    content = b'{"log_history": [\n' + b"[]," * 1_000 + b"[]]}"
+    with pytest.raises(BadLog, match="one JSON document of more than 1,000 values"):
+        read_logs(io.BytesIO(content), format_name="trl")

@@ -1,0 +1,41 @@
+"""The client as scripts import it: the file alone, in a directory of its own."""
+
+import importlib.util
+import sys
+import threading
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from backend.exchange.push.api import CLIENT
+
+
+def load() -> ModuleType:
+    """A fresh copy of the module."""
+    spec = importlib.util.spec_from_file_location("grpolab", CLIENT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["grpolab"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def grpolab(tmp_path, monkeypatch) -> Iterator[ModuleType]:
+    """Quick, and in a directory of its own; its threads end with the test."""
+    monkeypatch.chdir(tmp_path)
+    module = load()
+    monkeypatch.setattr(module, "BATCH_SECONDS", 0.02)
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.1)
+    before = set(threading.enumerate())
+    yield module
+    left = [thread for thread in threading.enumerate() if thread not in before and thread.name == "grpolab"]
+
+    def send(_service: object, _spool: object) -> bool:
+        raise module._Unwanted
+
+    module._Service.send = send
+    for thread in left:
+        thread.join(5)

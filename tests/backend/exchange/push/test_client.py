@@ -1,0 +1,548 @@
+"""The client of other trainers against a real service: every record once, whatever is in the way."""
+
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import types
+import urllib.error
+from email.message import Message
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import func, select
+
+from backend.base.settings import Settings
+from backend.exchange.push.api import CLIENT
+from backend.http.auth.tokens import writer_token
+from backend.storage.models import RolloutGroup
+from tests.browser.service import VIEWER_TOKEN, running
+from tests.stored_points import stored_points
+from tests.waiting import wait_for
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory):
+    return tmp_path_factory.mktemp("lab")
+
+
+@pytest.fixture(scope="module")
+def lab(state):
+    with running(state, writes_per_second=0) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def token(state):
+    return writer_token(Settings(state_dir=state), "node")
+
+
+@pytest.fixture
+def run(grpolab, lab, token, request):
+    name = re.sub(r"\W+", "-", request.node.name)[:100]
+    return grpolab.init(lab.base, token, id=name, name=name)
+
+
+def run_of(lab, name):
+    items = lab.get("/runs", q=name)["items"]
+    return next((run for run in items if run["name"] == name), None)
+
+
+def steps_of(lab, run, metric="reward/mean"):
+    answer = lab.get("/series", runs=run["id"], metrics=metric)
+    return dict(zip(answer["series"][0]["steps"], answer["series"][0]["values"], strict=True))
+
+
+def pauses_of(run, monkeypatch):
+    """The pauses that the run's thread makes from here on, cut short."""
+    pauses, wait = [], run._closing.wait
+
+    def wait_briefly(seconds):
+        pauses.append(seconds)
+        return wait(0.02)
+
+    monkeypatch.setattr(run._closing, "wait", wait_briefly)
+    return pauses
+
+
+def files(directory):
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+def test_what_is_logged_arrives_and_nothing_stays_behind(run, lab, tmp_path, capsys):
+    for step in range(1, 30):
+        run.log({"reward": step, "kl": float("inf"), "word": "x", "flag": True}, step=step)
+    run.log_completions([{"prompt": "p", "completion": [{"role": "assistant", "content": "hi"}]}] * 4)
+    assert run.finish()
+    found = run_of(lab, run.id)
+    assert (found["status"], found["last_step"]) == ("finished", 30)
+    assert steps_of(lab, found) == {step: float(step) for step in range(1, 30)}
+    assert found["summary"]["last"]["kl/k3"] == "Infinity"
+    (group,) = lab.get("/rollouts", run=found["id"])["items"]
+    assert [each["text"] for each in group["completions"]] == ["hi"] * 4
+    assert files(tmp_path) == []
+    assert capsys.readouterr().err == f"grpolab: the run is at {lab.base}/run/{found['id']}\n"
+    with pytest.raises(ValueError, match="the run is finished"):
+        run.log({"reward": 1})
+
+
+def test_an_answer_writes_nothing_but_an_id_to_the_terminal(grpolab, capsys):
+    for run in ("\x1b[2J", "a b", 7, None, ["x"]):
+        grpolab._Service("http://h", "t")._show(run)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_script_says_that_it_waits_for_the_service_at_its_end(grpolab, token, capsys):
+    run = grpolab.init("http://127.0.0.1:9", token)
+    run.log({"reward": 1})
+    assert not run.finish(seconds=2.5)
+    told = capsys.readouterr().err
+    assert "waiting up to 2.5 s until http://127.0.0.1:9 has stored everything" in told
+    assert "has not confirmed everything" in told
+
+
+def test_answers_that_are_lost_double_nothing(grpolab, run, lab, monkeypatch):
+    post, answers = grpolab._Service._post, []
+
+    def losing(self, spool, lines):
+        answers.append(post(self, spool, lines))
+        if len(answers) % 3:
+            raise OSError(errno.ECONNRESET, "reset")
+        return answers[-1]
+
+    monkeypatch.setattr(grpolab._Service, "_post", losing)
+    for step in range(1, 20):
+        run.log({"reward": step}, step=step)
+        run.log_completions([{"prompt": f"p{step}", "completion": "c"}] * 2, step=step)
+        time.sleep(0.01)
+    assert run.finish()
+    assert len(answers) >= 3  # two of them were lost
+    found = run_of(lab, run.id)
+    assert steps_of(lab, found) == {step: float(step) for step in range(1, 20)}
+    with lab.sessions() as session:
+        assert len(stored_points(session, found["id"])) == 19 * 8  # the reward, seven of the texts
+        groups = select(func.count()).select_from(RolloutGroup).where(RolloutGroup.run_id == found["id"])
+        assert session.scalar(groups) == 19
+
+
+def test_a_record_that_the_service_refuses_is_left_out_alone(run, lab, capsys):
+    run.log({"reward": 1}, step=1)
+    run._spools[-1].append({"kind": "metrics", "step": -5, "values": {"reward": 5}})
+    run.log({"reward": 2}, step=2)
+    assert run.finish()
+    assert steps_of(lab, run_of(lab, run.id)) == {1: 1.0, 2: 2.0}
+    assert capsys.readouterr().err.count("a record is refused and left out") == 1
+
+
+def test_names_that_are_too_long_are_cut_and_a_seed_that_cannot_be_is_left_out(grpolab, lab, token, capsys):
+    long = {"name": "too-long-" + "x" * 250, "experiment": "e" * 201, "variant": "v" * 201}
+    run = grpolab.init(lab.base, token, **long, seed=2**31, steps=10)
+    run.log({"reward": 1}, step=1)
+    assert run.finish()
+    found = run_of(lab, long["name"][:200])
+    assert (found["experiment_name"], found["variant"]) == ("e" * 200, "v" * 200)
+    assert (found["seed"], found["steps"], steps_of(lab, found)) == (0, 10, {1: 1.0})
+    told = capsys.readouterr().err
+    assert told.count("name: expected at most 200 characters, got 259: it is cut") == 1
+    assert (
+        told.count("seed: expected a whole number from 0 to 2147483647, got 2147483648: it is left out") == 1
+    )
+
+
+def test_a_file_of_an_older_client_whose_name_was_not_cut_is_sent(grpolab, lab, token, tmp_path):
+    head = {"url": lab.base, "id": "old-file", "run": {"name": "old-file-" + "x" * 250}}
+    record = {"kind": "metrics", "values": {"reward": 1.0}, "step": 1}
+    (tmp_path / f"{'c' * 32}.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(record)}\n")
+    assert [reason for _, reason in grpolab.send_left(tmp_path, token, lab.base)] == [""]
+    assert steps_of(lab, run_of(lab, head["run"]["name"][:200])) == {1: 1.0}
+
+
+@pytest.mark.parametrize("records", [1, 3])
+def test_a_run_that_the_service_refuses_is_sent_again_after_a_pause_with_all_records(
+    grpolab, lab, token, monkeypatch, capsys, records
+):
+    post, posts = grpolab._Service._post, []
+
+    def counting(self, spool, lines):
+        posts.append(len(lines))
+        return post(self, spool, lines)
+
+    monkeypatch.setattr(grpolab._Service, "_post", counting)
+    monkeypatch.setattr(grpolab, "LONGEST_PAUSE", 0.5)
+    name = f"refused-{records}"
+    run = grpolab.init(lab.base, token, id=name, name=name, origin="nobody")
+    pauses = pauses_of(run, monkeypatch)
+    for step in range(1, records + 1):
+        run.log({"reward": step}, step=step)
+    wait_for(lambda: len(pauses) >= 3)
+    assert set(pauses) == {0.5}
+    assert len(posts) <= len(pauses) + 2  # it may have been in the first pause, and be in the next request
+    told = capsys.readouterr().err
+    assert told.count("refuses the run (422): run.origin: ") == 1
+    assert "left out" not in told
+    run._spools[0].head["run"]["origin"] = "script"
+    assert run.finish()
+    assert steps_of(lab, run_of(lab, name)) == {step: float(step) for step in range(1, records + 1)}
+
+
+def test_a_refusal_that_goes_on_without_the_record_is_not_the_records(grpolab, run, monkeypatch):
+    posts = []
+
+    def refuse(_service, spool, lines):
+        posts.append(list(lines))
+        raise urllib.error.HTTPError("http://h", 422, "Unprocessable", Message(), None)
+
+    monkeypatch.setattr(grpolab._Service, "_post", refuse)
+    monkeypatch.setattr(grpolab, "LONGEST_PAUSE", 0.5)
+    pauses = pauses_of(run, monkeypatch)
+    run.log({"reward": 1}, step=1)
+    wait_for(lambda: pauses.count(0.5) >= 3)
+    assert posts[-1] == [b"null"]
+    assert posts.count([b"null"]) <= len(pauses) + 2
+    run.finish(seconds=0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ("no-such-token", "refuses the run (401): the token is not valid"),
+        (VIEWER_TOKEN, "(403): viewers cannot push runs"),
+    ],
+)
+def test_a_wrong_token_costs_a_sentence_and_no_data(grpolab, lab, token, tmp_path, wrong, sentence):
+    name = f"token-{len(sentence)}"
+    body = """
+for step in range(1, 6):
+    run.log({'reward': step}, step=step)
+while not run._service._told:
+    time.sleep(.02)
+assert not run.finish(seconds=2)
+"""
+    process = script(lab.base, wrong, tmp_path, name, body, stderr=subprocess.PIPE)
+    told = process.communicate(timeout=60)[1]
+    assert process.returncode == 0
+    assert told.count(sentence) == 1
+    assert wrong not in told
+    assert run_of(lab, name) is None
+    assert [reason for _, reason in grpolab.send_left(tmp_path / "grpolab", token, lab.base)] == [""]
+    assert steps_of(lab, run_of(lab, name)) == {step: float(step) for step in range(1, 6)}
+    assert run_of(lab, name)["status"] == "finished"
+    assert files(tmp_path) == []
+
+
+def test_a_script_with_the_same_id_sends_what_was_left_first(grpolab, lab, token, tmp_path):
+    body = "for step in range(1, 8): run.log({'reward': step}, step=step)\nos._exit(0)"
+    script("http://127.0.0.1:9", token, tmp_path, "same-id", body, stderr=subprocess.DEVNULL).wait(60)
+    again = grpolab.init(lab.base, token, id="same-id", name="same-id")
+    for step in range(5, 10):
+        again.log({"reward": -step}, step=step)
+    assert again.finish()
+    wanted = {**{step: float(step) for step in range(1, 5)}, **{step: -float(step) for step in range(5, 10)}}
+    assert steps_of(lab, run_of(lab, "same-id")) == wanted
+
+
+def test_the_stop_button_is_heard(run, lab):
+    run.log({"reward": 1}, step=1)
+    found = wait_for(lambda: run_of(lab, run.id))
+    lab.client.post(f"/runs/{found['id']}/stop")
+    run.log({"reward": 1}, step=2)
+    wait_for(run.should_stop)
+    assert run.finish("stopped")
+    assert run_of(lab, run.id)["status"] == "stopped"
+
+
+def test_a_long_file_is_replaced_once_it_is_stored(grpolab, run, lab, tmp_path, monkeypatch):
+    monkeypatch.setattr(grpolab, "FILE_BYTES", 2_000)
+    seen = set()
+    for step in range(1, 60):
+        run.log({"reward": step}, step=step)
+        seen.add(run._spools[-1].path)
+        time.sleep(0.02)
+    assert run.finish()
+    assert len(seen) > 1
+    assert steps_of(lab, run_of(lab, run.id)) == {step: float(step) for step in range(1, 60)}
+    assert files(tmp_path) == []
+
+
+def test_a_full_disk_keeps_records_in_memory_until_there_is_room(grpolab, run, lab, monkeypatch, capsys):
+    real, is_full = os.write, [True]
+
+    def write(descriptor, data):
+        if is_full[0] and descriptor == run._spools[-1]._writing:
+            if len(data) > 40:
+                real(descriptor, data[:10])  # cut off in the middle
+                return 10
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data)
+
+    monkeypatch.setattr(os, "write", write)
+    for step in range(1, 6):
+        run.log({"reward": step}, step=step)
+    is_full[0] = False
+    run.log({"reward": 6}, step=6)
+    assert run.finish()
+    assert steps_of(lab, run_of(lab, run.id)) == {step: float(step) for step in range(1, 7)}
+    assert capsys.readouterr().err.count("records wait in memory") == 1
+
+
+def test_memory_is_bounded_while_nothing_can_be_written(grpolab, run, monkeypatch, capsys):
+    def full(descriptor, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(grpolab, "HELD_BYTES", 10_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        for step in range(1, 1_000):
+            run.log({"reward": step}, step=step)
+    assert sum(map(len, run._spools[-1].held)) <= 10_000
+    assert "from here on some are lost" in capsys.readouterr().err
+    assert run.finish()
+
+
+def test_secrets_stay_out_of_the_file(grpolab, tmp_path):
+    config = {"hub_token": "sesame-open", "nested": [{"API_KEY": "sesame-open"}], "lr": 1, "tokens": 3}
+    run = grpolab.init("http://127.0.0.1:9", "the-secret-token", id="r", config=config)
+    (path,) = files(tmp_path)
+    text = path.read_text()
+    assert "sesame-open" not in text
+    assert "the-secret-token" not in text
+    assert json.loads(text.splitlines()[0])["run"]["config"]["tokens"] == 3
+    assert path.stat().st_mode & 0o777 == 0o600
+    run.finish(seconds=0)
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "127.0.0.1:8400", "http://user:pw@host", "http://h/?q=1", "http://"]
+)
+def test_an_address_that_cannot_be_one_is_refused_at_once(grpolab, url):
+    with pytest.raises(ValueError, match=r"^url: "):
+        grpolab.init(url, "t")
+
+
+def test_files_of_others_are_left_alone(grpolab, tmp_path):
+    for name, text in {
+        "a": "",
+        "b": "[]\n",
+        "c": '{"id": "../../x", "run": {}, "url": "http://h"}\n',
+        "d": "{",
+    }.items():
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    reasons = [reason for _, reason in grpolab.send_left(tmp_path, "t", "http://h")]
+    assert len(reasons) == 4
+    assert all("not a file of this client" in reason for reason in reasons)
+    assert len(files(tmp_path)) == 4
+
+
+def test_the_token_goes_to_no_address_that_a_file_names(grpolab, lab, token, tmp_path, monkeypatch, capsys):
+    script("http://127.0.0.1:9", token, tmp_path, "left", "run.log({'kl': 1}); os._exit(0)").wait(60)
+    monkeypatch.setenv("GRPOLAB_URL", lab.base)
+    monkeypatch.setenv("GRPOLAB_TOKEN", token)
+    monkeypatch.setattr(sys, "argv", ["grpolab.py", "send", "grpolab"])
+    assert grpolab.main() == 1
+    assert "is for http://127.0.0.1:9: send it there, or elsewhere, with --url" in capsys.readouterr().out
+    assert run_of(lab, "left") is None
+    monkeypatch.setattr(sys, "argv", ["grpolab.py", "send", "--url", lab.base, "grpolab"])
+    assert grpolab.main() == 0
+    assert run_of(lab, "left")["last_step"] == 1
+
+
+def test_a_run_in_the_trash_stops_its_script_and_takes_nothing(run, lab, tmp_path, capsys):
+    run.log({"reward": 1}, step=1)
+    found = wait_for(lambda: (stored := run_of(lab, run.id)) and stored["last_step"] and stored)
+    lab.client.delete(f"/runs/{found['id']}").raise_for_status()
+    run.log({"reward": 2}, step=2)
+    wait_for(run.should_stop)
+    run.log({"reward": 3}, step=3)
+    assert not run.finish("stopped", seconds=5)
+    assert capsys.readouterr().err.count("this run is in the trash") == 1
+    assert lab.get(f"/runs/{found['id']}")["last_step"] == 1
+    assert len(files(tmp_path)) == 1  # for the case that it is restored
+
+
+def test_a_config_without_end_is_left_out(grpolab, tmp_path, capsys):
+    deep = {}
+    for _ in range(5_000):
+        deep = {"a": deep}
+    run = grpolab.init("http://127.0.0.1:9", "t", id="r", config=deep)
+    (path,) = files(tmp_path)
+    assert "config" not in json.loads(path.read_text().splitlines()[0])["run"]
+    assert "it is left out" in capsys.readouterr().err
+    run.finish(seconds=0)
+
+
+def test_a_batch_holds_no_more_values_than_the_service_takes(grpolab, run, lab, monkeypatch):
+    monkeypatch.setattr(grpolab, "BATCH_VALUES", 10)
+    for step in range(1, 20):
+        run.log({"reward": 1, "kl": 2, "loss": 3}, step=step)
+    lines = run._spools[-1].next_lines()
+    assert 1 <= len(lines) <= 3
+    assert run.finish()
+    assert sorted(steps_of(lab, run_of(lab, run.id))) == list(range(1, 20))
+
+
+SCRIPT = """
+import multiprocessing, os, sys, time
+sys.path.insert(0, {client!r})
+import grpolab
+run = grpolab.init({url!r}, {token!r}, id={id!r}, name={id!r})
+{body}
+"""
+
+
+def script(url, token, directory, id, body, **kwargs):
+    """A process that pushes."""
+    code = SCRIPT.format(client=str(CLIENT.parent), url=url, token=token, id=id, body=body)
+    return subprocess.Popen([sys.executable, "-c", code], cwd=directory, text=True, **kwargs)
+
+
+def test_a_client_that_is_killed_loses_nothing_and_its_run_goes_on(lab, token, tmp_path):
+    endless = """
+for step in range(1, 10**9):
+    run.log({'reward': step}, step=step)
+    print(step, flush=True)
+    time.sleep(.005)
+"""
+    logged = 0
+    with script(lab.base, token, tmp_path, "killed", endless, stdout=subprocess.PIPE) as process:
+        while logged < 300:
+            logged = int(process.stdout.readline())
+        process.kill()
+        logged = int((process.stdout.read().split() or [logged])[-1])
+    assert len(files(tmp_path)) == 1
+    # It goes on from a checkpoint that is a little older.
+    body = f"""
+for step in range({logged - 20}, {logged + 20}):
+    run.log({{'reward': -step}}, step=step)
+run.finish()
+"""
+    assert script(lab.base, token, tmp_path, "killed", body).wait(60) == 0
+    found = run_of(lab, "killed")
+    values = steps_of(lab, found)
+    assert {step: value for step, value in values.items() if step < logged - 20} == {
+        step: float(step) for step in values if step < logged - 20
+    }
+    with lab.sessions() as session:
+        assert len(stored_points(session, found["id"])) == logged + 19
+    assert (found["status"], found["last_step"]) == ("finished", logged + 19)
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "reason"),
+    [
+        ("run.log({'reward': 1}, step=1)", "finished", ""),
+        ("raise RuntimeError('out of luck')", "failed", "RuntimeError: out of luck"),
+        ("raise KeyboardInterrupt", "stopped", "interrupted"),
+        ("with run: raise ValueError('inside')", "failed", "ValueError: inside"),
+    ],
+)
+def test_a_script_that_ends_without_a_word_ends_its_run(lab, token, tmp_path, body, status, reason):
+    name = f"end-{status}-{len(body)}"
+    script(lab.base, token, tmp_path, name, body, stderr=subprocess.DEVNULL).wait(60)
+    found = run_of(lab, name)
+    assert (found["status"], found["reason"]) == (status, reason)
+
+
+def test_a_fork_may_log_too(lab, token, tmp_path):
+    body = """
+run.log({'reward': 1}, step=1)
+def child():
+    run.log({'kl': 2}, step=2)
+    while not run._spools[-1].sent:
+        time.sleep(.02)
+multiprocessing.set_start_method('fork')
+other = multiprocessing.Process(target=child)
+other.start()
+other.join()
+run.log({'reward': 3}, step=3)
+run.finish()
+"""
+    assert script(lab.base, token, tmp_path, "forked", body).wait(60) == 0
+    found = run_of(lab, "forked")
+    assert (found["status"], steps_of(lab, found)) == ("finished", {1: 1.0, 3: 3.0})
+    assert steps_of(lab, found, "kl/k3") == {2: 2.0}
+
+
+def test_the_file_is_downloaded_with_one_command_and_needs_no_token(lab, tmp_path):
+    answer = httpx.get(f"{lab.base}/grpolab.py")
+    assert (answer.status_code, answer.content) == (200, CLIENT.read_bytes())
+    assert answer.headers["content-type"].startswith("text/x-python")
+
+
+def verl_without_verl():
+    """The two classes of verl that `add_to_verl` extends, in the shape that verl documents.
+
+    verl is not installed for the tests; docs/push.md names the version that was tried.
+    """
+    tracking: Any = types.ModuleType("verl.utils.tracking")
+
+    class Tracking:
+        def __init__(self, project_name, experiment_name, default_backend="console", config=None):  # noqa: ARG002
+            self.logger, self.own = {"console": self}, []
+
+        def log(self, data, step, backend=None):
+            for name, each in self.logger.items():
+                if backend is None or name in backend:
+                    each.own.append((step, data)) if each is self else each.log(data=data, step=step)
+
+    class ValidationGenerationsLogger:
+        def log(self, loggers, samples, step):
+            self.seen = (loggers, samples, step)
+
+    tracking.Tracking, tracking.ValidationGenerationsLogger = Tracking, ValidationGenerationsLogger
+    utils: Any = types.ModuleType("verl.utils")
+    utils.tracking = tracking
+    return {"verl": types.ModuleType("verl"), "verl.utils": utils, "verl.utils.tracking": tracking}
+
+
+def test_every_tracking_of_verl_pushes_too_and_its_own_loggers_go_on(grpolab, lab, token, monkeypatch):
+    modules = verl_without_verl()
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    tracking: Any = modules["verl.utils.tracking"]
+    grpolab.add_to_verl(url=lab.base, token=token, id="from-verl")
+    mine = tracking.Tracking("project", "from-verl", default_backend=["console"], config={"lr": 1e-6})
+    for step in (1, 2):
+        mine.log({"critic/rewards/mean": step / 4, "actor/entropy": 0.5}, step=step)
+    validation = tracking.ValidationGenerationsLogger()
+    validation.log(["console"], [["1+1=", "2", 1.0], ["1+2=", "4", 0.0]], 2)
+    assert (len(mine.own), validation.seen[2]) == (2, 2)
+    mine.logger["grpolab"].finish()
+    found = run_of(lab, "from-verl")
+    assert (found["status"], found["origin"], found["experiment_name"]) == ("finished", "verl", "project")
+    assert lab.get(f"/runs/{found['id']}")["config"] == {"lr": 1e-6}
+    assert steps_of(lab, found) == {1: 0.25, 2: 0.5}
+    groups = lab.get("/rollouts", run=found["id"], kind="eval")["items"]
+    assert [(each["prompt"], each["completions"][0]["text"], each["reward_mean"]) for each in groups] == [
+        ("1+1=", "2", 1.0),
+        ("1+2=", "4", 0.0),
+    ]
+
+
+def test_the_callback_goes_on_in_a_second_training_and_an_evaluation_after_it(grpolab, lab, token):
+    callback = grpolab.GRPOLabCallback(lab.base, token, id="twice", name="twice", completions=0)
+    args = types.SimpleNamespace(
+        run_name="", to_dict=dict, seed=0, world_size=1, device="cpu", logging_dir="", output_dir=""
+    )
+    state = types.SimpleNamespace(is_world_process_zero=True, max_steps=4, global_step=0)
+
+    def train(until):
+        callback.on_train_begin(args, state, None)
+        while state.global_step < until:
+            state.global_step += 1
+            callback.on_step_end(args, state, types.SimpleNamespace(should_training_stop=False))
+            callback.on_log(args, state, None, {"reward": float(state.global_step)})
+        callback.on_train_end(args, state, None)
+
+    train(2)
+    train(4)
+    callback.on_log(args, state, None, {"eval_accuracy": 0.5})
+    callback.on_evaluate(args, state, None)
+    found = run_of(lab, "twice")
+    assert found["status"] == "finished"
+    assert steps_of(lab, found) == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
+    assert steps_of(lab, found, "eval/accuracy") == {4: 0.5}

@@ -1,0 +1,79 @@
+"""One number per run out of a curve, by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from backend.experiments.matrix import readings
+from backend.experiments.matrix.readings import Column, best, reached, sparkline
+from backend.metrics.series import Curve
+
+
+def final(values, *, is_evaluation):
+    """The end of a curve, which may have none."""
+    return readings.final(values, is_evaluation=is_evaluation)
+
+
+def area(values, last_step):
+    """The mean height of a curve, which may have none."""
+    return readings.area(values, last_step)
+
+
+def curve(values, *, every=1):
+    steps = np.arange(1, len(values) + 1) * every
+    return Curve(steps, steps.astype(float), np.array(values, float))
+
+
+def test_the_end_is_the_mean_of_the_last_ten_steps_or_the_last_evaluation():
+    rising = curve(range(1, 31))
+    assert final(rising, is_evaluation=False) == pytest.approx(25.5)
+    assert final(rising, is_evaluation=True) == 30
+    assert final(curve([1, 2, 3], every=25), is_evaluation=False) == 3
+    assert final(curve([]), is_evaluation=False) is None
+
+
+def test_a_value_at_the_end_that_is_not_finite_is_none_of_a_number():
+    assert math.isnan(final(curve([1, math.nan]), is_evaluation=False))
+    assert math.isnan(final(curve([math.inf, 1]), is_evaluation=False))
+    assert final(curve([math.nan, *range(1, 11)]), is_evaluation=False) == 5.5
+
+
+def test_the_best_goes_by_the_direction():
+    values = curve([3, math.nan, 9, 1, -math.inf])
+    assert (best(values, "up"), best(values, "down"), best(values, "")) == (9, 1, None)
+
+
+def test_the_area_is_the_mean_height():
+    assert area(curve([0, 1, 2]), 3) == 1
+    assert area(curve([0, 1, 2, 99]), 3) == 1
+    uneven = Curve(np.array([0, 1, 9]), np.array([0.0, 1, 9]), np.array([0.0, 0, 1]))
+    assert area(uneven, 9) == pytest.approx(4 / 9)
+    assert math.isnan(area(curve([0, math.nan, 2]), 3))
+
+
+def test_a_threshold_that_is_not_reached_is_no_number():
+    accuracy = curve([0.1, 0.5, 0.6], every=5)
+    assert reached(accuracy, accuracy.x, 0.5, "up", is_evaluation=True) == 10
+    assert reached(accuracy, accuracy.x, 0.7, "up", is_evaluation=True) is None
+    assert reached(accuracy, accuracy.x, 0.1, "down", is_evaluation=True) == 5
+
+
+def test_one_lucky_step_of_training_does_not_reach_a_threshold():
+    reward = curve([0, 1, *[0] * 20, *[1] * 10])
+    assert reached(reward, reward.x, 0.5, "up", is_evaluation=False) == 27
+
+
+def test_a_sparkline_is_the_mean_of_the_curves_that_are_there():
+    assert sparkline([curve([1, 2, 3]), curve([3, 4])]) == [2.0, 3.0, 3.0]
+    assert len(sparkline([curve(range(500))])) == 40
+    assert sparkline([curve([math.nan])]) == []
+
+
+def test_thresholds_that_are_close_are_columns_of_their_own():
+    keys = [
+        Column("eval/accuracy", "steps_to", each).key for each in (0.1234567, 0.1234568, 1234567, 0.5, 1.0)
+    ]
+    assert keys[0] == "eval/accuracy:steps_to:0.1234567"
+    assert keys[3:] == ["eval/accuracy:steps_to:0.5", "eval/accuracy:steps_to:1"]
+    assert len(set(keys)) == 5

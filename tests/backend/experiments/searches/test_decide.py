@@ -1,0 +1,148 @@
+"""Objectives, the comparison over further seeds, and the words about it: by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from backend.experiments.search_settings import SearchSettings
+from backend.experiments.searches.comparison import compare
+from backend.experiments.searches.decide import SearchRow
+from backend.experiments.searches.objective import reports_of, value_of
+from backend.experiments.searches.trial import RunRow, TrialRow
+from backend.experiments.sweep import Sweep
+from backend.metrics.series import Points
+
+
+def points(values):
+    return Points(np.array(sorted(values)), np.array([values[step] for step in sorted(values)], float))
+
+
+def settings(**fields):
+    return SearchSettings.model_validate(fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, {10: 0.1, 20: 0.5, 30: 0.3}),
+        ({"reading": "best"}, {10: 0.1, 20: 0.5, 30: 0.5}),
+        ({"reading": "best", "direction": "minimize"}, {10: 0.1, 20: 0.1, 30: 0.1}),
+        ({"reading": "mean_of_3"}, {10: 0.1, 20: 0.3, 30: 0.3}),
+    ],
+)
+def test_evaluations_are_read_as_asked_and_the_one_before_training_is_left_out(fields, expected):
+    found = reports_of(points({0: 0.9, 10: 0.1, 20: 0.5, 30: 0.3}), settings(**fields), 30)
+    assert found == pytest.approx(expected)
+
+
+def test_a_metric_of_training_is_averaged_over_ten_steps():
+    found = reports_of(
+        points({step: float(step) for step in range(1, 26)}), settings(metric="reward/mean"), 25
+    )
+    assert found == {10: 5.5, 20: 15.5, 25: 20.5}
+
+
+@pytest.mark.parametrize("reading", ["final", "best", "mean_of_3"])
+def test_values_that_are_not_finite_count_as_none(reading):
+    bad = points({10: math.nan, 20: math.inf})
+    found = reports_of(bad, settings(reading=reading), 20)
+    assert all(math.isnan(value) for value in found.values())
+    assert value_of(found) is value_of({}) is None
+
+
+def search(seeds=(0, 1, 2, 3)):
+    knobs = [{"path": "optimizer.lr", "values": [1e-4, 1e-3]}]
+    sweep = Sweep.model_validate({"method": "search", "knobs": knobs})
+    return SearchRow("e", "s", "finished", 0, {}, {"name": "grpo"}, sweep, seeds, {})
+
+
+def finalist(number, first, further):
+    name = f"c{number}"
+    own = RunRow(f"{name}-0", name, name, 0, "finished", 40, reports={40: first})
+    more = [
+        RunRow(f"{name}-{seed}", name, name, seed, "finished", 40, reports={40: value})
+        for seed, value in enumerate(further, start=1)
+    ]
+    return TrialRow(number, (number,), name, own, chosen=True), [own, *more]
+
+
+def test_the_seed_that_chose_a_configuration_is_left_out_of_the_comparison():
+    lucky, lucky_runs = finalist(0, 0.99, (0.50, 0.52, 0.54))
+    steady, steady_runs = finalist(1, 0.70, (0.70, 0.72, 0.74))
+    found = compare(search(), [lucky, steady], [*lucky_runs, *steady_runs])
+    first, second = found.rows
+    assert (first["variant"], first["n"], first["mean"]) == ("c1", 3, pytest.approx(0.72))
+    assert first["low"] == pytest.approx(0.72 - 4.3026527 * 0.02 / math.sqrt(3))
+    assert second["difference"] == pytest.approx(-0.2)
+    assert found.verdict.startswith(
+        "c1: eval/accuracy 0.72 [0.67, 0.77] over 3 remaining seeds; no difference"
+    )
+
+
+def test_a_difference_that_varies_little_is_shown():
+    worse, worse_runs = finalist(0, 0.5, (0.50, 0.521, 0.54))
+    better, better_runs = finalist(1, 0.5, (0.70, 0.72, 0.741))
+    found = compare(search(), [worse, better], [*worse_runs, *better_runs])
+    assert found.verdict.endswith("better than every other finalist.")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("finalists", "seeds", "times"), [(10, 5, 600), (20, 10, 200)])
+def test_a_claim_of_equal_finalists_is_rarer_than_one_in_twenty(finalists, seeds, times):
+    """The best of all is compared with the rest: the correction has to know that it was chosen."""
+    numbers = np.random.default_rng(7)
+    claims = 0
+    for _ in range(times):
+        values = numbers.normal(size=(finalists, seeds)) + numbers.normal(size=seeds)
+        made = [finalist(number, 0.0, row.tolist()) for number, row in enumerate(values)]
+        row = search(seeds=tuple(range(seeds + 1)))
+        found = compare(row, [trial for trial, _ in made], [run for _, runs in made for run in runs])
+        claims += "better" in found.verdict
+    assert claims / times <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / times)
+
+
+def test_p_values_are_corrected_over_all_pairs_of_finalists():
+    made = [
+        finalist(0, 0.5, (0.50, 0.52, 0.54)),
+        finalist(1, 0.5, (0.51, 0.50, 0.56)),
+        finalist(2, 0.5, (0.70, 0.72, 0.741)),
+    ]
+    trials, runs = [trial for trial, _ in made], [run for _, own in made for run in own]
+    first, second, third = compare(search(), trials, runs).rows
+    assert [row["variant"] for row in (first, second, third)] == ["c2", "c1", "c0"]
+    # Differences to c2: -.2, -.2, -.201, the least of three p-values; t = 601 with 2 degrees of freedom.
+    assert third["p"] == pytest.approx(3 * 2 * (1 - 601 / math.sqrt(601**2 + 2)) / 2, rel=1e-3)
+    assert (first["paired"], second["paired"], third["paired"]) == (None, True, True)
+
+
+def test_finalists_that_share_too_few_seeds_are_compared_unpaired():
+    one, one_runs = finalist(0, 0.5, (0.50, 0.52, math.nan))
+    other, other_runs = finalist(1, 0.5, (math.nan, 0.70, 0.72))
+    _, second = compare(search(), [one, other], [*one_runs, *other_runs]).rows
+    assert (second["variant"], second["paired"], second["difference"]) == ("c0", False, pytest.approx(-0.2))
+
+
+def test_a_first_that_is_worse_on_the_shared_seeds_is_not_called_better():
+    lucky, lucky_runs = finalist(0, 0.5, (0.50, 0.51, 0.52, 0.99))
+    steady, steady_runs = finalist(1, 0.5, (0.60, 0.611, 0.62, math.nan))
+    found = compare(search(seeds=(0, 1, 2, 3, 4)), [lucky, steady], [*lucky_runs, *steady_runs])
+    assert found.rows[0]["variant"] == "c0"
+    assert found.verdict.endswith("over 4 remaining seeds; on the seeds that they share, c1 did better.")
+
+
+@pytest.mark.parametrize(("status", "verdict"), [("comparing", ""), ("stopped", " over 3 remaining seeds.")])
+def test_nothing_is_claimed_before_all_seeds_have_ended(status, verdict):
+    worse, worse_runs = finalist(0, 0.5, (0.50, 0.521, 0.54))
+    better, better_runs = finalist(1, 0.5, (0.70, 0.72, 0.741))
+    row = search()._replace(status=status)
+    found = compare(row, [worse, better], [*worse_runs, *better_runs])
+    assert found.verdict.endswith(verdict)
+    assert "better" not in found.verdict
+
+
+def test_a_comparison_without_values_says_nothing():
+    trial, runs = finalist(0, 0.5, ())
+    found = compare(search(), [trial], runs)
+    assert ([row["n"] for row in found.rows], found.verdict) == ([0], "")
+    assert compare(search(), [], []).rows == []

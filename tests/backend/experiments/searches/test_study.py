@@ -1,0 +1,119 @@
+"""Optuna's part of a search: places of values, proposals that are new, decisions by rows alone."""
+
+import math
+import random
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.experiments.search_settings import SearchSettings
+from backend.experiments.searches.study import fallen_behind, next_point
+from backend.experiments.searches.trial import RunRow, TrialRow
+from backend.experiments.sweep_values import axis_of
+
+WHOLE = ("2..64", "2..64 log", "1, 3, 2", "2..4096 step 2", "5..5")
+TEXTS = ["1e-5..1e-2 log", "0..1", "2..64", "2..64 log", "1, 3, 2", "0..1 lin 700", "2..4096 step 2", "5..5"]
+
+
+def trial(number, point, value=None, status="finished", steps=40, **fields):
+    reports = {} if value is None else {at: value * at / steps for at in (10, 20, 30, 40)}
+    run = RunRow(f"r{number}", "n", f"v{number}", 0, status, steps, reports=fields.pop("reports", reports))
+    return TrialRow(number, tuple(point), f"v{number}", run, **fields)
+
+
+@given(st.sampled_from(TEXTS), st.floats(0, 1))
+def test_the_place_of_a_value_leads_back_to_it(text, share):
+    axis = axis_of(text, 3 if text in WHOLE else 0.5)
+    if axis.range is None:
+        return
+    given_range = axis.range
+    count = given_range.count
+    value = given_range.at(int(share * (count - 1))) if count else given_range.value(share)
+    again = given_range.place(value)
+    assert again is not None
+    assert (given_range.at(int(again)) if count else given_range.value(again)) == pytest.approx(value)
+    assert given_range.place(1e9) is given_range.place("x") is given_range.place(True) is None
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_proposals_are_new_values_of_the_axis_until_there_are_none(sampler, text):
+    axis = axis_of(text, 3 if text in WHOLE else 0.5)
+    chosen = SearchSettings.model_validate({"sampler": sampler})
+    trials = []
+    for number in range(14):
+        point = next_point(trials, [axis], chosen, 7)
+        if point is None:
+            assert number == axis.count
+            return
+        assert point not in [each.point for each in trials]
+        trials.append(trial(number, point, random.Random(number).random()))
+    assert axis.count == 0 or axis.count > 13
+
+
+def test_words_and_mixed_lists_are_proposed_as_they_are():
+    axes = [axis_of(["grpo", "dapo"], "grpo"), axis_of([None, True, 3, "x"], None)]
+    trials = []
+    while (point := next_point(trials, axes, SearchSettings(), 0)) is not None:
+        trials.append(trial(len(trials), point, 0.5))
+    assert len(trials) == 8
+
+
+@given(st.lists(st.floats(0, 1) | st.none(), max_size=14), st.integers(0, 2**31 - 1))
+def test_a_proposal_is_a_function_of_the_rows_and_the_seed(values, seed):
+    axis = axis_of("1e-5..1e-2 log", 1e-3)
+    trials = [
+        trial(number, [1e-5 * (number + 1)], value, "failed" if value is None else "finished")
+        for number, value in enumerate(values)
+    ]
+    assert next_point(trials, [axis], SearchSettings(), seed) == next_point(
+        trials, [axis], SearchSettings(), seed
+    )
+
+
+def test_tpe_comes_nearer_to_the_best_than_chance():
+    def distance(sampler, seed):
+        axis, trials = axis_of("1e-6..1 log", 1e-3), []
+        chosen = SearchSettings.model_validate({"sampler": sampler})
+        for number in range(25):
+            point = next_point(trials, [axis], chosen, seed)
+            assert point is not None
+            trials.append(trial(number, point, 1 - abs(math.log10(point[0]) + 3) / 3))
+        return sum(abs(math.log10(each.point[0]) + 3) for each in trials[10:])
+
+    assert sum(distance("tpe", seed) for seed in range(4)) < sum(
+        distance("random", seed) for seed in range(4)
+    )
+
+
+def test_a_minimised_objective_is_pruned_the_other_way():
+    done = [trial(number, [number], value) for number, value in enumerate((0.2, 0.4, 0.6))]
+    live = trial(3, [3], status="running", reports={10: 0.9})
+    for direction, is_behind in (("maximize", False), ("minimize", True)):
+        chosen = SearchSettings.model_validate({"direction": direction, "first_rung": 0.25})
+        assert fallen_behind([*done, live], chosen, 40) == {3: is_behind}
+
+
+def test_values_that_were_judged_are_not_judged_again():
+    done = [trial(number, [number], value) for number, value in enumerate((0.2, 0.4, 0.6))]
+    live = trial(3, [3], status="running", reports={10: 0.0}, judged_step=10)
+    assert fallen_behind([*done, live], SearchSettings(), 40) == {}
+
+
+@pytest.mark.parametrize(("step", "is_pruned"), [(9, False), (10, True)])
+def test_nobody_is_pruned_before_the_first_rung(step, is_pruned):
+    done = [
+        trial(number, [number], steps=20, reports={9: value, 10: value, 20: value})
+        for number, value in enumerate((0.2, 0.4, 0.6))
+    ]
+    live = trial(3, [3], status="running", steps=20, reports={step: 0.0})
+    chosen = SearchSettings.model_validate({"pruner": "median", "first_rung": 0.5})
+    assert fallen_behind([*done, live], chosen, 20) == {3: is_pruned}
+
+
+def test_the_service_starts_without_the_library():
+    code = "import sys, backend.service.main; sys.exit('optuna' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

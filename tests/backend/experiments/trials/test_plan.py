@@ -1,0 +1,77 @@
+"""Parts of a plan that need no database."""
+
+import numpy as np
+
+from backend.analysis.diagnosis.diagnose import diagnose
+from backend.analysis.diagnosis.log import Log
+from backend.config.merge import nested
+from backend.experiments.trials.plan import default_arms, first_alarm, last_healthy
+from tests.backend.analysis.diagnosis.logs import broken, healthy
+
+CONFIG = {"optimizer": {"lr": 3e-4}}
+
+
+def collapsed():
+    log = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
+    log = broken(log, 75, reward__accuracy=lambda values: values * 0.05)
+    return Log(log.series, CONFIG)
+
+
+def test_the_alarm_is_the_first_step_at_which_the_log_so_far_is_ill():
+    log = collapsed()
+    found = diagnose(log)
+    alarm = first_alarm(log, found)
+
+    def verdict(step):
+        cut = Log({name: each.between(0, step) for name, each in log.series.items()}, CONFIG)
+        return diagnose(cut).outcome.verdict
+
+    assert verdict(alarm) in {"declining", "collapsed"}
+    assert verdict(alarm - 1) == "healthy"
+    assert 75 < alarm < 90
+
+
+def test_a_run_that_never_learned_has_its_alarm_at_its_end():
+    flat = healthy().series | {
+        "reward/accuracy": broken(healthy(), 0, reward__accuracy=lambda v: v * 0 + 0.2).series[
+            "reward/accuracy"
+        ]
+    }
+    log = Log(flat, CONFIG)
+    found = diagnose(log)
+    assert found.outcome.verdict == "never_learned"
+    assert first_alarm(log, found) == 120
+    assert last_healthy(found) <= 1
+
+
+def test_a_fork_begins_before_the_first_signal_and_before_the_fall():
+    found = diagnose(collapsed())
+    assert last_healthy(found) <= min(found.onset.healthy, found.outcome.onset.healthy) <= 71
+
+
+def test_the_arms_are_the_remedy_and_the_first_rival_that_is_a_change_of_the_config():
+    log = collapsed()
+    (arm,) = default_arms(found := diagnose(log), found.causes[0])
+    assert (arm.name, arm.changes) == ("remedy", {"optimizer.lr": 1e-4})
+    mismatch = np.full(120, 1e-4)
+    mismatch[70:] = 0.5
+    series = log.series | {"mismatch/k3": type(log.series["optim/lr"])(np.arange(1, 121), mismatch)}
+    found = diagnose(Log(series, CONFIG))
+    own = [each for each in found.causes if not each.explained_by]
+    arms = default_arms(found, own[0])
+    assert [arm.changes for arm in arms] == [each.remedy.changes for each in own if each.remedy.changes][:2]
+
+
+def test_fields_by_dotted_path_become_a_config():
+    changes = {
+        "objective.kl": {"type": "k3", "coef": 1.0},
+        "optimizer.lr": 1e-4,
+        "optimizer.eps": 1,
+        "steps": 3,
+    }
+    assert nested(changes) == {
+        "objective": {"kl": {"type": "k3", "coef": 1.0}},
+        "optimizer": {"lr": 1e-4, "eps": 1},
+        "steps": 3,
+    }
+    assert nested({"a..b": 1, "": 2}) == {"a": {"": {"b": 1}}, "": 2}

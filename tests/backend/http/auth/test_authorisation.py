@@ -1,0 +1,198 @@
+"""The whole matrix: every route and method, by whom, from where, compared with the rules as a table."""
+
+import asyncio
+import itertools
+from typing import cast
+
+import pytest
+from starlette.staticfiles import StaticFiles
+
+from backend.http.auth.permissions import GROUPS, MAY, READS, WRITES, Access, Role
+from backend.http.auth.tokens import cookie_name, writer_token
+from backend.http.guard import Guard
+from backend.service.main import Service
+from tests.api_client import TOKEN, VIEWER_TOKEN, log_in, serving
+from tests.route_list import filled_in, operations
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "get")
+UNKNOWN = (
+    "/nothing",
+    "/api/v1/nothing",
+    "/api/v1",
+    "//",
+    "/static",
+    "/api/v1/runs/",
+    "/API/V1/RUNS",
+    "/api/v1/runs/x/y",
+)
+HOSTS = ("127.0.0.1:8400", "evil.example:8400")
+ORIGINS = (
+    {},
+    {"sec-fetch-site": "same-origin"},
+    {"sec-fetch-site": "same-site"},
+    {"sec-fetch-site": "cross-site", "origin": "http://127.0.0.1:8400"},
+    {"origin": "http://127.0.0.1:8400"},
+    {"origin": "http://evil.example"},
+    {"origin": "null"},
+)
+LET_IN = 299
+TAKEN_FOR_AN_ID = {
+    "/api/v1/datasets/preview": filled_in("/api/v1/datasets/{sha256}"),
+    "/api/v1/experiments/check": filled_in("/api/v1/experiments/{experiment_id}"),
+    "/api/v1/experiments/plan": filled_in("/api/v1/experiments/{experiment_id}"),
+    "/api/v1/runs/actions": filled_in("/api/v1/runs/{run_id}"),
+    "/api/v1/runs/ids": filled_in("/api/v1/runs/{run_id}"),
+}
+"""Paths that are another route's with a method that they do not have themselves."""
+
+
+def may_come_from(origin, *, is_bearer):
+    if "sec-fetch-site" in origin:
+        return origin["sec-fetch-site"] in ("same-origin", "none")
+    return origin["origin"] == "http://127.0.0.1:8400" if "origin" in origin else is_bearer
+
+
+def credentials(settings, client):
+    """Headers, the role that they prove, and whether they are a token in a header."""
+    name = cookie_name(settings)
+    return [
+        ({}, None, False),
+        ({"authorization": "Bearer wrong"}, None, False),
+        ({"authorization": "Basic c2VjcmV0"}, None, False),
+        ({"cookie": f"{name}=9999999999.{'0' * 43}.{'0' * 64}"}, None, False),
+        ({"authorization": f"Bearer {VIEWER_TOKEN}"}, Role.VIEWER, True),
+        ({"authorization": f"Bearer {TOKEN}"}, Role.OPERATOR, True),
+        ({"authorization": f"Bearer {writer_token(settings, 'node')}"}, Role.WRITER, True),
+        ({"cookie": f"{name}={log_in(client, Role.VIEWER)}"}, Role.VIEWER, False),
+        ({"cookie": f"{name}={log_in(client)}"}, Role.OPERATOR, False),
+    ]
+
+
+def expected(method, path, lines, case):
+    """The status that the gate must give, by the rules of docs/security.md."""
+    host, origin, (_, role, is_bearer) = case
+    is_safe = method in ("GET", "HEAD")
+    if host != HOSTS[0]:
+        return 421
+    asked = "GET" if method == "HEAD" else method
+    line = lines.get((asked, path)) or lines.get((asked, TAKEN_FOR_AN_ID.get(path, "")))
+    if not is_safe and not may_come_from(origin, is_bearer=is_bearer):
+        is_forgetful_script = not origin and role is None and line is not Access.PUBLIC
+        return 401 if is_forgetful_script else 403
+    if line is Access.PUBLIC:
+        return LET_IN
+    if role is None:
+        return 401
+    if line is None and path.startswith("/static/"):
+        return 403  # a mount takes every method
+    return LET_IN if line is None or role in MAY[line] else 403
+
+
+@pytest.fixture
+def gate(sqlite_url, settings):
+    """Calls the service and tells the status; what the gate lets in is answered 299."""
+    with serving(settings, sqlite_url) as client:
+
+        async def routes(scope, receive, send):
+            await send({"type": "http.response.start", "status": LET_IN, "headers": []})
+            await send({"type": "http.response.body"})
+
+        app = cast("Service", client.app)
+        guard = Guard(routes, settings, app.router.routes, app.state.browser_sessions)
+
+        async def call(method, path, headers):
+            answers = []
+
+            async def receive():
+                return {"type": "http.request", "body": b"", "more_body": False}
+
+            async def send(message):
+                answers.append(message)
+
+            scope = {
+                "type": "http", "method": method, "path": path, "raw_path": b"", "query_string": b"",
+                "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+                "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "", "server": None,
+            }  # fmt: skip
+            await guard(scope, receive, send)
+            return answers[0]["status"]
+
+        yield client, call
+
+
+def first_of_each_kind(lines):
+    """A path for each kind of access and each method that has it."""
+    kinds = {(kind, method): path for (method, path), kind in reversed(lines.items())}
+    return set(kinds.values())
+
+
+@pytest.mark.parametrize("takes_all", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_the_matrix_of_routes_methods_people_and_places(gate, settings, capsys, takes_all):
+    client, call = gate
+    app = client.app
+    lines = {
+        (line.split()[0], filled_in(line.split()[1])): kind
+        for kind, group in GROUPS.items()
+        for line in group
+    }
+    all_paths = {filled_in(operation.split()[1]) for operation in operations(app)}
+    paths = (all_paths if takes_all else all_paths & first_of_each_kind(lines)) | set(UNKNOWN)
+    known, unknown = HOSTS
+    people = credentials(settings, client)
+    cases = [*itertools.product([known], ORIGINS, people), *itertools.product([unknown], ORIGINS[:1], people)]
+
+    async def differences():
+        for path, method, case in itertools.product(sorted(paths), METHODS, cases):
+            host, origin, (headers, _, _) = case
+            status = await call(method, path, {"host": host, **origin, **headers})
+            if status != (wanted := expected(method, path, lines, case)):
+                yield method, path, case, status, wanted
+
+    async def collect():
+        return [found async for found in differences()]
+
+    assert asyncio.run(collect()) == []
+    count = len(paths) * len(METHODS) * len(cases)
+    with capsys.disabled():
+        print(f"\nauthorisation matrix: {count:,} requests on {len(paths)} paths")
+    assert count >= (25_000 if takes_all else 5_000)
+
+
+def test_a_viewer_reads_everything_and_changes_nothing(viewer):
+    for line in READS:
+        method, path = line.split()
+        if path != "/api/v1/stream":
+            answer = viewer.request(method, filled_in(path), json={} if method == "POST" else None)
+            assert answer.status_code not in (401, 403, 500), line
+    for line in WRITES:
+        method, path = line.split()
+        answer = viewer.request(method, filled_in(path), json={})
+        assert answer.status_code == 403, line
+        assert "viewers cannot make changes" in answer.json()["detail"]
+
+
+def test_a_writer_reads_nothing_changes_nothing_and_cannot_log_in(stranger, settings):
+    token = writer_token(settings, "node")
+    stranger.headers["Authorization"] = f"Bearer {token}"
+    for line in (*READS, *WRITES):
+        method, path = line.split()
+        answer = stranger.request(method, filled_in(path), json={} if method == "POST" else None)
+        assert answer.status_code == 403, line
+    assert stranger.get("/api/v1/pushes/nobody").status_code == 404
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+    answer = stranger.post("/login", content=f"token={token}", headers=form)
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
+
+
+def test_a_route_without_a_line_is_closed_even_to_the_operator(client):
+    client.app.add_api_route("/api/v1/forgotten", lambda: {"secret": 1})
+    client.app.mount("/archive", StaticFiles(directory="/"))
+    for path in ("/api/v1/forgotten", "/archive/x"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.headers["content-type"]) == (403, "application/problem+json")
+
+
+def test_each_token_says_whose_it_is(client, viewer):
+    assert client.get("/api/v1/session").json() == {"role": "operator", "session": None}
+    assert viewer.get("/api/v1/session").json() == {"role": "viewer", "session": None}

@@ -1,0 +1,235 @@
+"""Browsers that log in and out: by link or form, one by one, and never by the hand of another site."""
+
+import anyio
+import pytest
+from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
+
+from backend.http.auth import sessions as module
+from backend.http.auth.permissions import Role
+from backend.http.auth.sessions import BrowserSessions
+from backend.http.auth.tokens import cookie_name, login_link, new_cookie
+from backend.storage.models import BrowserSession
+from tests.api_client import log_in, serving
+
+SAME = {"Sec-Fetch-Site": "same-origin"}
+NAVIGATION = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+IMAGE = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+FRAME = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+NEIGHBOUR = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}
+
+
+def ticket_of(settings, role=Role.OPERATOR):
+    return login_link(settings, role).partition("?token=")[2]
+
+
+def role_of(client):
+    answer = client.get("/api/v1/session")
+    return answer.json()["role"] if answer.status_code == 200 else None
+
+
+@pytest.fixture
+def browsers(sqlite_url, settings):
+    """As many browsers of one service as a test wants."""
+    with serving(settings, sqlite_url, token="") as client:
+
+        def browser(role=None):
+            client.cookies.clear()
+            headers = {"Cookie": f"{cookie_name(settings)}={log_in(client, role)}"} if role else {}
+            return lambda method, path, **more: client.request(
+                method, path, headers=SAME | headers | more.pop("headers", {}), **more
+            )
+
+        yield browser
+
+
+@pytest.mark.parametrize("headers", [IMAGE, FRAME, NEIGHBOUR])
+def test_an_image_of_another_site_uses_up_no_link_and_no_try(stranger, settings, headers):
+    ticket = ticket_of(settings)
+    for given in [ticket, *["x"] * 20]:
+        assert stranger.get(f"/?token={given}", headers=headers).status_code == 403
+    assert stranger.get("/?token=x").status_code == 401
+    assert stranger.get(f"/?token={ticket}").status_code == 303
+    assert role_of(stranger) == "operator"
+
+
+def test_a_link_in_another_sites_page_asks_before_it_logs_in(stranger, settings):
+    ticket = ticket_of(settings, Role.VIEWER)
+    for _ in range(20):
+        page = stranger.get(f"/run/abc?x=1&token={ticket}", headers=NAVIGATION)
+        assert (page.status_code, "Another site sent you to this" in page.text) == (200, True)
+        assert "set-cookie" not in page.headers
+    form = {"ticket": ticket, "path": "/run/abc?x=1"}
+    assert stranger.post("/login", data=form, headers=NAVIGATION).status_code == 403
+    answer = stranger.post("/login", data=form, headers=SAME)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/run/abc?x=1")
+    assert role_of(stranger) == "viewer"
+
+
+def test_a_question_repeats_nothing_that_a_page_could_run(stranger):
+    page = stranger.get('/run/"><script>?token="><script>alert(1)</script>', headers=NAVIGATION)
+    assert "<script>" not in page.text
+
+
+@pytest.mark.parametrize(
+    "path", ["//evil.example", "/\\evil.example", "/\t/evil.example", "https://evil.example", "\r\n/x"]
+)
+def test_a_form_never_leads_to_another_site(stranger, settings, path):
+    form = {"ticket": ticket_of(settings), "path": path}
+    location = stranger.post("/login", data=form, headers=SAME).headers["location"]
+    assert location.startswith("/")
+    assert not location.startswith(("//", "/\\"))
+
+
+def test_only_failures_count_and_links_apart_from_tokens(stranger, settings):
+    for _ in range(20):
+        assert stranger.post("/login", data={"token": "secret"}, headers=SAME).status_code == 303
+    stranger.cookies.clear()
+    assert [stranger.get("/?token=x").status_code for _ in range(6)] == [401] * 5 + [429]
+    assert stranger.post("/login", data={"token": "secret"}, headers=SAME).status_code == 303
+    stranger.cookies.clear()
+    failures = [stranger.post("/login", data={"token": "x"}, headers=SAME).status_code for _ in range(6)]
+    assert failures == [401] * 5 + [429]
+    assert stranger.post("/login", data={"token": "secret"}, headers=SAME).status_code == 429
+    assert stranger.get(f"/?token={ticket_of(settings)}").status_code == 303
+
+
+def test_head_does_not_redeem_a_link(stranger, settings):
+    ticket = ticket_of(settings)
+    answer = stranger.head(f"/?token={ticket}")
+    assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
+    assert stranger.get(f"/?token={ticket}").status_code == 303
+
+
+def test_a_viewers_link_asks_an_operator_before_it_takes_the_place(stranger, settings):
+    stranger.get(f"/?token={ticket_of(settings)}")
+    ticket = ticket_of(settings, Role.VIEWER)
+    page = stranger.get(f"/runs?token={ticket}")
+    assert (page.status_code, "You are logged in as the operator" in page.text) == (200, True)
+    assert role_of(stranger) == "operator"
+    stranger.post("/login", data={"ticket": ticket, "path": "/runs"}, headers=SAME)
+    assert role_of(stranger) == "viewer"
+
+
+def test_an_operators_link_makes_a_viewer_an_operator_and_ends_the_session_of_before(stranger, settings):
+    stranger.get(f"/?token={ticket_of(settings, Role.VIEWER)}")
+    before = dict(stranger.cookies)
+    stranger.get(f"/?token={ticket_of(settings)}")
+    assert role_of(stranger) == "operator"
+    stranger.cookies.clear()
+    stranger.cookies.update(before)
+    assert role_of(stranger) is None
+
+
+def test_logging_out_ends_the_session_and_not_only_the_cookie(stranger, settings):
+    stranger.get(f"/?token={ticket_of(settings)}")
+    cookies = dict(stranger.cookies)
+    answer = stranger.delete("/api/v1/session", headers=SAME)
+    assert (answer.status_code, stranger.cookies.get(cookie_name(settings))) == (200, None)
+    stranger.cookies.update(cookies)
+    assert role_of(stranger) is None
+
+
+def test_a_client_with_a_token_cannot_log_out(client):
+    answer = client.delete("/api/v1/session")
+    assert (answer.status_code, "it has no session to end" in answer.json()["detail"]) == (409, True)
+
+
+def test_an_operator_sees_and_ends_every_session_a_viewer_its_own(browsers):
+    operator, viewer, other = browsers(Role.OPERATOR), browsers(Role.VIEWER), browsers(Role.VIEWER)
+    own = other("GET", "/api/v1/session").json()["session"]
+    listed = operator("GET", "/api/v1/sessions").json()["items"]
+    assert sorted(item["role"] for item in listed) == ["operator", "viewer", "viewer"]
+    assert [item["is_current"] for item in listed].count(True) == 1
+    assert [item["id"] for item in other("GET", "/api/v1/sessions").json()["items"]] == [own]
+    assert viewer("DELETE", f"/api/v1/sessions/{own}").status_code == 404
+    assert other("GET", "/api/v1/session").status_code == 200
+    assert operator("DELETE", f"/api/v1/sessions/{own}").json() == {"ended": own}
+    assert other("GET", "/api/v1/session").status_code == 401
+    assert operator("DELETE", f"/api/v1/sessions/{own}").status_code == 404
+    mine = viewer("GET", "/api/v1/session").json()["session"]
+    assert viewer("DELETE", f"/api/v1/sessions/{mine}").status_code == 200
+    assert viewer("GET", "/api/v1/session").status_code == 401
+
+
+def test_a_browser_says_what_it_is_and_nothing_secret(stranger, settings):
+    agent = f"Mozilla/5.0 {'x' * 5000} hf_{'a' * 34}"
+    stranger.get(f"/?token={ticket_of(settings)}", headers={"User-Agent": agent})
+    [item] = stranger.get("/api/v1/sessions").json()["items"]
+    assert item["user_agent"].startswith("Mozilla/5.0 xxx")
+    assert len(item["user_agent"]) == 300
+    stranger.get(f"/?token={ticket_of(settings)}", headers={"User-Agent": f"hf_{'a' * 34}"})
+    [item] = stranger.get("/api/v1/sessions").json()["items"]
+    assert item["user_agent"] == "[secret]"
+
+
+def ask(sessions, login):
+    return anyio.run(sessions.open_one, [login]) is not None
+
+
+@pytest.fixture
+def row(settings, database):
+    """A session in the database, and its cookie's meaning."""
+    _, login = new_cookie(settings, Role.OPERATOR)
+    with database.sessions.begin() as session:
+        session.add(BrowserSession(id=login.id, role=login.role, seen_at=1.0, ends_at=float(login.ends_at)))
+    return login
+
+
+def test_a_signed_cookie_without_a_row_opens_nothing(settings, database):
+    assert not ask(BrowserSessions(database.sessions), new_cookie(settings, Role.OPERATOR)[1])
+
+
+def test_another_process_hears_of_an_end_after_a_moment(database, row, monkeypatch):
+    here, there = BrowserSessions(database.sessions), BrowserSessions(database.sessions)
+    assert ask(there, row)
+    assert here.end(row.id)
+    assert not ask(here, row)
+    monkeypatch.setattr(module, "REMEMBERED_SECONDS", 0.0)
+    assert not ask(there, row)
+
+
+def test_the_last_request_of_a_session_is_known_to_a_minute(database, row):
+    assert ask(BrowserSessions(database.sessions), row)
+    with database.sessions() as session:
+        assert session.scalar(select(BrowserSession.seen_at)) > 1e9
+
+
+def test_while_the_database_is_away_who_was_logged_in_stays_and_who_was_ended_does_not(
+    database, row, settings, monkeypatch
+):
+    sessions = BrowserSessions(database.sessions)
+    assert ask(sessions, row)
+    ended = new_cookie(settings, Role.VIEWER)[1]
+    assert not ask(sessions, ended)
+
+    def away(*_):
+        raise OperationalError("SELECT", {}, OSError("away"))
+
+    monkeypatch.setattr(module, "reading", away)
+    monkeypatch.setattr(module, "REMEMBERED_SECONDS", 0.0)
+    assert ask(sessions, row)
+    assert not ask(sessions, ended)
+
+
+def test_nobody_logs_in_while_the_database_is_away_and_the_link_stays_good(stranger, settings, monkeypatch):
+    ticket = ticket_of(settings)
+
+    def away(*_):
+        raise OperationalError("INSERT", {}, OSError("away"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BrowserSessions, "_enter", away)
+        answer = stranger.get(f"/?token={ticket}")
+        assert (answer.status_code, "nobody can log in while" in answer.text) == (503, True)
+    assert stranger.get(f"/?token={ticket}").status_code == 303
+
+
+def test_rows_of_sessions_that_are_long_over_go(database, row, settings):
+    with database.sessions.begin() as session:
+        session.add(BrowserSession(id="expired", role="viewer", ends_at=5.0))
+        session.add(BrowserSession(id="ended", role="viewer", ends_at=1e12, ended_at=5.0))
+    _, login = new_cookie(settings, Role.OPERATOR)
+    BrowserSessions(database.sessions)._enter(login, "", None)
+    with database.sessions() as session:
+        assert set(session.scalars(select(BrowserSession.id))) == {row.id, login.id}

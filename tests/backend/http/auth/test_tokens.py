@@ -1,0 +1,182 @@
+"""Token, link and cookie."""
+
+import stat
+import threading
+import time
+
+import pytest
+
+from backend.base.errors import InvalidRequest
+from backend.base.redaction import redact
+from backend.base.settings import Settings
+from backend.http.auth import tokens as access
+from backend.http.auth.permissions import PEOPLE, Role
+
+
+@pytest.fixture
+def fresh(state_dir):
+    """An installation whose operator has chosen no token."""
+    return Settings(state_dir=state_dir, port=8400)
+
+
+def ticket_of(settings, role=Role.OPERATOR):
+    return access.login_link(settings, role).partition("?token=")[2]
+
+
+def test_the_token_is_made_once_and_is_private(fresh):
+    assert access.token_of(fresh, Role.OPERATOR) == access.token_of(fresh, Role.OPERATOR)
+    assert len(access.token_of(fresh, Role.OPERATOR)) >= 43
+    assert stat.S_IMODE((fresh.state / "token").stat().st_mode) == 0o600
+
+
+def test_processes_that_start_together_agree_on_the_token(fresh):
+    found: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(access.token_of(fresh, Role.OPERATOR))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+
+
+def test_the_operators_own_token_is_used_and_not_written_down(settings):
+    assert access.token_of(settings, Role.OPERATOR) == "secret"
+    assert not (settings.state / "token").exists()
+
+
+def test_a_link_works_once(fresh):
+    ticket = ticket_of(fresh)
+    assert access.redeem_link(fresh, ticket)
+    assert not access.redeem_link(fresh, ticket)
+
+
+def test_a_link_does_not_hold_the_token(fresh):
+    assert access.token_of(fresh, Role.OPERATOR) not in access.login_link(fresh)
+
+
+def test_a_link_ends_after_ten_minutes(fresh, monkeypatch):
+    ticket = ticket_of(fresh)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 601)
+    assert not access.redeem_link(fresh, ticket)
+
+
+def test_links_that_were_used_long_ago_are_forgotten(fresh, monkeypatch):
+    access.redeem_link(fresh, ticket_of(fresh))
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 700)
+    access.redeem_link(fresh, ticket_of(fresh))
+    assert len(list((fresh.run_dir / "used-links").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "change", [lambda t: t[:-1] + "x", lambda t: "9" + t[1:], lambda _: "", lambda _: "../../x"]
+)
+def test_a_link_that_was_changed_is_refused(fresh, change):
+    assert not access.redeem_link(fresh, change(ticket_of(fresh)))
+
+
+def cookie_of(settings, role=Role.OPERATOR):
+    return access.new_cookie(settings, role)[0]
+
+
+def test_another_token_ends_every_cookie_and_link(settings):
+    other = settings.model_copy(update={"grpolab_token": "another"})
+    cookie = cookie_of(settings)
+    assert access.login_of(settings, cookie).role is Role.OPERATOR
+    assert access.login_of(other, cookie) is None
+    assert not access.redeem_link(other, ticket_of(settings))
+
+
+def test_each_role_has_a_token_a_link_and_a_cookie_of_its_own(fresh):
+    assert access.token_of(fresh, Role.OPERATOR) != access.token_of(fresh, Role.VIEWER)
+    assert stat.S_IMODE((fresh.state / "viewer-token").stat().st_mode) == 0o600
+    for role in PEOPLE:
+        assert access.role_of_token(fresh, access.token_of(fresh, role)) is role
+        assert access.login_of(fresh, cookie_of(fresh, role)).role is role
+        assert access.redeem_link(fresh, ticket_of(fresh, role)) is role
+
+
+def test_another_viewer_token_ends_only_what_viewers_have(settings):
+    other = settings.model_copy(update={"grpolab_viewer_token": "another"})
+    assert access.login_of(other, cookie_of(settings, Role.VIEWER)) is None
+    assert access.login_of(other, cookie_of(settings)).role is Role.OPERATOR
+
+
+def test_a_cookie_ends_after_thirty_days_and_cannot_be_stretched(settings, monkeypatch):
+    cookie = cookie_of(settings)
+    ends_at, _, rest = cookie.partition(".")
+    assert access.login_of(settings, f"{int(ends_at) + 9}.{rest}") is None
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 30 * 86400 + 1)
+    assert access.login_of(settings, cookie) is None
+
+
+def test_a_cookie_does_not_hold_what_the_database_keeps(settings):
+    cookie, login = access.new_cookie(settings, Role.VIEWER)
+    assert login.id not in cookie
+    assert access.login_of(settings, cookie) == login
+
+
+def test_a_link_that_opened_nothing_is_given_back(fresh):
+    ticket = ticket_of(fresh)
+    assert access.redeem_link(fresh, ticket)
+    access.return_link(fresh, ticket)
+    assert access.redeem_link(fresh, ticket)
+
+
+ODD_COOKIES = [
+    *("a[b]=1", "a{b}=1", 'a="unclosed', "a=b c", 'a="b;c"', "a", "=a", "a=", "a:b=1", "a=b,c=d", "a/b=1"),
+    *("a=(x)", "(a)=x", "a=<x>", "ä=ö", "a=\t", "$Version=1", "a=b=c==", "_xsrf=2|ab|cd|1", "a='x'", "a?b=1"),
+    *('username-localhost-8888="2|1:0|10:1"', "Path=/x", "expires=never", "a=%00", "__Host-x={}", "a=\\"),
+    *(";;;", "a@b=1", "x" * 3000),
+]
+
+
+@pytest.mark.parametrize("odd", ODD_COOKIES)
+def test_an_odd_cookie_of_another_program_hides_none_of_ours(settings, odd):
+    cookie = f"{access.cookie_name(settings)}={cookie_of(settings)}"
+    for header in (f"{odd}; {cookie}", f"{cookie}; {odd}", f"{odd};{cookie};{odd}"):
+        [login] = access.logins_in(settings, [header])
+        assert login.role is Role.OPERATOR, header
+
+
+def test_another_cookie_of_our_name_hides_none_of_ours(settings):
+    name = access.cookie_name(settings)
+    header = (
+        f"{name}=of-another-path; {name}={cookie_of(settings, Role.VIEWER)}; {name}={cookie_of(settings)}"
+    )
+    assert [login.role for login in access.logins_in(settings, [header, f"{name}=x"])] == [*PEOPLE]
+    assert access.logins_in(settings, []) == []
+
+
+def test_a_writers_token_is_signed_with_its_name_and_is_no_key(settings):
+    token = access.writer_token(settings, "node-7")
+    assert access.writer_of_token(settings, token) == "node-7"
+    signature = token.rpartition(".")[2]
+    for other in (
+        "",
+        token[:-1],
+        token + "0",
+        f"writer.node-8.{signature}",
+        f"writer..{signature}",
+        "writer.é.x",
+    ):
+        assert access.writer_of_token(settings, other) is None
+    for people in (token, access.token_of(settings, Role.WRITER)):
+        assert access.role_of_token(settings, people) is None
+    changed = settings.model_copy(update={"grpolab_writer_key": "another-key-for-writers"})
+    assert access.writer_of_token(changed, token) is None
+    for name in ("", "a b", "../x", "x" * 65):
+        with pytest.raises(InvalidRequest):
+            access.writer_token(settings, name)
+    assert redact(f"the client sent {token}") == "the client sent [secret]"
+
+
+def test_no_link_and_no_cookie_is_a_writers(settings):
+    assert (
+        access.role_of_link(settings, access.login_link(settings, Role.WRITER).partition("token=")[2]) is None
+    )
+    assert access.login_of(settings, access.new_cookie(settings, Role.WRITER)[0]) is None

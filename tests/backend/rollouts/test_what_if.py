@@ -1,0 +1,46 @@
+"""Processes of *What if*: one at a time for operators and one for viewers, with a limit of memory each."""
+
+import subprocess
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from backend.base.errors import Unavailable
+from backend.rollouts import api
+from backend.rollouts import what_if as module
+from backend.rollouts.what_if import OPERATORS, VIEWERS, _computed
+from tests.api_client import VIEWER_TOKEN
+
+
+def test_a_viewer_gets_the_viewers_allowance(client, monkeypatch):
+    allowances = []
+    monkeypatch.setattr(api, "must_exist", lambda *_: None)
+
+    def computing(_session, _order, allowance):
+        allowances.append(allowance)
+        return {}
+
+    monkeypatch.setattr(api, "what_if", computing)
+    order = {"run": "0" * 26, "step": 1, "variants": []}
+    for headers in ({}, {"Authorization": f"Bearer {VIEWER_TOKEN}"}):
+        assert client.post("/api/v1/rollouts/what-if", json=order, headers=headers).status_code == 200
+    assert allowances == [OPERATORS, VIEWERS]
+
+
+def test_viewers_compute_one_step_at_a_time_in_half_the_memory_and_hold_up_no_operator(monkeypatch):
+    started = []
+
+    def run(argv, **_):
+        started.append(argv[-1])
+        return SimpleNamespace(returncode=0, stdout=b"")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(module, "TURN_SECONDS", 0.01)
+    values = {"mask": np.zeros((1, 1), np.float32)}
+    with VIEWERS.turn:
+        with pytest.raises(Unavailable, match="another step is being computed"):
+            _computed({}, values, VIEWERS)
+        _computed({}, values, OPERATORS)
+    _computed({}, values, VIEWERS)
+    assert started == ["6000000000", "3000000000"]

@@ -1,0 +1,70 @@
+"""Deadlines of workers: times of a machine's clock, and moments that are over."""
+
+import time
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from backend.base.errors import GrpoLabError
+from backend.runs.workers.arguments import arguments_as_settings
+from backend.runs.workers.deadline import deadline_of
+
+ZONE = timezone(timedelta(hours=2))
+NIGHT = datetime(2026, 11, 24, 3, 50, tzinfo=ZONE)
+
+
+@pytest.mark.parametrize(
+    ("text", "day", "clock"),
+    [
+        ("03:55", 24, (3, 55)),
+        ("23:10", 24, (23, 10)),
+        ("3:40", 24, (3, 40)),  # ten minutes ago: missed
+        ("2026-11-25T01:30", 25, (1, 30)),
+        ("2026-11-25T01:30:00+00:00", 25, (3, 30)),
+    ],
+)
+def test_a_deadline_is_a_moment_of_this_machine(text, day, clock):
+    found = deadline_of(text, NIGHT)
+    assert (found.day, (found.hour, found.minute)) == (day, clock)
+    assert found.utcoffset() == timedelta(hours=2)
+
+
+def test_a_time_of_day_that_passed_half_a_day_ago_is_tomorrows():
+    evening = NIGHT.replace(hour=20, minute=0)
+    assert deadline_of("03:55", evening).day == 25
+    assert deadline_of("19:59", evening).day == 24  # a minute ago: missed
+
+
+@pytest.mark.parametrize("text", ["25:00", "12:75", "soon", "", "3:5", "12:00:00 PM", "٠٣:٥٥"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(ValueError, match="expected"):
+        deadline_of(text, NIGHT)
+
+
+@pytest.fixture
+def berlin(monkeypatch):
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2040-01-15T12:00", "2040-01-15T11:00+00:00"),
+        ("2040-07-15T12:00", "2040-07-15T10:00+00:00"),
+        ("2040-07-15T12:00+00:00", "2040-07-15T12:00+00:00"),
+    ],
+)
+def test_a_deadline_has_the_offset_of_its_own_day(berlin, text, moment):
+    """Not that of today: one of these two has another."""
+    limits = arguments_as_settings(None, None, text, None)
+    assert float(limits["WORKER_UNTIL"]) == datetime.fromisoformat(moment).timestamp()
+
+
+def test_a_deadline_that_is_over_starts_nothing(berlin):
+    for text in ("2020-07-15T12:00", "2020-07-15T12:00+02:00"):
+        with pytest.raises(GrpoLabError, match="means 2020-07-15 12:00, and it is"):
+            arguments_as_settings(None, None, text, None)

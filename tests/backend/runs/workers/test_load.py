@@ -1,0 +1,54 @@
+"""The load of this machine as the system tells it, and a GPU's as it was seen."""
+
+import time
+
+import psutil
+import pytest
+
+from backend.runs.workers.load import GpuLoad, MachineLoad
+
+
+def test_a_reading_of_this_machine(tmp_path):
+    load = MachineLoad(tmp_path)
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        sum(range(1000))
+    found = load.read()
+    assert found["cpu_frac"] > 0.5 / psutil.cpu_count()
+    assert 0 < found["memory_bytes"] < found["memory_total_bytes"]
+    assert 0 < found["disk_free_bytes"] <= psutil.disk_usage(str(tmp_path)).total
+    assert not any(name.startswith("gpu") for name in found)
+    assert all(value >= 0 for value in found.values())
+
+
+def test_rates_are_bytes_since_the_last_reading(tmp_path, monkeypatch):
+    counted = iter([{"disk_read_rate": 1000.0}, {"disk_read_rate": 4000.0}, {"disk_read_rate": 10.0}])
+    monkeypatch.setattr("backend.runs.workers.load._transferred", lambda: next(counted))
+    clock = iter([100.0, 102.0, 103.0])
+    monkeypatch.setattr("backend.runs.workers.load.time.monotonic", lambda: next(clock))
+    load = MachineLoad(tmp_path)
+    assert load.read()["disk_read_rate"] == 1500
+    assert load.read()["disk_read_rate"] == 0  # a counter that began again
+
+
+def test_a_disk_that_is_gone_is_left_out(tmp_path):
+    assert "disk_free_bytes" not in MachineLoad(tmp_path / "gone").read()
+
+
+def test_without_a_driver_a_gpu_has_no_load():
+    gpu = GpuLoad("GPU-00000000-0000-0000-0000-000000000000")
+    assert gpu.read() == {}
+    gpu.close()
+
+
+def test_looks_at_a_gpu_become_means_and_maxima():
+    gpu = GpuLoad("none")
+    gpu.see({"gpu_frac": 0.2, "gpu_watts": 100, "gpu_celsius": 50, "gpu_memory_bytes": 10})
+    gpu.see({"gpu_frac": 0.6, "gpu_celsius": 60, "gpu_memory_bytes": 4})
+    assert gpu.read() == {
+        "gpu_frac": pytest.approx(0.4),
+        "gpu_watts": 100,
+        "gpu_celsius": 60,
+        "gpu_memory_bytes": 10,
+    }
+    assert gpu.read() == {}

@@ -1,0 +1,215 @@
+"""Groups of nodes in SQL: who is there, who may claim, and what a cluster tells a worker about its place."""
+
+import platform
+import socket
+
+import pytest
+from pydantic import ValidationError
+from sqlalchemy import update
+
+from backend.base.errors import GrpoLabError, InvalidConfig
+from backend.base.settings import Settings
+from backend.config.merge import resolve
+from backend.runs import lifecycle
+from backend.runs.cost import cost_of
+from backend.runs.launch_checks import checking
+from backend.runs.rows import run_row
+from backend.runs.schemas import CheckRequest
+from backend.runs.workers.addresses import listen, node_address
+from backend.runs.workers.arguments import arguments_as_settings, place_of
+from backend.runs.workers.nodes import (
+    Answer,
+    Order,
+    beat,
+    complete_groups,
+    devices_of,
+    difference,
+    is_complete,
+    leave_seat,
+    order_of,
+    say,
+    seats_of,
+    take_seat,
+    why_nodes_wait,
+)
+from backend.storage.models import Attempt, Node
+from tests.factories import make_run
+from tests.ports import free_port
+
+TRAITS = {"device": "cpu", "torch": "2.13.0", "grpolab": "sources 0123456789ab"}
+
+
+def seat(session, rank, *, group="pair", nodes=2, devices=4, worker=None, **traits):
+    facts = {"host": f"host{rank}", "address": f"10.0.0.{rank}", "traits": TRAITS | traits}
+    take_seat(session, group, rank, worker or f"w{rank}", nodes=nodes, devices=devices, **facts)
+
+
+def test_a_group_is_complete_while_all_of_its_nodes_are_seen(session):
+    seat(session, 0)
+    assert not is_complete(seats_of(session, "pair"))
+    seat(session, 1, devices=2)
+    seat(session, 0, group="other", nodes=3)
+    assert [[each.title for each in group] for group in complete_groups(session)] == [
+        ["node 0 (host0)", "node 1 (host1)"]
+    ]
+    assert devices_of(seats_of(session, "pair")) == 2
+    session.execute(update(Node).where(Node.rank == 1).values(seen_at=Node.seen_at - 40))
+    session.expire_all()
+    assert devices_of(seats_of(session, "pair")) == 0
+    assert beat(session, "pair", 1, "w1")
+    session.expire_all()
+    assert is_complete(seats_of(session, "pair"))
+    assert say(session, "pair", 1, "w1", Answer("run", 1, "leaving"))
+    session.expire_all()
+    assert not is_complete(seats_of(session, "pair"))
+    assert say(session, "pair", 1, "w1", None)
+    session.expire_all()
+    assert is_complete(seats_of(session, "pair"))
+    leave_seat(session, "pair", 1, "w1")
+    assert not is_complete(seats_of(session, "pair"))
+
+
+def test_a_worker_that_takes_a_place_ends_what_the_one_before_may_say(session):
+    seat(session, 0)
+    order = Order("r", 1, "10.0.0.0", 4000, "nonce", ("w0", "w1"))
+    assert say(session, "pair", 0, "w0", order)
+    session.expire_all()
+    found = order_of(seats_of(session, "pair"))
+    assert found is not None
+    assert found._replace(workers=tuple(found.workers)) == order
+    seat(session, 0, worker="later")
+    assert not beat(session, "pair", 0, "w0")
+    assert not say(session, "pair", 0, "w0", order)
+    session.expire_all()
+    assert order_of(seats_of(session, "pair")) is None
+
+
+def test_an_answer_counts_for_its_own_attempt_only(session):
+    seat(session, 0)
+    seat(session, 1)
+    say(session, "pair", 1, "w1", Answer("r", 2, "ended", "it broke", is_own_fault=True))
+    session.expire_all()
+    follower = seats_of(session, "pair")[1]
+    assert follower.answer_to("r", 2) == Answer("r", 2, "ended", "it broke", is_own_fault=True)
+    assert follower.answer_to("r", 3) is None
+    assert follower.answer_to("other", 2) is None
+
+
+@pytest.mark.parametrize(
+    ("what", "value"), [("torch", "2.12.0"), ("device", "NVIDIA H100"), ("grpolab", "sources ffffffffffff")]
+)
+def test_nodes_that_differ_are_named(session, what, value):
+    seat(session, 0)
+    seat(session, 1)
+    assert difference(seats_of(session, "pair")) == ""
+    seat(session, 1, **{what: value})
+    session.expire_all()
+    assert difference(seats_of(session, "pair")) == (
+        f"node 1 (host1) has {what} {value}, node 0 (host0) has {TRAITS[what]}: all nodes of a run need the "
+        "same versions and devices"
+    )
+
+
+def test_a_run_on_several_nodes_is_claimed_by_a_group_of_as_many(session):
+    wide, alone = make_run(session, nodes=2, queued_at=1).id, make_run(session, queued_at=2).id
+    found = lifecycle.claim_run(session, "w", "h")
+    assert found is not None
+    assert (found.run_id, found.nodes) == (alone, 1)
+    assert lifecycle.claim_run(session, "w", "h", nodes=3) is None
+    found = lifecycle.claim_run(session, "w", "h", nodes=2)
+    assert found is not None
+    assert (found.run_id, found.nodes) == (wide, 2)
+    assert session.get_one(Attempt, (wide, 1)).nodes == 2
+
+
+def test_a_run_costs_the_slots_of_all_nodes():
+    times = {"started_at": 0, "ended_at": 3600, "slot_price": 1.0, "currency": "EUR", "nodes": 2}
+    gpus, cpus = Attempt(device="cuda:0", devices=4, **times), Attempt(device="cpu", devices=4, **times)
+    assert cost_of([gpus], now=0)["gpu_hours"] == 8.0
+    assert cost_of([cpus], now=0)["slot_hours"] == 2.0
+
+
+def test_the_config_counts_ranks_and_refuses_what_one_device_alone_can_do():
+    config = resolve({"resources": {"nodes": 2, "devices": 4}})
+    assert config.resources.ranks == 8
+    assert (run_row("r", "v", config)["nodes"], run_row("r", "v", config)["devices"]) == (2, 4)
+    with pytest.raises(InvalidConfig, match=r"resources\.nodes is 2, and pages cannot be sharded"):
+        resolve({"resources": {"nodes": 2}, "optimizer": {"paged": True}})
+
+
+def test_a_check_before_launch_needs_no_group(settings):
+    config = resolve({"resources": {"nodes": 2, "devices": 4}})
+    assert checking(settings, config, CheckRequest()).resources.nodes == 1
+
+
+def test_the_queue_says_what_a_run_on_several_nodes_waits_for(session):
+    assert why_nodes_wait([], 2, 1) == "a group of 2 nodes (none is complete)"
+    seat(session, 0)
+    seat(session, 1)
+    groups = complete_groups(session)
+    assert why_nodes_wait(groups, 3, 1) == "a group of 3 nodes (none is complete)"
+    assert why_nodes_wait(groups, 2, 4) == "a group of 2 nodes that is free"
+    assert why_nodes_wait(groups, 2, 8) == (
+        "a group of 2 nodes with 8 devices each (the largest one running has 4)"
+    )
+
+
+def test_a_cluster_tells_a_worker_its_place():
+    slurm = {"SLURM_NODEID": "1", "SLURM_JOB_ID": "77", "SLURM_STEP_NUM_NODES": "2"}
+    assert place_of(2, slurm) == {"WORKER_NODE_RANK": "1", "WORKER_GROUP": "77"}
+    with pytest.raises(GrpoLabError, match="--nodes is 4, but Slurm has started this worker on 2 nodes"):
+        place_of(4, slurm)
+    assert place_of(2, {"JOB_COMPLETION_INDEX": "0", "WORKER_GROUP": "job"}) == {
+        "WORKER_NODE_RANK": "0",
+        "WORKER_GROUP": "job",
+    }
+    sky = {"SKYPILOT_NODE_RANK": "1", "SKYPILOT_TASK_ID": "t", "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2"}
+    assert place_of(2, sky)["NODE_ADDRESS"] == "10.0.0.2"
+
+
+def test_arguments_that_name_no_place_are_refused(monkeypatch):
+    for name in ("SLURM_NODEID", "JOB_COMPLETION_INDEX", "SKYPILOT_NODE_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(GrpoLabError, match="--nodes is 2: --node-rank is missing"):
+        arguments_as_settings(None, None, None, None, 2)
+    with pytest.raises(GrpoLabError, match="--nodes is 2: --group is missing"):
+        arguments_as_settings(None, None, None, None, 2, 0)
+    found = arguments_as_settings(None, None, None, None, 2, 1, "pair")
+    assert found == {"WORKER_NODES": "2", "WORKER_NODE_RANK": "1", "WORKER_GROUP": "pair"}
+    with pytest.raises(ValidationError, match="WORKER_NODE_RANK is 2: a group of 2 has the ranks 0 to 1"):
+        Settings(worker_nodes=2, worker_node_rank=2, worker_group="g")
+    with pytest.raises(ValidationError, match="WORKER_GROUP must name the group"):
+        Settings(worker_nodes=2)
+
+
+def test_a_node_listens_at_its_own_address_alone():
+    found = node_address(Settings(node_address="127.0.0.1"))
+    assert (found.ip, found.interface) == ("127.0.0.1", "lo")
+    with pytest.raises(
+        GrpoLabError, match=r"NODE_ADDRESS is '192\.0\.2\.1'.*no interface of this machine has it"
+    ):
+        node_address(Settings(node_address="192.0.2.1"))
+    with pytest.raises(GrpoLabError, match="which leads to no address"):
+        node_address(Settings(node_address="no such host.invalid"))
+
+
+def test_a_host_whose_name_leads_to_itself_alone_is_told_to_name_an_address(monkeypatch):
+    monkeypatch.setattr(platform, "node", lambda: "localhost")
+    with pytest.raises(GrpoLabError, match=r"'localhost'.*NODE_ADDRESS must name the address"):
+        node_address(Settings())
+
+
+def test_another_port_is_chosen_where_one_is_taken():
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)), listen("127.0.0.1", port) as found:
+        assert found.getsockname()[0] == "127.0.0.1"
+        assert port < found.getsockname()[1] < port + 32
+
+
+def test_where_all_ports_are_taken_the_reason_names_them():
+    words = (
+        r"the ranks cannot meet at 127\.0\.0\.1, port 65535 to 65535 \(NODE_PORT\): Address already in use"
+    )
+    # Another session's tests may have this port too.
+    with socket.create_server(("127.0.0.1", 65535), reuse_port=True), pytest.raises(OSError, match=words):
+        listen("127.0.0.1", 65535)

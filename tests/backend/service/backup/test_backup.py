@@ -1,0 +1,353 @@
+"""Backup and restore: whole or not there at all, on both databases, whatever happens in the middle."""
+
+import json
+import math
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, text
+
+from backend.base.errors import Conflict
+from backend.base.settings import Settings
+from backend.runs import lifecycle
+from backend.service.backup import save
+from backend.service.backup.contents import MANIFEST, read_manifest, verify
+from backend.service.backup.files import BadBackup
+from backend.service.backup.restore import restore_backup
+from backend.service.backup.save import save_backup
+from backend.service.backup.tables import ordered_tables
+from backend.service.process.instance_lock import hold_instance
+from backend.service.process.preflight import CannotStart, check_database
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Checkpoint, Event, Run, Worker
+from tests.factories import make_run, write_metric
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture
+def lab(settings, database):
+    """An installation with a finished run, a running one, checkpoints, an upload and a token."""
+    lab = settings.model_copy(update={"database_url": database.url})
+    lab.run_dir.mkdir(parents=True)
+    (lab.state / "token").write_text("canary-of-the-operator")
+    (lab.datasets_dir / "uploads").mkdir(parents=True)
+    (lab.datasets_dir / "uploads" / "abc.jsonl").write_text("{}\n")
+    with database.sessions.begin() as session:
+        done = make_run(session, status="finished", name="done")
+        write_metric(session, done, "loss", {1: math.nan, 2: -math.inf, 3: 0.1 + 0.2})
+        plant_checkpoint(session, lab, done, 3)
+        make_run(session, name="runs\t\\N\n'\"é")
+    with database.sessions.begin() as session:
+        claim = lifecycle.claim_run(session, "w", "h")
+        plant_checkpoint(session, lab, session.get_one(Run, claim.run_id), 7)
+        session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu", seen_at=1.0, stats={}))
+    return lab
+
+
+def plant_checkpoint(session, lab, run, step, size=2000):
+    directory = lab.artifacts_of(run.id) / f"s{step:06d}-a1"
+    (directory / "trainer").mkdir(parents=True)
+    (directory / "model.safetensors").write_bytes(random.randbytes(size))
+    (directory / "trainer" / "state.json").write_text(json.dumps({"step": step}))
+    manifest = json.dumps({"files": {"model.safetensors": {}, "trainer/state.json": {}}}).encode()
+    (directory / MANIFEST).write_bytes(manifest)
+    session.add(
+        Checkpoint(
+            run_id=run.id,
+            step=step,
+            attempt=1,
+            path=directory.name,
+            sha256=sha256(manifest).hexdigest(),
+            bytes_total=size,
+            manifest={"files": ["model.safetensors"], "accuracy": None},
+        )
+    )
+    return directory
+
+
+def rows_of(database):
+    """Every row of every table."""
+    with database.engine.connect() as connection:
+        found = {
+            table.name: sorted(map(repr, connection.execute(select(table)))) for table in ordered_tables()
+        }
+    database.engine.dispose()
+    return found
+
+
+def files_of(lab):
+    return {
+        path.relative_to(lab.state).as_posix(): path.read_bytes()
+        for path in sorted((lab.state / "runs").rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_everything_comes_back_and_what_trained_waits(lab, database, tmp_path):
+    rows, files = rows_of(database), files_of(lab)
+    saved = save_backup(lab, tmp_path / "backup")
+    assert (saved.missing, saved.manifest.checkpoints) == ([], 2)
+    assert {name: table.rows for name, table in saved.manifest.tables.items()} == {
+        name: len(found) for name, found in rows.items()
+    }
+    with database.sessions.begin() as session:
+        make_run(session, name="after the backup")
+    shutil.rmtree(lab.state / "runs")
+    (lab.datasets_dir / "uploads" / "abc.jsonl").unlink()
+    database.engine.dispose()
+
+    restore_backup(lab, tmp_path / "backup", overwrite=True)
+    again = rows_of(database)
+    for name in ("experiment", "metric", "metric_key", "checkpoint", "rollout_group", "log_chunk"):
+        assert again[name] == rows[name], name
+    assert again["worker"] == []
+    assert files_of(lab) == files
+    assert (lab.datasets_dir / "uploads" / "abc.jsonl").read_text() == "{}\n"
+    with database.sessions() as session:
+        runs = {run.name: run for run in session.scalars(select(Run))}
+        assert {name: run.status for name, run in runs.items()} == {
+            "done": "finished",
+            "runs\t\\N\n'\"é": "queued",
+        }
+        last = session.scalars(select(Event).order_by(Event.id.desc())).first()
+        assert last.message.startswith("the installation was restored from its backup of 20")
+        claim = lifecycle.claim_run(session, "w2", "h")
+        assert claim.attempt == 2
+    check_database(lab)
+
+
+def test_no_token_and_nothing_of_the_moment_is_in_it(lab, tmp_path):
+    (lab.state / "logs").mkdir()
+    (lab.state / "logs" / "service.log").write_text("canary-of-the-log")
+    save_backup(lab, tmp_path / "backup")
+    assert {path.name for path in (tmp_path / "backup").iterdir()} == {
+        *(MANIFEST, "database", "runs", "uploads")
+    }
+    assert not [
+        path for path in (tmp_path / "backup").rglob("*") if path.is_file() and b"canary" in path.read_bytes()
+    ]
+
+
+def test_a_backup_is_restored_into_an_empty_place_without_a_word(lab, database, tmp_path):
+    if database.engine.dialect.name != "sqlite":
+        pytest.skip("the tests have one Postgres database per process")
+    save_backup(lab, tmp_path / "backup")
+    other = Settings(state_dir=tmp_path / "other", datasets_dir=tmp_path / "datasets")
+    restore_backup(other, tmp_path / "backup")
+    engine = open_engine(other.effective_database_url)
+    with open_sessions(engine)() as session:
+        assert len(session.scalars(select(Run)).all()) == 2
+    engine.dispose()
+    with pytest.raises(Conflict, match="OVERWRITE=1"):
+        restore_backup(other, tmp_path / "backup")
+
+
+def test_what_retention_removes_in_the_middle_breaks_nothing(lab, database, tmp_path, monkeypatch):
+    """Gone between the database's moment and the look at its directory: a later moment is taken."""
+    with database.sessions.begin() as session:
+        run = session.scalars(select(Run).where(Run.name == "done")).one()
+        doomed = plant_checkpoint(session, lab, run, 9)
+    look, taken = save._checkpoints, save._take_all
+    monkeypatch.setattr(save, "_take_all", lambda *_: None)  # as if it had come after the first look
+
+    def retention_comes(connection):
+        rows = look(connection)
+        if doomed.exists():
+            shutil.rmtree(doomed)
+            with database.sessions.begin() as session:
+                session.execute(text("DELETE FROM checkpoint WHERE step = 9"))
+            monkeypatch.setattr(save, "_take_all", taken)
+        return rows
+
+    monkeypatch.setattr(save, "_checkpoints", retention_comes)
+    saved = save_backup(lab, tmp_path / "backup")
+    assert (saved.missing, saved.manifest.checkpoints, saved.manifest.tables["checkpoint"].rows) == ([], 2, 2)
+
+
+def test_a_checkpoint_whose_files_are_elsewhere_is_named_and_its_row_left_out(lab, database, tmp_path):
+    with database.sessions.begin() as session:
+        run = session.scalars(select(Run).where(Run.name == "done")).one()
+        shutil.rmtree(plant_checkpoint(session, lab, run, 9))
+    saved = save_backup(lab, tmp_path / "backup")
+    assert saved.missing == [f"{run.id}/s000009-a1"]
+    database.engine.dispose()
+    restore_backup(lab, tmp_path / "backup", overwrite=True)
+    with database.sessions() as session:
+        assert sorted(session.scalars(select(Checkpoint.step))) == [3, 7]
+
+
+def test_an_old_backup_is_not_written_over(lab, tmp_path):
+    (tmp_path / "backup").mkdir()
+    save_backup(lab, tmp_path / "backup")
+    with pytest.raises(Conflict, match="already exists"):
+        save_backup(lab, tmp_path / "backup")
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda backup: (backup / MANIFEST).unlink(), "is not a backup"),
+        (lambda backup: (backup / MANIFEST).write_text("{"), "cannot be read"),
+        (
+            lambda backup: (backup / "uploads" / "abc.jsonl").write_text("{ \n"),
+            "is damaged: uploads/abc.jsonl",
+        ),
+        (lambda backup: next((backup / "database").iterdir()).unlink(), "is incomplete: database/"),
+        (
+            lambda backup: (backup / "stranger").write_text(""),
+            "contains a file that is not part of it: 'stranger'",
+        ),
+    ],
+)
+def test_a_backup_that_is_not_whole_changes_nothing(lab, database, tmp_path, harm, words):
+    backup = tmp_path / "backup"
+    save_backup(lab, backup)
+    rows, files = rows_of(database), files_of(lab)
+    harm(backup)
+    with pytest.raises(BadBackup, match=words):
+        restore_backup(lab, backup, overwrite=True)
+    assert (rows_of(database), files_of(lab)) == (rows, files)
+    check_database(lab)
+
+
+def test_a_backup_of_a_newer_version_or_another_database_is_refused(lab, database, tmp_path):
+    backup = tmp_path / "backup"
+    save_backup(lab, backup)
+    manifest = json.loads((backup / MANIFEST).read_text())
+    (backup / MANIFEST).write_text(json.dumps(manifest | {"schema_revision": "9999"}))
+    with pytest.raises(BadBackup, match="schema 9999, which this version does not know"):
+        restore_backup(lab, backup, overwrite=True)
+    (backup / MANIFEST).write_text(json.dumps(manifest | {"database": "oracle"}))
+    with pytest.raises(BadBackup, match="a backup of oracle, but DATABASE_URL names"):
+        restore_backup(lab, backup, overwrite=True)
+
+
+def test_an_installation_that_runs_is_not_replaced(lab, database, tmp_path):
+    save_backup(lab, tmp_path / "backup")
+    with hold_instance(lab, "http://here"), pytest.raises(Conflict, match="already running here"):
+        restore_backup(lab, tmp_path / "backup", overwrite=True)
+    with database.sessions.begin() as session:
+        session.add(Worker(id="alive", host="h", pid=1, slot=0, device="cpu", stats={}))
+    with pytest.raises(Conflict, match="stop all workers first"):
+        restore_backup(lab, tmp_path / "backup", overwrite=True)
+
+
+def test_a_database_file_that_is_in_use_is_not_replaced(lab, database, tmp_path):
+    if database.engine.dialect.name != "sqlite":
+        pytest.skip("Postgres takes care of itself")
+    save_backup(lab, tmp_path / "backup")
+    with database.engine.connect() as connection:
+        connection.execute(text("SELECT 1"))
+        with pytest.raises(Conflict, match="in use by another process"):
+            restore_backup(lab, tmp_path / "backup", overwrite=True)
+    database.engine.dispose()
+    check_database(lab)
+    restore_backup(lab, tmp_path / "backup", overwrite=True)
+
+
+def test_a_damaged_database_is_replaced(lab, database, tmp_path):
+    if database.engine.dialect.name != "sqlite":
+        pytest.skip("SQLite's file")
+    save_backup(lab, tmp_path / "backup")
+    database.engine.dispose()
+    Path(database.engine.url.database).write_bytes(b"this is no database" * 1000)
+    with pytest.raises(Conflict, match="OVERWRITE=1"):
+        restore_backup(lab, tmp_path / "backup")
+    restore_backup(lab, tmp_path / "backup", overwrite=True)
+    assert len(rows_of(database)["run"]) == 2
+
+
+def command(lab, *argv, limit=None):
+    """Our command line as a process of its own; `limit`: bytes that a file may have."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "STATE_DIR": str(lab.state),
+        "DATABASE_URL": lab.database_url,
+        "DATASETS_DIR": str(lab.datasets_dir),
+    }
+    if limit:  # Python would keep bytecode that the limit cuts off, and fail to import it from then on
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+
+    def obey():
+        if limit:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.Popen(
+        [sys.executable, "-m", "backend.service", *map(str, argv)],
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=obey,  # noqa: PLW1509 - one thread
+    )
+
+
+def test_a_disk_without_room_leaves_nothing_and_says_so(lab, tmp_path):
+    process = command(lab, "backup", tmp_path / "backup", limit=1000)
+    said = process.communicate()[0]
+    assert process.returncode == 1, said
+    assert f"no backup was written to {tmp_path / 'backup'}" in said
+    assert "Traceback" not in said
+    assert list(tmp_path.glob("*backup*")) == []
+
+
+def test_a_backup_that_is_killed_is_never_taken_for_one(lab, database, tmp_path):
+    if database.engine.dialect.name != "sqlite":
+        pytest.skip("the draft and its renaming are the same")
+    with database.sessions.begin() as session:
+        run = session.scalars(select(Run).where(Run.name == "done")).one()
+        for step in range(10, 40):
+            plant_checkpoint(session, lab, run, step, size=20_000)
+    dice, backup = random.Random(0), tmp_path / "backup"
+    process = command(lab, "backup", backup)
+    for _ in range(3):
+        began = time.monotonic()
+        while not any(tmp_path.iterdir()) and process.poll() is None and time.monotonic() < began + 60:
+            time.sleep(0.001)
+        time.sleep(dice.uniform(0, 0.15))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        if backup.exists():
+            verify(backup, read_manifest(backup))
+            shutil.rmtree(backup)
+        shutil.rmtree(tmp_path / ".backup.draft", ignore_errors=True)
+        process = command(lab, "backup", backup)
+    assert process.communicate()[0]
+    assert process.returncode == 0
+    verify(backup, read_manifest(backup))
+
+
+@pytest.mark.nightly
+def test_a_restore_that_is_killed_lets_nothing_start_until_it_is_run_again(lab, database, tmp_path):
+    backup, mark = tmp_path / "backup", lab.state / "restoring"
+    save_backup(lab, backup)
+    database.engine.dispose()
+    dice = random.Random(1)
+    for _ in range(3):
+        process = command(lab, "restore", backup, "--overwrite")
+        while not mark.exists() and process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(dice.uniform(0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        if mark.exists():
+            with pytest.raises(CannotStart, match="a restore was interrupted"):
+                check_database(lab)
+    process = command(lab, "restore", backup, "--overwrite")
+    assert "as of" in process.communicate()[0]
+    assert process.returncode == 0
+    check_database(lab)
+    assert len(rows_of(database)["run"]) == 2
+    assert len(files_of(lab)) == 6

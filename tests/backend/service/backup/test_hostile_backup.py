@@ -1,0 +1,486 @@
+"""Backups that somebody made to do harm: each is refused in one sentence, and nothing has changed."""
+
+import json
+import math
+import os
+import shutil
+import sqlite3
+from contextlib import closing, suppress
+from hashlib import sha256
+
+import pytest
+import zstandard
+from sqlalchemy import select, update
+
+from backend.metrics.lineage import lineages
+from backend.service.backup import examine, tables
+from backend.service.backup.contents import DATABASE, MANIFEST, read_manifest
+from backend.service.backup.files import BadBackup
+from backend.service.backup.restore import restore_backup
+from backend.service.backup.save import save_backup
+from backend.service.process.preflight import check_database, restore_mark
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import BrowserSession, Checkpoint, Run
+from tests.factories import make_checkpoint, make_run, write_metric
+from tests.gate import first_in_gate
+
+
+@pytest.fixture
+def lab(settings, database):
+    """An installation with one run, its checkpoint and an upload."""
+    lab = settings.model_copy(update={"database_url": database.url})
+    lab.run_dir.mkdir(parents=True)
+    (lab.datasets_dir / "uploads").mkdir(parents=True)
+    (lab.datasets_dir / "uploads" / "abc.jsonl").write_text("{}\n")
+    with database.sessions.begin() as session:
+        run = make_run(session, status="finished", name="done")
+        write_metric(session, run, "loss", {1: 0.5, 2: 0.25})
+        make_checkpoint(session, run, lab.state, step=3)
+    database.engine.dispose()
+    return lab
+
+
+@pytest.fixture
+def backup(lab, tmp_path):
+    """A good backup of it, to be spoilt."""
+    save_backup(lab, tmp_path / "backup")
+    return tmp_path / "backup"
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A file that nobody may touch."""
+    path = tmp_path / "outside" / "precious"
+    path.parent.mkdir()
+    path.write_text("precious")
+    return path
+
+
+def picture_of(*directories):
+    """Every file and link below, with what it holds; databases are compared by their rows elsewhere."""
+    return {
+        str(path): str(path.readlink()) if path.is_symlink() else path.read_bytes()
+        for directory in directories
+        for path in sorted(directory.rglob("*"))
+        if (path.is_symlink() or path.is_file()) and "grpolab" not in path.name and path.suffix != ".lock"
+    }
+
+
+def plant(backup, name, content, *, beside=None):
+    """Enter a file in the manifest as one that was saved; `beside`: where its content really lies."""
+    manifest = json.loads((backup / MANIFEST).read_text())
+    manifest["files"][name] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
+    (backup / MANIFEST).write_text(json.dumps(manifest))
+    with suppress(OSError, ValueError):
+        path = backup / (beside or name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def assert_refused(lab, backup, words, *, among=()):
+    before = picture_of(lab.state, lab.datasets_dir, *among)
+    engine = open_engine(lab.effective_database_url, pool_size=1)
+    with open_sessions(engine)() as session:
+        runs = session.scalars(select(Run.name)).all()
+    engine.dispose()
+    with pytest.raises(BadBackup, match=words) as refusal:
+        restore_backup(lab, backup, overwrite=True)
+    assert "\n" not in refusal.value.detail
+    assert picture_of(lab.state, lab.datasets_dir, *among) == before
+    assert not restore_mark(lab).exists()
+    check_database(lab)
+    with open_sessions(engine)() as session:
+        assert session.scalars(select(Run.name)).all() == runs
+    engine.dispose()
+
+
+NAMES = [
+    "/etc/cron.d/evil",
+    "runs//{outside}",
+    "uploads/{outside}",
+    "runs/../../evil",
+    "runs/run/../../../evil",
+    "../evil",
+    "runs/run/s1/./model",
+    "./runs/run/s1/model",
+    "runs/run/s1/",
+    "runs/run/s1/a//b",
+    "runs\\run\\s1\\model",
+    "runs/run/s1/..\\..\\evil",
+    "runs/run/s1/a\0b",
+    "runs/run/s1/a\nb",
+    "runs/run/s1/\x1b[2J",
+    "runs/run/s1/\ud800",
+    "runs/run/s1/e\u0301",
+    "runs/run/s1/" + "x" * 256,
+    "runs/run/s1/" + "x/" * 600 + "x",
+    "",
+    ".",
+    "runs",
+    "uploads",
+    "runs/run/loose",
+    "runs/.hidden/s1/model",
+    "runs/run/.draft/model",
+    "uploads/.draft-1",
+    "uploads/deeper/file.jsonl",
+    "token",
+    "run/instance.lock",
+    "database/other.db",
+    "manifest.json",
+    "runs/run/s1/pytorch_model.bin",
+    "runs/run/s1/optimizer.PT",
+    "runs/run/s1/modeling.py",
+]
+
+
+@pytest.mark.parametrize("name", first_in_gate(8, NAMES))
+def test_a_name_that_leads_elsewhere_is_refused(lab, backup, outside, name):
+    plant(backup, name.format(outside=outside), b"evil", beside="runs/run/s1/evil")
+    with pytest.raises(BadBackup):
+        restore_backup(lab, backup, overwrite=True)
+    (backup / "runs/run/s1/evil").unlink(missing_ok=True)
+    assert_refused(
+        lab, backup, "the backup (names|has|contains)|is incomplete|cannot be read", among=[outside.parent]
+    )
+    assert outside.read_text() == "precious"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["runs/r/s1/Model", "runs/r/s1/model"], "twice, in different case"),
+        (["runs/r/s1/straße", "runs/r/s1/STRASSE"], "twice, in different case"),
+        (["runs/r/s1/ﬁle", "runs/r/s1/file"], "twice, in different case"),
+        (["runs/r/s1/model", "runs/r/s1/model/part"], "a file where it has a directory"),
+        (["runs/r/s1/Model", "runs/r/s1/model/part"], "a file where it has a directory"),
+    ],
+)
+def test_names_that_some_file_system_takes_for_one_are_refused(lab, backup, names, words):
+    for name in names:
+        plant(backup, name, b"x")
+    assert_refused(lab, backup, words)
+
+
+@pytest.mark.parametrize("place", ["file", "parent", "top", "fifo"])
+def test_a_link_or_a_pipe_in_a_backup_is_not_followed(lab, backup, outside, place):
+    content = outside.read_bytes()
+    if place == "file":
+        plant(backup, "runs/r/s1/model", content)
+        (backup / "runs/r/s1/model").unlink()
+        (backup / "runs/r/s1/model").symlink_to(outside)
+    elif place == "parent":
+        plant(backup, "runs/r/s1/precious", content)
+        shutil.rmtree(backup / "runs/r/s1")
+        (backup / "runs/r/s1").symlink_to(outside.parent)
+    elif place == "top":
+        (backup / "uploads").rename(outside.parent / "uploads")
+        (backup / "uploads").symlink_to(outside.parent / "uploads")
+    else:
+        plant(backup, "runs/r/s1/model", b"")
+        (backup / "runs/r/s1/model").unlink()
+        os.mkfifo(backup / "runs/r/s1/model")
+    assert_refused(lab, backup, "is incomplete", among=[outside.parent])
+
+
+def test_a_link_that_no_manifest_names_is_found(lab, backup, outside):
+    (backup / "runs" / "link").symlink_to(outside.parent)
+    assert_refused(lab, backup, "contains a file that is not part of it: 'runs/link'")
+
+
+def test_nothing_that_is_there_is_written_over_and_no_link_of_the_target_is_followed(lab, backup, outside):
+    plant(backup, "uploads/new.jsonl", b"evil")
+    (lab.datasets_dir / "uploads" / "abc.jsonl").unlink()  # the backup's is a hard link to it
+    (lab.datasets_dir / "uploads" / "abc.jsonl").write_text("of this installation")
+    (lab.datasets_dir / "uploads" / "new.jsonl").symlink_to(outside.parent / "dangling")
+    restore_backup(lab, backup, overwrite=True)
+    assert (lab.datasets_dir / "uploads" / "abc.jsonl").read_text() == "of this installation"
+    assert [path.name for path in outside.parent.iterdir()] == ["precious"]
+    shutil.rmtree(lab.datasets_dir / "uploads")
+    (lab.datasets_dir / "uploads").symlink_to(outside.parent)
+    assert_refused(lab, backup, "is a symbolic link", among=[outside.parent])
+
+
+def test_what_is_restored_does_not_change_with_the_backup(lab, backup, database):
+    database.engine.dispose()
+    restore_backup(lab, backup, overwrite=True)
+    for path in backup.rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"changed by whoever owns the backup")
+    restored = [path for path in (lab.state / "runs").rglob("*") if path.is_file()]
+    assert restored
+    assert not any(b"changed" in path.read_bytes() for path in restored)
+    assert all(path.stat().st_nlink == 1 for path in restored)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"files": []},
+        {"files": {"uploads/abc.jsonl": {"bytes": "3", "sha256": "0" * 64}}},
+        {"files": {"uploads/abc.jsonl": {"bytes": -1, "sha256": "0" * 64}}},
+        {"files": {"uploads/abc.jsonl": {"bytes": 3, "sha256": "../../evil"}}},
+        {"files": {"uploads/abc.jsonl": {"bytes": 10**30, "sha256": "0" * 64}}},
+        {"tables": None},
+        {"tables": {"run": {"columns": "id", "rows": 1}}},
+        {"tables": {"run": {"columns": ["id"], "rows": True}}},
+        {"checkpoints": 1e308},
+        {"created_at": "<script>"},
+        {"created_at": "x" * 10_000},
+        {"program": ["grpolab"]},
+        {"format": "1"},
+        {"database": 7},
+    ],
+    ids=str,
+)
+def test_a_manifest_with_values_of_other_types_is_refused(lab, backup, change):
+    manifest = json.loads((backup / MANIFEST).read_text())
+    (backup / MANIFEST).write_text(json.dumps(manifest | change))
+    assert_refused(lab, backup, "cannot be read|has format")
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "1", "[" * 100_000, '{"a":1,"a":2}', "\ud800", "NaN", " "])
+def test_a_manifest_that_is_no_document_is_refused(lab, backup, content):
+    (backup / MANIFEST).write_bytes(content.encode("utf-8", "surrogatepass"))
+    assert_refused(lab, backup, "cannot be read")
+
+
+def test_a_manifest_that_names_a_file_twice_is_refused(lab, backup):
+    text = (backup / MANIFEST).read_text()
+    (backup / MANIFEST).write_text(text.replace('"files": {', '"files": {"uploads/abc.jsonl": {}, ', 1))
+    assert_refused(lab, backup, "names a field twice")
+
+
+def test_a_manifest_that_is_endless_is_not_read_to_its_end(lab, backup, monkeypatch):
+    monkeypatch.setattr("backend.service.backup.contents.MANIFEST_BYTES", 100)
+    with pytest.raises(BadBackup, match="larger than 100 bytes"):
+        read_manifest(backup)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tables: tables.update({"pg_authid": {"columns": ["rolname"], "rows": 1}}),
+        lambda tables: tables["run"]["columns"].append("evil"),
+        lambda tables: tables.update({'run"; DROP TABLE run; --': {"columns": [], "rows": 0}}),
+        lambda tables: tables["run"].update(rows=10_000_000),
+        lambda tables: tables["run"].update(rows=0),
+    ],
+)
+def test_tables_that_are_not_as_the_manifest_says_are_refused(lab, backup, change):
+    manifest = json.loads((backup / MANIFEST).read_text())
+    change(manifest["tables"])
+    (backup / MANIFEST).write_text(json.dumps(manifest))
+    assert_refused(lab, backup, "does not know|rows|is incomplete")
+
+
+def spoil(backup, *statements):
+    """Change the database of a backup on SQLite."""
+    with closing(sqlite3.connect(backup / DATABASE)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+        connection.execute("PRAGMA journal_mode=DELETE")
+    plant(backup, DATABASE, (backup / DATABASE).read_bytes())
+
+
+@pytest.fixture
+def sqlite_only(database):
+    if database.engine.dialect.name != "sqlite":
+        pytest.skip("SQLite's file")
+
+
+@pytest.fixture
+def postgres_only(database):
+    if database.engine.dialect.name != "postgresql":
+        pytest.skip("Postgres's tables")
+
+
+REWRITE = "UPDATE sqlite_master SET sql = {} WHERE name = 'worker'"
+
+
+@pytest.mark.parametrize(
+    ("statements", "words"),
+    first_in_gate(
+        6,
+        [
+            (["CREATE TRIGGER evil AFTER DELETE ON worker BEGIN DELETE FROM run; END"], "trigger evil"),
+            (["CREATE VIEW evil AS SELECT 1"], "view evil"),
+            (
+                ["ALTER TABLE run RENAME TO real", "CREATE VIEW run AS SELECT * FROM real"],
+                "a different schema",
+            ),
+            (["CREATE VIRTUAL TABLE evil USING fts5(a)"], "a different schema"),
+            (["CREATE TABLE evil(a)"], "table evil"),
+            (["CREATE INDEX evil ON run(abs(seed))"], "index evil"),
+            (["DROP INDEX ix_run_claim"], "index ix_run_claim"),
+            (["ALTER TABLE run ADD COLUMN evil AS (abs(seed))"], "table run"),
+            (
+                [
+                    "PRAGMA writable_schema=ON",
+                    REWRITE.format("sql || ' '"),
+                    REWRITE.format("'CREATE TABLE worker(id)'"),
+                ],
+                "cannot be read|a different schema|damaged",
+            ),
+            (
+                ["PRAGMA writable_schema=ON", "UPDATE sqlite_master SET rootpage = 2"],
+                "damaged|cannot be read",
+            ),
+            (
+                ["PRAGMA foreign_keys=OFF", "UPDATE checkpoint SET run_id = 'nobody'"],
+                "refers to a missing row",
+            ),
+            (["UPDATE run SET steps = 'evil'"], "a row of run .* of another type"),
+            (["UPDATE run SET config = '{'"], "a row of run .* has a config that is not JSON"),
+            (["UPDATE run SET tags = '{NaN'"], "a row of run .* has a tags that is not JSON"),
+            (
+                ["UPDATE run SET summary = '" + "[" * 100_000 + "NaN'"],
+                "a row of run .* has a summary that is",
+            ),
+            (
+                ["UPDATE run SET tags = '[" + "1" * 5_000 + "]'"],
+                "a row of run .* has a tags that is not JSON",
+            ),
+            (["UPDATE run SET tags = '{}' || char(0)"], "a row of run .* has a tags that is not JSON"),
+            (
+                ["UPDATE run SET config = '" + "[" * 300 + "]" * 300 + "'"],
+                "a row of run .* has a config that is nested deeper than 200 levels",
+            ),
+            (["UPDATE run SET parent_run = id, fork_step = 1"], "a run that comes from itself"),
+            (["UPDATE metric SET value = x'00'"], "a row of metric .* of another type"),
+            (["UPDATE checkpoint SET path = '../../../outside'"], "outside of its run's directory"),
+            (["UPDATE checkpoint SET path = '/etc'"], "outside of its run's directory"),
+            (
+                [
+                    "PRAGMA foreign_keys=OFF",
+                    "UPDATE checkpoint SET run_id = '../..'",
+                    "UPDATE run SET id = '../..'",
+                ],
+                "an invalid id",
+            ),
+            (["UPDATE alembic_version SET version_num = '0001'"], "has schema '0001'"),
+            (["DELETE FROM metric"], "metric has 0 rows"),
+        ],
+    ),
+    ids=lambda value: value[-1][:60] if isinstance(value, list) else "",
+)
+@pytest.mark.usefixtures("sqlite_only")
+def test_a_sqlite_database_that_holds_more_than_rows_is_refused(lab, backup, statements, words):
+    spoil(backup, *statements)
+    assert_refused(lab, backup, words)
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"\xff" * 5000])
+@pytest.mark.usefixtures("sqlite_only")
+def test_a_file_that_is_no_sqlite_database_is_refused(lab, backup, content):
+    plant(backup, DATABASE, content)
+    assert_refused(lab, backup, "cannot be read|a different schema")
+
+
+def test_runs_that_come_from_one_another_are_refused(lab, database, tmp_path):
+    with database.sessions.begin() as session:
+        runs = [make_run(session, status="finished", name=name).id for name in "abc"]
+        for run, parent in zip(runs, [*runs[1:], runs[0]], strict=True):
+            session.execute(update(Run).where(Run.id == run).values(parent_run=parent, fork_step=1))
+        assert [part.run for part in lineages(session, runs)[runs[0]]] == [runs[2], runs[1], runs[0]]
+    database.engine.dispose()
+    save_backup(lab, tmp_path / "cycle")
+    with database.sessions.begin() as session:
+        session.execute(update(Run).values(parent_run=None, fork_step=None))
+    database.engine.dispose()
+    assert_refused(lab, tmp_path / "cycle", "a run that comes from itself")
+
+
+def test_a_line_of_runs_that_each_begin_with_another_has_an_end():
+    line = {"e": "d", "d": "c", "c": "b", "b": "a"}
+    for order in (list(line), list(reversed(line))):
+        parents = {run: line[run] for run in order}
+        examine.check_lines(parents, 4)
+        with pytest.raises(BadBackup, match="more than 3 ancestors: 'e'"):
+            examine.check_lines(parents, 3)
+
+
+@pytest.mark.usefixtures("sqlite_only")
+def test_documents_with_numbers_that_are_no_json_are_restored(lab, backup, database):
+    spoil(backup, """UPDATE run SET summary = '{"loss": NaN, "reward": -Infinity}'""")
+    restore_backup(lab, backup, overwrite=True)
+    with database.sessions() as session:
+        assert session.scalars(select(Run.summary)).one()["reward"] == -math.inf
+
+
+def repack(backup, table, change):
+    """Change a table of a backup on Postgres."""
+    path = backup / "database" / f"{table}.copy.zst"
+    packed = change(zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()))
+    plant(backup, f"database/{table}.copy.zst", packed)
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "words"),
+    [
+        ("run", lambda rows: zstandard.compress(rows.replace(b"\tgrpo\t", b"\t")), "Postgres rejects"),
+        ("run", lambda rows: zstandard.compress(b"\xff\xfe\0" + rows), "Postgres rejects"),
+        ("run", lambda rows: zstandard.compress(rows + rows), "Postgres rejects"),
+        ("run", lambda _: zstandard.compress(b""), "has 0 rows|Postgres rejects"),
+        ("run", lambda rows: rows, "cannot be unpacked"),
+        (
+            "run",
+            lambda rows: zstandard.compress(rows)[:-5],
+            "cannot be unpacked|has .* rows|Postgres rejects",
+        ),
+        (
+            "checkpoint",
+            lambda rows: zstandard.compress(rows.replace(b"s000003-a1", b"../../evil")),
+            "outside of its run",
+        ),
+        ("metric", lambda _: zstandard.compress(b"\0" * 3_000_000), "Postgres rejects|unpacks to more than"),
+    ],
+)
+@pytest.mark.usefixtures("postgres_only")
+def test_rows_of_postgres_that_are_none_are_refused(lab, backup, monkeypatch, table, change, words):
+    monkeypatch.setattr(tables, "MOST_UNPACKED", 1_000_000)
+    repack(backup, table, change)
+    assert_refused(lab, backup, words)
+
+
+@pytest.mark.usefixtures("postgres_only")
+def test_rows_of_postgres_are_never_statements(lab, backup, database):
+    repack(backup, "run", lambda rows: zstandard.compress(rows + b"\\.\nDROP TABLE run;\n"))
+    with suppress(BadBackup):  # some versions ignore what follows the last row
+        restore_backup(lab, backup, overwrite=True)
+    with database.sessions() as session:
+        assert session.scalars(select(Run.name)).all() == ["done"]
+
+
+def test_a_checkpoint_that_names_files_elsewhere_is_never_saved(lab, database, outside, tmp_path):
+    """Else a restored one would carry a file of this machine into the next backup."""
+    with database.sessions() as session:
+        checkpoint = session.scalars(select(Checkpoint)).one()
+        manifest = lab.artifacts_of(checkpoint.run_id) / checkpoint.path / MANIFEST
+    for name in (str(outside), "../../../../outside/precious"):
+        manifest.write_text(json.dumps({"files": {name: {}}}))
+        saved = save_backup(lab, tmp_path / sha256(name.encode()).hexdigest())
+        assert (len(saved.missing), saved.manifest.checkpoints) == (1, 0)
+        assert not list((tmp_path / sha256(name.encode()).hexdigest()).rglob("precious"))
+
+
+def test_who_is_logged_in_here_is_logged_in_nowhere_else(lab, database, tmp_path):
+    canary = "c0ffee" * 10
+    with database.sessions.begin() as session:
+        session.add(BrowserSession(id=canary, role="operator", user_agent="canary", ends_at=1e12))
+    save_backup(lab, tmp_path / "backup")
+    database.engine.dispose()
+    assert not [path for path in (tmp_path / "backup").rglob("*.*") if canary.encode() in path.read_bytes()]
+    restore_backup(lab, tmp_path / "backup", overwrite=True)
+    with database.sessions() as session:
+        assert session.scalars(select(BrowserSession)).all() == []
+
+
+def test_a_browser_that_a_backup_calls_logged_in_is_not(lab, database, backup, sqlite_only):
+    row = "('evil', 'operator', '', 1, 1, 1e12)"
+    columns = "(id, role, user_agent, created_at, seen_at, ends_at)"
+    spoil(backup, f"INSERT INTO browser_session {columns} VALUES {row}")  # noqa: S608
+    restore_backup(lab, backup, overwrite=True)
+    with database.sessions() as session:
+        assert session.scalars(select(BrowserSession)).all() == []

@@ -1,0 +1,378 @@
+"""The stream of changes, read without a browser."""
+
+import asyncio
+import json
+from contextlib import closing
+from typing import cast
+
+import pytest
+from sqlalchemy import update
+
+from backend.runs import leases, lifecycle
+from backend.runs.events import add_event
+from backend.service.live.broadcaster import MOST_WAITING, Broadcaster, Parcel
+from backend.service.live.changes import GAP_SECONDS, Position, events_after, read_place
+from backend.service.main import Service
+from backend.storage.engine import db_now, open_engine, open_sessions
+from backend.storage.models import Event, Run, Worker
+from tests.api_client import VIEWER_TOKEN, empty, serving
+from tests.factories import make_run
+from tests.waiting import wait_for
+
+
+@pytest.fixture
+def sessions(sqlite_url):
+    engine = open_engine(sqlite_url)
+    yield open_sessions(engine)
+    empty(engine.pool)
+
+
+def parse(chunk):
+    fields = dict(
+        line.split(": ", 1) for line in chunk.decode().splitlines() if not line.startswith(":") and line
+    )
+    return fields.get("event"), json.loads(fields.get("data", "null")), fields.get("id", "")
+
+
+async def told(stream):
+    """Its messages, one by one: several may come at once."""
+    async for chunk in stream:
+        for message in chunk.decode().split("\n\n")[:-1]:
+            yield parse(message.encode())
+
+
+async def read(broadcaster, last_id, count, *, then=lambda: None):
+    """The first `count` messages of a stream; `then` runs once the stream is open."""
+    found = []
+    stream = told(broadcaster.listen(last_id))
+    try:
+        async with asyncio.timeout(60):
+            while len(found) < count:
+                kind, data, place = await anext(stream)
+                if kind is None:
+                    continue
+                if kind == "hello":
+                    then()
+                found.append((kind, data, place))
+    finally:
+        await stream.aclose()
+    return found
+
+
+def listen(sessions, last_id, count, **options):
+    async def go():
+        broadcaster = Broadcaster(sessions)
+        try:
+            return await read(broadcaster, last_id, count, **options)
+        finally:
+            broadcaster.close()
+
+    return asyncio.run(go())
+
+
+def test_a_claim_and_a_step_are_told_within_moments(sessions):
+    with sessions.begin() as session:
+        run = make_run(session)
+
+    def work():
+        with sessions.begin() as session:
+            lifecycle.claim_run(session, "w", "h")
+            leases.fence(session, run.id, 1, last_step=3)
+
+    hello, event, told, points = listen(sessions, "", 4, then=work)
+    assert hello[0] == "hello"
+    assert (event[0], event[1]["data"]["to"]) == ("event", "running")
+    assert (told[0], told[1]["status"], told[1]["summary"]) == (
+        "run",
+        "running",
+        {"step": 0, "last": {}, "best": {}},
+    )
+    assert (points[0], points[1]) == ("points", {"run": run.id, "step": 3})
+    assert {read_place(message[2]).event for message in (event, told, points)} == {int(event[1]["id"])}
+
+
+def test_a_stream_resumes_where_it_was_cut_off(sessions):
+    with sessions.begin() as session:
+        run = make_run(session)
+        lifecycle.request_wish(session, run.id, "pause")
+    place = listen(sessions, "", 1)[0][2]
+    with sessions.begin() as session:
+        lifecycle.resume_run(session, run.id)
+    event, told = listen(sessions, place, 2)
+    assert (event[0], event[1]["data"]["to"]) == ("event", "queued")
+    assert (told[0], told[1]["id"]) == ("run", run.id)
+
+
+def test_whoever_missed_too_much_is_told_to_begin_again(sessions, monkeypatch):
+    monkeypatch.setattr("backend.service.live.broadcaster.MOST_RUNS", 3)
+    with sessions.begin() as session:
+        for _ in range(5):
+            make_run(session)
+    assert listen(sessions, "0.0", 1)[0][0] == "reset"
+
+
+def test_after_more_changes_than_are_told_one_by_one_pages_begin_again_and_go_on(sessions, monkeypatch):
+    monkeypatch.setattr("backend.service.live.broadcaster.MOST_RUNS", 3)
+    with sessions.begin() as session:
+        runs = [make_run(session).id for _ in range(5)]
+    change = update(Run).where(Run.id.in_(runs))
+
+    async def go():
+        broadcaster = Broadcaster(sessions)
+        try:
+            stream = told(broadcaster.listen(""))
+            async with asyncio.timeout(60):
+                kinds = [kind async for kind, _, _ in stream if kind and not archive()]
+                age()
+                after = await read(broadcaster, "", 2, then=lambda: tag(runs[0]))
+            return kinds, after
+        finally:
+            broadcaster.close()
+
+    def archive():
+        with sessions.begin() as session:
+            session.execute(change.values(archived_at=1.0))
+
+    def age():
+        with sessions.begin() as session:
+            session.execute(change.values(changed_at=Run.changed_at - 60))
+
+    def tag(run):
+        with sessions.begin() as session:
+            session.execute(update(Run).where(Run.id == run).values(tags=["old"]))
+
+    kinds, after = asyncio.run(go())
+    assert set(kinds) <= {"hello", "reset"}  # its stream ended
+    assert (after[1][0], after[1][1]["id"]) == ("run", runs[0])
+
+
+def test_pages_go_on_after_the_clock_went_back(sessions):
+    with sessions.begin() as session:
+        run = make_run(session)
+        session.execute(update(Run).values(changed_at=db_now() + 3600))
+
+    def mend():
+        with sessions.begin() as session:
+            session.execute(update(Run).values(changed_at=db_now()))
+
+    hello, told = listen(sessions, "", 2, then=mend)
+    assert (hello[0], told[0], told[1]["id"]) == ("hello", "run", run.id)
+    assert listen(sessions, hello[2], 1)[0][0] == "reset"
+
+
+ROUNDED_UP = 1795361367.8300009
+"""In microseconds and back this time is later than it was."""
+
+
+@pytest.mark.parametrize("correction", [0.0, 0.5])
+def test_a_page_resumes_though_its_time_was_rounded_or_the_clock_corrected(sessions, correction):
+    place = Position(0, ROUNDED_UP).write()
+    assert read_place(place).changed > ROUNDED_UP
+    with sessions.begin() as session:
+        run = make_run(session)
+        session.execute(update(Run).values(changed_at=ROUNDED_UP - correction))
+    told = listen(sessions, place, 1)[0]
+    assert (told[0], told[1]["id"]) == ("run", run.id)
+
+
+def test_a_renewed_lease_is_no_news(sessions):
+    with sessions.begin() as session:
+        run = make_run(session)
+        lifecycle.claim_run(session, "w", "h")
+
+    def work():
+        with sessions.begin() as session:
+            leases.renew_lease(session, run.id, 1)
+            session.add(Worker(id="w-0", host="h", pid=1, slot=0, device="cpu", stats={}))
+
+    assert [message[0] for message in listen(sessions, "", 2, then=work)] == ["hello", "worker"]
+
+
+def test_a_listener_that_does_not_read_is_dropped_and_others_go_on(sessions):
+    async def go():
+        broadcaster = Broadcaster(sessions)
+        slow = asyncio.Queue(MOST_WAITING)
+        broadcaster._listeners.add(slow)
+        broadcaster._tell([Parcel(b"", -1, False)] * (MOST_WAITING + 1))
+        return broadcaster.listeners, slow.qsize(), slow.get_nowait()
+
+    assert asyncio.run(go()) == (0, 1, None)
+
+
+def test_pages_that_come_back_after_many_events_get_each_once_and_in_order(sessions, monkeypatch):
+    monkeypatch.setattr("backend.service.live.broadcaster.PAGE", 3)
+    with sessions.begin() as session:
+        run = make_run(session)
+        for number in range(10):
+            add_event(session, "data", str(number), run_id=run.id)
+    told = [message[1]["message"] for message in listen(sessions, "0.0", 11) if message[0] == "event"]
+    assert told == [str(number) for number in range(10)]
+
+
+def test_a_page_cut_off_within_a_batch_continues_behind_the_last_message(sessions):
+    with sessions.begin() as session:
+        run = make_run(session)
+        for number in range(5):
+            add_event(session, "data", str(number), run_id=run.id)
+    place = listen(sessions, "0.0", 2)[-1][2]
+    assert listen(sessions, place, 1)[0][1]["message"] == "2"
+
+
+def test_an_event_committed_while_a_page_comes_back_is_told_once(sessions):
+    """It is in the catch-up and in the queue, or in neither: told once all the same."""
+    with sessions.begin() as session:
+        run = make_run(session)
+
+    async def go():
+        broadcaster, found = Broadcaster(sessions), []
+        first = broadcaster.listen("")
+        await anext(first)
+        for number in range(20):
+            with sessions.begin() as session:
+                add_event(session, "data", str(number), run_id=run.id)
+            stream = told(broadcaster.listen(found[-1][2] if found else "0.0"))
+            async with asyncio.timeout(60):
+                while not found or found[-1][1].get("message") != str(number):
+                    kind, data, place = await anext(stream)
+                    if kind == "event":
+                        found.append((kind, data, place))
+            del stream
+        broadcaster.close()
+        return [data["message"] for _, data, _ in found]
+
+    assert asyncio.run(go()) == [str(number) for number in range(20)]
+
+
+def test_what_waited_while_a_page_caught_up_does_not_lead_it_back(sessions):
+    """A run's message of an older place would make the page resume there, and hear events twice."""
+
+    async def go():
+        broadcaster, queue = Broadcaster(sessions), asyncio.Queue()
+        for name, event, is_event in [
+            *(("run 4", 4, False), ("event 5", 5, True), ("run 5", 5, False), ("worker", -1, False)),
+            ("event 6", 6, True),
+        ]:
+            queue.put_nowait(Parcel(f"{name};".encode(), event, is_event))
+        queue.put_nowait(None)
+        return [content async for content in broadcaster._follow(queue, 5)]
+
+    assert asyncio.run(go()) == [b"run 5;worker;event 6;"]
+
+
+def test_a_place_of_another_database_begins_again(sessions):
+    assert listen(sessions, "1000.5", 1)[0][0] == "reset"
+
+
+def test_new_tokens_end_all_streams(sessions, monkeypatch):
+    monkeypatch.setattr("backend.service.live.broadcaster.FINGERPRINT_SECONDS", 0.1)
+    tokens = ["old"]
+
+    async def go():
+        broadcaster = Broadcaster(sessions, lambda: tokens[0])
+        stream = broadcaster.listen("")
+        await anext(stream)
+        await anext(stream)
+        tokens[0] = "new"
+        async with asyncio.timeout(60):
+            return [chunk async for chunk in stream]
+
+    assert asyncio.run(go()) == []
+
+
+def test_a_stream_ends_after_its_time(sessions, monkeypatch):
+    monkeypatch.setattr("backend.service.live.broadcaster.STREAM_SECONDS", 0.0)
+
+    async def go():
+        async with asyncio.timeout(60):
+            return [parse(chunk)[0] async for chunk in Broadcaster(sessions).listen("")]
+
+    assert asyncio.run(go()) == [None, "hello"]
+
+
+def test_an_id_that_may_still_be_committed_is_waited_for(session):
+    """Postgres gives out ids before it commits; SQLite's gaps are rows that were deleted."""
+    for number in (1, 2, 4):
+        session.add(Event(id=number, kind="data", message=str(number), data={}))
+    session.flush()
+    assert [event.id for event in events_after(session, 0, 10)] == [1, 2]
+    session.execute(update(Event).values(at=Event.at - GAP_SECONDS))
+    assert [event.id for event in events_after(session, 0, 10)] == [1, 2, 4]
+    session.execute(update(Event).values(at=Event.at + 3600))  # the clock went back since
+    assert [event.id for event in events_after(session, 0, 10)] == [1, 2, 4]
+
+
+@pytest.mark.parametrize("is_fresh", [True, False])
+def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
+    postgres_url, is_fresh, monkeypatch
+):
+    """The later event is committed before the page comes, the earlier one, whose id is smaller, after."""
+    engine = open_engine(postgres_url)
+    sessions = open_sessions(engine)
+    monkeypatch.setattr("backend.service.live.changes.GAP_SECONDS", 600)
+    looks, news = [], Broadcaster._news
+
+    def look(self):
+        looks.append(self)
+        return news(self)
+
+    monkeypatch.setattr(Broadcaster, "_news", look)
+
+    async def go(earlier):
+        with sessions.begin() as session:
+            add_event(session, "data", "long ago")
+        add_event(earlier, "data", "earlier")
+        earlier.flush()
+        with sessions.begin() as session:
+            add_event(session, "data", "later")
+        broadcaster = Broadcaster(sessions)
+        first = told(broadcaster.listen(""))
+        async with asyncio.timeout(60):
+            hello = await anext(first)
+            hello = await anext(first) if hello[0] is None else hello
+            stream = first if is_fresh else told(broadcaster.listen(hello[2]))
+            heard = asyncio.create_task(_two_events(stream))
+            seen = len(looks)
+            await asyncio.to_thread(wait_for, lambda: len(looks) >= seen + 2)
+            earlier.commit()
+            found = await heard
+        broadcaster.close()
+        return found
+
+    with closing(sessions()) as earlier:
+        found = asyncio.run(go(earlier))
+    empty(engine.pool)
+    assert found == ["earlier", "later"]
+
+
+async def _two_events(stream):
+    found = []
+    async for kind, data, _ in stream:
+        found += [data["message"]] if kind == "event" else []
+        if len(found) == 2:
+            return found
+    return found
+
+
+@pytest.mark.parametrize("text", ["", "x", "1", "1.", ".5", "-1.0", "1.2.3", "٣.1", "9" * 50])
+def test_a_strange_id_begins_a_new_stream(text):
+    assert read_place(text) is None
+
+
+def test_a_place_is_written_and_read():
+    assert read_place(Position(7, 12.5).write()) == Position(7, 12.5)
+
+
+def test_every_change_of_a_run_is_seen_by_its_time(sessions):
+    with sessions.begin() as session:
+        run = make_run(session, changed_at=1.0)
+        session.execute(update(Run).where(Run.id == run.id).values(notes="x"))
+        session.refresh(run)
+        assert run.changed_at > 1e9
+
+
+def test_one_token_follows_only_so_many_pages(sqlite_url, settings):
+    with serving(settings.model_copy(update={"streams_per_token": 2}), sqlite_url) as client:
+        cast("Service", client.app).state.streams.update(viewer=2, operator=1)
+        refused = client.get("/api/v1/stream", headers={"Authorization": f"Bearer {VIEWER_TOKEN}"})
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "15")
+        assert refused.json()["detail"] == "2 live pages of viewers are open already: close some"

@@ -1,0 +1,176 @@
+"""A database's clock that was set: told once, and nothing waits for it."""
+
+import re
+import time
+
+import pytest
+from sqlalchemy import select, update
+from sqlalchemy.exc import OperationalError
+
+from backend.runs import lifecycle
+from backend.runs.workers.store import live_slots
+from backend.service.maintenance import clock_jumps
+from backend.service.maintenance import reconciler as module
+from backend.service.maintenance.clock_jumps import ClockWatch
+from backend.service.maintenance.reconciler import Reconciler, take_lease
+from backend.storage.engine import db_now
+from backend.storage.models import Attempt, Event, Run, Singleton, Worker
+from tests.factories import make_attempt, make_run
+
+HOUR = 3600.0
+
+
+class Elapsed:
+    """The time since the machine started, and as the test moves it."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now + time.monotonic()
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A busy machine may stand still for a while between two looks."""
+    monkeypatch.setattr(clock_jumps, "JUMP_SECONDS", 600.0)
+
+
+@pytest.fixture
+def reconciler(database, settings, monkeypatch):
+    monkeypatch.setattr(module, "ring", lambda _settings: True)
+    return Reconciler(settings, database.sessions)
+
+
+def said(sessions):
+    with sessions() as session:
+        return session.execute(select(Event.run_id, Event.message).where(Event.kind == "clock")).all()
+
+
+def left(sessions):
+    """Seconds until the one lease there is runs out."""
+    with sessions() as session:
+        return session.scalar(select(Run.lease_until - db_now()))
+
+
+def fail(*_, **__):
+    raise OperationalError("", {}, Exception("database is locked"))
+
+
+def test_a_clock_that_keeps_time_is_no_news(database):
+    watch = ClockWatch()
+    with database.sessions() as session:
+        make_run(session)
+        looks = [watch.look(session) for _ in range(3)]
+    assert [(look.jump, look.went_back) for look in looks] == [(0.0, False)] * 3
+
+
+@pytest.mark.parametrize(("passed", "jump"), [(-HOUR, HOUR), (HOUR, -HOUR), (300.0, 0.0)])
+def test_what_the_clock_did_that_the_machine_did_not(database, passed, jump):
+    elapsed = Elapsed()
+    watch = ClockWatch(elapsed=elapsed)
+    with database.sessions() as session:
+        watch.look(session)
+        elapsed.now += passed  # the database's clock goes by what this process really takes
+        assert watch.look(session).jump == pytest.approx(jump, rel=0.1)
+
+
+def test_a_jump_is_told_to_every_running_run_once(database, reconciler):
+    elapsed = Elapsed()
+    reconciler._clock = ClockWatch(elapsed=elapsed)
+    with database.sessions.begin() as session:
+        run = make_run(session, status="running", attempt=1, lease_until=db_now() + 60)
+        make_run(session, status="finished")
+    reconciler.look()
+    elapsed.now -= 2 * HOUR
+    reconciler.look()
+    reconciler.look()
+    ((told, line),) = said(database.sessions)
+    assert told == run.id
+    assert re.fullmatch(
+        r"the database's clock jumped ahead by 7,[12]\d\d s: nothing is lost and runs continue, "
+        "but times before and after the jump cannot be compared",
+        line,
+    )
+
+
+def test_after_the_clock_went_back_nothing_waits_until_it_has_caught_up(database, settings, reconciler):
+    """As a machine that starts with a clock an hour behind finds its record."""
+    with database.sessions.begin() as session:
+        lost = make_run(session, status="running", attempt=1, worker_id="w", lease_until=db_now() + HOUR)
+        late = make_run(session, run_after=db_now() + HOUR, queued_at=db_now() + HOUR)
+        early = make_run(session, queued_at=db_now() + HOUR - 60)
+        session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu", seen_at=db_now() + HOUR, stats={}))
+        session.add(Singleton(name=module.NAME, owner="somebody", until=db_now() + HOUR))
+        session.execute(update(Run).values(changed_at=db_now() + HOUR))
+    reconciler.look()
+    ((told, line),) = said(database.sessions)
+    assert told == lost.id
+    assert re.match(r"the database's clock went back by 3,[56]\d\d s", line)
+    with database.sessions.begin() as session:
+        ahead = select(Run.id).where(Run.changed_at > db_now())
+        assert session.scalars(ahead).all() == []
+        over = select(Run.lease_until - db_now()).where(Run.id == lost.id)
+        assert session.scalar(over) <= settings.lease_seconds
+        assert [slot.id for slot in live_slots(session)] == ["w"]  # for half a minute
+        assert lifecycle.claim_run(session, "v", "h").run_id == early.id
+        assert lifecycle.claim_run(session, "v", "h").run_id == late.id
+
+
+def test_a_lease_from_before_is_mended_where_its_trainer_wrote_once_more(database, settings, reconciler):
+    """A trainer that outlives its worker by a step leaves a row of now and a lease that nobody renews."""
+    elapsed = Elapsed()
+    reconciler._clock = ClockWatch(elapsed=elapsed)
+    with database.sessions.begin() as session:
+        make_run(session, status="running", attempt=1, lease_until=db_now() + HOUR)
+    reconciler.look()
+    elapsed.now += HOUR
+    reconciler.look()
+    assert left(database.sessions) <= settings.lease_seconds
+
+
+@pytest.mark.parametrize("seen", [HOUR, None])
+def test_a_service_that_was_away_finds_what_the_clock_left_behind(database, settings, reconciler, seen):
+    """Its own record is of now: the worker's sign of life, or a lease longer than any, tells."""
+    with database.sessions.begin() as session:
+        make_run(session, status="running", attempt=1, lease_until=db_now() + (HOUR if seen else 2 * HOUR))
+        if seen:
+            worker = {"host": "h", "pid": 1, "slot": 0, "device": "cpu", "stats": {}}
+            session.add(Worker(id="w", seen_at=db_now() + seen, **worker))
+    reconciler.look()
+    assert left(database.sessions) <= settings.lease_seconds
+
+
+def test_a_jump_is_told_though_the_database_failed_when_it_was_seen(database, reconciler, monkeypatch):
+    elapsed = Elapsed()
+    reconciler._clock = ClockWatch(elapsed=elapsed)
+    reconciler.look()
+    elapsed.now -= HOUR
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "take_lease", fail)
+        with pytest.raises(OperationalError):
+            reconciler.look()
+    reconciler.look()
+    reconciler.look()
+    assert len(said(database.sessions)) == 1
+
+
+def test_a_job_of_a_time_before_the_clock_went_back_is_free(database):
+    with database.sessions.begin() as session:
+        session.add(Singleton(name="job", owner="a", until=db_now() + HOUR))
+        session.flush()
+        assert take_lease(session, "job", "b", seconds=5)
+        assert not take_lease(session, "job", "a", seconds=5)
+
+
+def test_nothing_ends_before_it_began(database):
+    with database.sessions.begin() as session:
+        run = make_run(session, status="running", attempt=1)
+        attempt = make_attempt(session, run, 1)
+        session.execute(update(Run).values(started_at=attempt.started_at + HOUR))
+        session.execute(update(Attempt).values(started_at=attempt.started_at + HOUR))
+        lifecycle.finish_run(session, run.id, 1, "finished")
+        session.refresh(run)
+        session.refresh(attempt)
+        assert run.finished_at == run.started_at
+        assert attempt.ended_at == attempt.started_at

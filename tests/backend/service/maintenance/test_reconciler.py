@@ -1,0 +1,182 @@
+"""The reconciler, which looks after the queue."""
+
+import time
+from contextlib import suppress
+
+import pytest
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.exc import OperationalError
+
+from backend.metrics import blocks
+from backend.runs import lifecycle
+from backend.runs.leases import LostRuns, grace_seconds
+from backend.service.maintenance import chores, reconciler
+from backend.service.maintenance.reconciler import Reconciler, take_lease
+from backend.storage.engine import db_now, open_engine, open_sessions
+from backend.storage.models import MetricBlock, Run, Singleton, Worker
+from tests.factories import make_attempt, make_run, write_metric
+from tests.waiting import wait_for
+
+
+@pytest.fixture
+def sessions(sqlite_url):
+    engine = open_engine(sqlite_url)
+    yield open_sessions(engine)
+    engine.dispose()
+
+
+@pytest.fixture
+def rings(monkeypatch):
+    """How often the bell was rung."""
+    heard: list[object] = []
+
+    def ring(settings):
+        heard.append(settings)
+        return True
+
+    monkeypatch.setattr(reconciler, "ring", ring)
+    return heard
+
+
+def add_slot(session, number, run_id=None):
+    session.add(Worker(id=f"w-{number}", host="h", pid=1, slot=number, device="cpu", run_id=run_id, stats={}))
+
+
+def test_the_bell_rings_once_for_each_waiting_run_that_has_a_free_place(sessions, settings, rings):
+    with sessions.begin() as session:
+        for number in range(3):
+            make_run(session)
+            add_slot(session, number, run_id="other" if number == 2 else None)
+    assert Reconciler(settings, sessions).look() == 2
+    assert len(rings) == 2
+
+
+def test_nothing_rings_when_nothing_waits_or_nobody_would_hear(sessions, settings, rings):
+    with sessions.begin() as session:
+        add_slot(session, 0)
+        make_run(session, status="finished")
+    assert Reconciler(settings, sessions).look() == 0
+    with sessions.begin() as session:
+        make_run(session)
+        session.execute(update(Worker).values(seen_at=db_now() - 3600))
+    assert Reconciler(settings, sessions).look() == 0
+    assert rings == []
+
+
+def test_a_run_whose_worker_was_lost_goes_back_to_the_queue(sessions, settings, rings):
+    with sessions.begin() as session:
+        run = make_run(session)
+        lifecycle.claim_run(session, "w", "h")
+        session.execute(update(Run).values(lease_until=db_now() - 1))
+    now, reconciler = [0.0], Reconciler(settings, sessions)
+    reconciler._lost = LostRuns(settings.lease_seconds, look_seconds=3600, clock=lambda: now[0])
+    reconciler.look()
+    with sessions() as session:
+        assert session.scalar(select(Run.status).where(Run.id == run.id)) == "running"
+    now[0] += grace_seconds(settings.lease_seconds)
+    reconciler.look()
+    with sessions() as session:
+        assert session.scalar(select(Run.status).where(Run.id == run.id)) == "queued"
+
+
+def test_a_fault_that_no_test_has_met_does_not_end_the_thread(sessions, settings, rings, monkeypatch, caplog):
+    """What it looks after goes on with the next look."""
+    monkeypatch.setattr(reconciler, "LOOK_SECONDS", 0.01)
+    faults = iter([AttributeError("'str' object has no attribute 'get'"), KeyError("step")])
+
+    def looked_for(session):
+        if (fault := next(faults, None)) is not None:
+            raise fault
+        return []
+
+    monkeypatch.setattr(chores, "due_trials", looked_for)
+    monkeypatch.setattr(chores, "TRIAL_PAUSE_SECONDS", 0.0)
+    with sessions.begin() as session:
+        make_run(session)
+        add_slot(session, 0)
+    running = Reconciler(settings, sessions)
+    running.start()
+    wait_for(lambda: rings)
+    running.stop()
+    assert caplog.text.count("the reconciler failed") == 2
+
+
+def test_one_process_at_a_time_holds_a_lease_until_it_ends(sessions):
+    with sessions.begin() as session:
+        assert take_lease(session, "job", "a", seconds=100)
+        assert take_lease(session, "job", "a", seconds=-1)
+        assert take_lease(session, "job", "b", seconds=100)
+        assert not take_lease(session, "job", "a", seconds=100)
+
+
+def test_points_are_sealed_piece_by_piece_and_nothing_is_written_where_all_are(
+    sessions, settings, monkeypatch
+):
+    monkeypatch.setattr(blocks, "BLOCK", 10)
+    monkeypatch.setattr(chores, "SEAL_SECONDS", 0.0)
+    monkeypatch.setattr(chores, "SEAL_PAUSE_SECONDS", 0.0)
+    with sessions.begin() as session:
+        run = make_run(session, status="finished", attempt=1, last_step=25)
+        make_attempt(session, run, 1, from_step=-1)
+        write_metric(session, run, "reward/mean", dict.fromkeys(range(1, 26), 1.0))
+
+    def packed():
+        with sessions() as session:
+            return session.scalar(select(func.count()).select_from(MetricBlock))
+
+    looking = Reconciler(settings, sessions)
+    counts = []
+    for _ in range(4):
+        looking.look()
+        counts.append(packed())
+    assert counts == [1, 2, 3, 3]
+    with sessions.begin() as session:
+        session.execute(delete(Singleton))
+    looking.look()
+    with sessions() as session:
+        assert session.scalar(select(Singleton.owner)) is None
+
+
+def test_one_trial_that_fails_again_and_again_keeps_no_other_from_its_verdict(
+    sessions, settings, rings, monkeypatch
+):
+    """Whatever the error is: the database may refuse one of them alone."""
+    left, tried = ["a", "b", "c"], []
+
+    def settle(_sessions, trial):
+        tried.append(trial)
+        if trial == "a":
+            raise OperationalError("UPDATE", {}, Exception("database is locked"))
+        left.remove(trial)
+
+    monkeypatch.setattr(chores, "due_trials", lambda _session: list(left))
+    monkeypatch.setattr(chores, "settle", settle)
+    monkeypatch.setattr(chores, "TRIAL_PAUSE_SECONDS", 0.0)
+    looking = Reconciler(settings, sessions)
+    for _ in range(8):
+        with suppress(OperationalError):
+            looking.look()
+    assert left == ["a"]
+    assert tried[:3] == ["a", "b", "c"]
+
+
+def test_a_job_pauses_from_its_end_however_long_it_takes(sessions, monkeypatch):
+    now, looks, pieces = [100.0], [], iter([True, True, True, False] * 2)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def find(_session):
+        looks.append(now[0])
+        return piece
+
+    def piece():
+        now[0] += 10.0
+        return next(pieces)
+
+    chore = chores.Chore(find, pause=5.0)
+    with sessions() as session:
+        while now[0] < 150:
+            now[0] += 1.0
+            chore.look(session)
+            chore.go_on()
+    # Four pieces of 10 s in as many passes of 1 s, then 5 s of pause.
+    assert looks == [101.0, 150.0]

@@ -1,0 +1,126 @@
+"""The metrics that Prometheus reads, through its own parser."""
+
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import select
+
+from backend.runs import lifecycle
+from backend.runs.events import add_event
+from backend.service.monitoring.prometheus import GAUGES, OF_MACHINES
+from backend.storage.models import Run, Worker
+from tests.api_client import serving
+from tests.factories import make_run
+
+
+def scraped(client):
+    """{name: {values of the labels: value}} of a scrape."""
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return {
+        family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
+        for family in text_string_to_metric_families(answer.text)
+    }
+
+
+@pytest.fixture
+def lab(settings, database):
+    with serving(settings, database.url) as client:
+        yield client
+
+
+def test_an_idle_installation(lab):
+    found = scraped(lab)
+    assert set(found) >= {*GAUGES} - {"grpolab_trainer_step_seconds", *OF_MACHINES.values()}
+    assert found["grpolab_database_up"] == found["grpolab_broker_up"] == {(): 1}
+    ((build, one),) = found["grpolab_build_info"].items()
+    assert (len(build), one) == (3, 1)
+    assert set(found["grpolab_runs"]) == {(status,) for status in lifecycle.STATUSES}
+    assert sum(found["grpolab_runs"].values()) == found["grpolab_queue_depth"][()] == 0
+    assert found["grpolab_lease_oldest_age_seconds"] == found["grpolab_ingest_lag_seconds"] == {(): 0}
+    assert found["grpolab_state_free_bytes"][()] > 0
+    assert 0 <= found["grpolab_reconciler_age_seconds"][()] < 600
+    assert found["process_resident_memory_bytes"][()] > 1e6
+
+
+def test_runs_workers_leases_and_steps(lab, database):
+    with database.sessions.begin() as session:
+        for step_seconds in (0.5, 2.0, "NaN"):
+            run = make_run(session)
+            lifecycle.claim_run(session, "w", "h", lease_seconds=60)
+            run.summary = {"step": 3, "last": {"time/step_seconds": step_seconds}, "best": {}}
+            run.progress_at = Run.progress_at - 100
+            run.lease_until = Run.lease_until - 30
+        make_run(session, queued_at=1.0)
+        make_run(session, run_after=4e9)
+        for number, status in enumerate(("idle", "busy", "busy")):
+            session.add(
+                Worker(id=f"w{number}", host="h", pid=1, slot=number, device="cpu", status=status, stats={})
+            )
+    found = scraped(lab)
+    assert found["grpolab_runs"][("running",)] == 3
+    assert found["grpolab_runs"][("queued",)] == 2
+    assert found["grpolab_queue_depth"] == {(): 1}
+    assert found["grpolab_queue_oldest_age_seconds"][()] > 1e9
+    assert 30 <= found["grpolab_lease_oldest_age_seconds"][()] < 630
+    assert 100 <= found["grpolab_ingest_lag_seconds"][()] < 700
+    assert found["grpolab_trainer_step_seconds"] == {("0.5",): 0.5, ("1",): 2.0}
+    assert found["grpolab_worker_slots"] == {("idle",): 1, ("busy",): 2, ("starting",): 0}
+    with database.sessions() as session:
+        assert session.scalars(select(Run.name)).first() not in str(found)
+
+
+def test_machines_of_workers_once_each(lab, database):
+    stats = {"cpu_frac": 0.25, "memory_bytes": 10, "gpu_frac": 0.9, "gpu_watts": 300.0, "sandbox": ["x"]}
+    with database.sessions.begin() as session:
+        for number, host in enumerate(("a", "a", "b")):
+            worker = Worker(id=f"w{number}", host=host, pid=1, slot=number, device="cuda:0", stats=stats)
+            session.add(worker)
+        session.add(Worker(id="old", host="c", pid=1, slot=0, device="cpu", stats=stats, seen_at=1.0))
+    found = scraped(lab)
+    assert found["grpolab_worker_cpu_ratio"] == {("a",): 0.25, ("b",): 0.25}
+    assert found["grpolab_worker_gpu_ratio"] == {("a", "0"): 0.9, ("a", "1"): 0.9, ("b", "2"): 0.9}
+    assert found["grpolab_worker_gpu_power_watts"][("b", "2")] == 300
+    assert "grpolab_worker_gpu_temperature_celsius" not in found
+
+
+def test_verdicts_and_their_events(lab, database):
+    with database.sessions.begin() as session:
+        for verdict in ("collapsed", "collapsed", "healthy", None):
+            run = make_run(session, verdict=verdict, status="finished")
+        make_run(session, verdict="collapsed", deleted_at=1.0)
+        for level in ("info", "error", "error"):
+            add_event(session, "diagnosis", "verdict", run_id=run.id, level=level)
+        add_event(session, "lifecycle", "failed", run_id=run.id, level="error")
+    found = scraped(lab)
+    verdicts = {verdict: count for (verdict,), count in found["grpolab_runs_by_verdict"].items() if count}
+    assert verdicts == {"collapsed": 2, "healthy": 1}
+    assert found["grpolab_diagnosis_events"] == {("info",): 1, ("warning",): 0, ("error",): 2}
+    assert found["grpolab_webhook_failures"] == found["grpolab_webhook_waiting_events"] == {(): 0}
+
+
+def test_request_times_have_few_labels(lab):
+    for path in ("/api/v1/runs", "/api/v1/runs/nobody", "/nothing", "/nothing/else"):
+        lab.get(path)
+    lab.request("BREW", "/api/v1/runs")
+    text = lab.get("/metrics").text
+    assert 'route="/api/v1/runs/{run_id}"' in text
+    assert 'method="other",route=' in text
+    for stranger in ("nobody", "nothing", "BREW"):
+        assert stranger not in text
+
+
+def test_without_a_database_the_rest_is_told(settings, tmp_path):
+    with serving(settings, f"sqlite:///{tmp_path}/missing/x.db") as client:
+        found = scraped(client)
+    assert found["grpolab_database_up"] == {(): 0}
+    assert "grpolab_runs" not in found
+    assert "grpolab_http_request_duration_seconds" in found or "grpolab_state_free_bytes" in found
+
+
+def test_names_and_units_are_those_that_prometheus_recommends():
+    for name, gauge in GAUGES.items():
+        assert re.fullmatch(r"grpolab_[a-z_]+", name)
+        assert not name.endswith(("_total", "_count", "_ms", "_mb"))
+        assert gauge.meaning.endswith(".")

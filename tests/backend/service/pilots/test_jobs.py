@@ -1,0 +1,119 @@
+"""Jobs for clusters: what they run, and what is said where no cluster answers."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.base.errors import Conflict, Unavailable
+from backend.service.pilots.clusters import Kubernetes, asked
+from backend.service.pilots.command import job_text
+from backend.service.pilots.jobs import kubernetes_job, skypilot_task, slurm_script, worker_command
+
+COMMAND = worker_command("/opt/a b/python", runs=1, idle_seconds=60, devices=2)
+
+
+def test_the_worker_takes_the_place_of_the_shell():
+    text = slurm_script(COMMAND, Path("/shared/the lab"), ["--partition=gpu"], "/the #1 state/%j.log")
+    assert "#SBATCH --partition=gpu\n" in text
+    assert "#SBATCH --signal=B:TERM@120\n" in text
+    assert "#SBATCH --output='/the #1 state/%j.log'\n" in text
+    assert text.endswith(
+        "cd '/shared/the lab' || exit 1\n"
+        "exec '/opt/a b/python' -m backend.service worker --runs 1 --idle 60 --devices 2\n"
+    )
+    assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+def test_a_job_of_kubernetes_is_suspended_only_for_a_queue():
+    options: dict[str, Any] = {"image": "worker", "gpus": 2, "secret": "s", "state_claim": "v"}
+    job = kubernetes_job(COMMAND, queue="", **options)
+    assert (job["apiVersion"], job["kind"], job["spec"]["suspend"]) == ("batch/v1", "Job", False)
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": 2}}
+    assert container["command"] == COMMAND
+    queued = kubernetes_job(COMMAND, queue="lab", **options)
+    assert queued["spec"]["suspend"]
+    assert queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "lab"
+
+
+def test_a_job_on_two_nodes_starts_a_worker_on_each():
+    command = worker_command("python", runs=1, idle_seconds=60, devices=8, nodes=2)
+    assert command[-2:] == ["--nodes", "2"]
+    text = slurm_script(command, Path("/lab"), ["--gres=gpu:8"], "/state/%j.log", nodes=2)
+    assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n" in text
+    assert "#SBATCH --signal=TERM@120\n" in text  # to the workers, not to the shell
+    assert "srun --kill-on-bad-exit=0 --wait=0 python -m backend.service worker" in text
+    assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
+    options: dict[str, Any] = {"image": "worker", "gpus": 8, "secret": "s", "state_claim": "v", "queue": ""}
+    job = kubernetes_job(command, nodes=2, **options)["spec"]
+    assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 2, 2)
+    names = {each["name"]: each for each in job["template"]["spec"]["containers"][0]["env"]}
+    assert names["NODE_ADDRESS"]["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    task = json.loads(skypilot_task(command, accelerators="H100:8", directory="/d", environment={}, nodes=2))
+    assert task["num_nodes"] == 2
+
+
+def test_pods_need_no_volume_where_checkpoints_are_copied(settings):
+    given: dict[str, Any] = {"runs": 1, "idle": 60, "devices": 1, "image": "w", "gpus": 0, "queue": ""}
+    given |= {"cluster": "kubernetes", "secret": "s", "volume": ""}
+    with pytest.raises(Conflict, match="pods without a volume lose checkpoints: set ARTIFACTS_URL"):
+        job_text(settings, nodes=1, **given)
+    copied = settings.model_copy(update={"artifacts_url": "s3://bucket/lab"})
+    pod = json.loads(job_text(copied, nodes=1, **given))["spec"]["template"]["spec"]
+    assert pod["volumes"] == [{"name": "state", "emptyDir": {}}]
+    with pytest.raises(Conflict, match="share a state directory"):
+        job_text(copied, nodes=2, **given)
+
+
+def test_a_task_of_skypilot_gets_the_variables_of_the_storage(settings, monkeypatch):
+    given: dict[str, Any] = {"runs": 1, "idle": 60, "devices": 1, "nodes": 1, "accelerators": ""}
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "made-up-secret")
+    plain = json.loads(job_text(settings, cluster="skypilot", **given))
+    assert sorted(plain["secrets"]) == ["BROKER_URL", "DATABASE_URL", "GRPOLAB_TOKEN"]
+    copied = settings.model_copy(update={"artifacts_url": "s3://bucket/lab"})
+    text = job_text(copied, cluster="skypilot", **given)
+    assert {"ARTIFACTS_URL", "AWS_SECRET_ACCESS_KEY"} <= json.loads(text)["secrets"].keys()
+    assert "made-up-secret" not in text
+
+
+def test_a_task_of_skypilot_names_secrets_without_their_values():
+    task = json.loads(
+        skypilot_task(COMMAND, accelerators="H100:1", directory="/d", environment={"DATABASE_URL": "x"})
+    )
+    assert task["secrets"] == {"DATABASE_URL": None}
+    assert task["resources"] == {"accelerators": "H100:1"}
+
+
+def test_a_cluster_that_is_away_is_named_in_its_own_words():
+    with pytest.raises(Unavailable, match="not installed"):
+        asked(["no-such-command-of-a-cluster"])
+    with pytest.raises(Unavailable, match="sh failed: queue is full"):
+        asked(["sh", "-c", "echo queue is full >&2; exit 3"])
+
+
+@pytest.mark.parametrize("answer", ["", "Unable to connect", "[]", '{"items": null}', '{"items": ["x"]}'])
+def test_an_answer_that_is_no_list_of_jobs_is_asked_for_again(tmp_path, monkeypatch, answer):
+    program = tmp_path / "kubectl"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(Unavailable, match="kubectl answered no list of jobs"):
+        Kubernetes({}).count()
+
+
+@pytest.mark.parametrize("control", ["\n", "\r", "\0", "\x85", "\u2028", "\x1b"])
+def test_no_path_and_no_option_begins_a_line_of_its_own(control):
+    evil = f"x{control}#SBATCH --uid=0"
+    for text in (
+        {"options": [evil]},
+        {"output": evil},
+        {"directory": Path(evil)},
+        {"command": [evil, *COMMAND]},
+    ):
+        given: dict[str, Any] = {"command": COMMAND, "directory": Path("/lab"), "options": [], "output": "o"}
+        for nodes in (1, 2):
+            with pytest.raises(Conflict, match="has a line break or another control character: remove it"):
+                slurm_script(**(given | text), nodes=nodes)

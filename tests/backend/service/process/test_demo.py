@@ -1,0 +1,31 @@
+"""The demo of an installation, by the service's own HTTP interface."""
+
+import pytest
+
+from backend.base.settings import Settings
+from backend.config.recipes import RECIPES
+from backend.service.process import demo
+from tests.browser.service import TOKEN, running
+
+
+@pytest.fixture
+def service(tmp_path):
+    with running(tmp_path) as service:
+        yield service
+
+
+def test_a_demo_is_launched_once_and_that_of_another_version_beside_it(service, tmp_path, monkeypatch):
+    settings = Settings(state_dir=tmp_path, grpolab_token=TOKEN)
+    first = demo.launch_demo(settings, service.base)
+    assert first.startswith("2 runs: ")
+    assert first.count(" (queued)") == 2
+    assert demo.launch_demo(settings, service.base) == first
+    service.train(service.get("/runs")["items"][-1]["id"], 1, end="finished")
+    again = demo.launch_demo(settings, service.base)
+    assert again.startswith("already launched: ")
+    assert (again.count(" (finished)"), again.count(" (queued)")) == (1, 1)
+    healthy = RECIPES["demo_healthy"]
+    newer = healthy.model_copy(update={"config": healthy.config.model_copy(update={"steps": 81})})
+    monkeypatch.setattr(demo, "RECIPES", {**RECIPES, "demo_healthy": newer})
+    assert demo.launch_demo(settings, service.base) != first
+    assert len(service.get("/runs")["items"]) == 4

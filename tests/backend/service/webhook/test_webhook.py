@@ -1,0 +1,469 @@
+"""Webhooks over real connections: signed, in order, tried again, and never to the inside."""
+
+import http.server
+import ipaddress
+import json
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from backend.base.settings import Settings
+from backend.runs.events import add_event
+from backend.service.doctor.services import webhook as examine_webhook
+from backend.service.webhook import post as post_module
+from backend.service.webhook.addresses import Unreachable, is_outside, resolve
+from backend.service.webhook.messages import RunNames, body_of, format_of, signature
+from backend.service.webhook.post import post
+from backend.service.webhook.sender import BACKOFF_SECONDS, Sender
+from backend.storage.models import Event, Webhook
+from tests.factories import make_run
+from tests.waiting import wait_for
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+class Endpoint(http.server.ThreadingHTTPServer):
+    """Keeps what it receives; `answers` are the next statuses, 204 after them."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.received: list[tuple[str, dict[str, str], bytes]] = []
+        self.answers: list[int] = []
+        self.hold = threading.Event()
+        self.hold.set()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/hook?a=1"
+
+    def events(self) -> list[Any]:
+        return [json.loads(body)["data"]["event"] for _, _, body in self.received]
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: Endpoint
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.received.append((self.path, dict(self.headers), body))
+        self.server.hold.wait(10)
+        status = self.server.answers.pop(0) if self.server.answers else 204
+        self.send_response(status)
+        if status == 302:
+            self.send_header("Location", "http://127.0.0.1:1/inside")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Clock:
+    """A clock that stands until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def endpoint():
+    server = Endpoint()
+    yield server
+    server.hold.set()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def configured(settings, endpoint):
+    """The settings with the endpoint's address, and changes."""
+
+    def with_changes(**changes):
+        fields = {
+            "grpolab_webhook_url": endpoint.url,
+            "grpolab_webhook_secret": SECRET,
+            "grpolab_webhook_private": True,
+        }
+        return Settings(**settings.model_dump() | fields | changes)
+
+    return with_changes
+
+
+@pytest.fixture
+def follow(database, configured, clock):
+    """A function that makes a sender which has begun to follow, behind an event of before."""
+
+    def follow(**changes):
+        happen(database)
+        sender = Sender(configured(**changes), database.sessions, clock)
+        sender.send_next()
+        return sender
+
+    return follow
+
+
+@pytest.fixture
+def sender(follow):
+    return follow()
+
+
+def happen(database, count=1, *, kind="diagnosis", level="error"):
+    """Events of a run; their ids."""
+    data = {"verdict": "collapsed"}
+    with database.sessions.begin() as session:
+        run = make_run(session, name="<b>run</b>")
+        for number in range(count):
+            message = f"verdict collapsed {number}"
+            add_event(session, kind, message, run_id=run.id, level=level, step=70, data=data)
+    with database.sessions() as session:
+        return list(session.scalars(select(Event.id).where(Event.run_id == run.id)))
+
+
+def send_all(sender):
+    while sender.send_next():
+        pass
+
+
+def row_of(database):
+    with database.sessions() as session:
+        return session.get_one(Webhook, "webhook")
+
+
+def is_forgotten(database):
+    with database.sessions() as session:
+        return session.get(Webhook, "webhook") is None
+
+
+def test_the_signature_is_that_of_standard_webhooks():
+    """The example of its specification."""
+    body = b'{"test": 2432232314}'
+    found = signature(SECRET, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body)
+    assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_events_arrive_in_order_signed_with_their_run(database, sender, endpoint, clock):
+    ids = happen(database, 3)
+    send_all(sender)
+    assert endpoint.events() == ids
+    path, headers, body = endpoint.received[0]
+    assert path == "/hook?a=1"
+    assert headers["webhook-id"] == f"evt_{ids[0]}"
+    assert headers["webhook-timestamp"] == str(int(clock.now))
+    assert headers["webhook-signature"] == signature(
+        SECRET, headers["webhook-id"], headers["webhook-timestamp"], body
+    )
+    document = json.loads(body)
+    assert document["type"] == "diagnosis.verdict"
+    assert document["data"]["run"]["name"] == "<b>run</b>"
+    assert document["data"]["details"]["verdict"] == "collapsed"
+
+
+def test_what_happened_before_it_was_set_up_is_not_told(database, endpoint, sender):
+    ids = happen(database)
+    send_all(sender)
+    assert endpoint.events() == ids
+
+
+def test_events_of_other_kinds_and_lower_levels_are_passed_over(database, follow, endpoint):
+    sender = follow(grpolab_webhook_level="warning")
+    happen(database, kind="checkpoint")
+    happen(database, 150, level="info")
+    ids = happen(database, level="warning")
+    send_all(sender)
+    assert endpoint.events() == ids
+
+
+def test_a_failure_is_tried_again_after_a_pause_and_nothing_is_lost(database, sender, endpoint, clock):
+    ids = happen(database, 2)
+    endpoint.answers = [500, 503]
+    send_all(sender)
+    send_all(sender)
+    assert endpoint.events() == ids[:1]
+    assert row_of(database).last_error == "127.0.0.1 answered 500"
+    clock.now += BACKOFF_SECONDS[0] + 1
+    send_all(sender)
+    clock.now += BACKOFF_SECONDS[1] + 1
+    send_all(sender)
+    assert endpoint.events() == [ids[0], ids[0], ids[0], ids[1]]
+    assert (row_of(database).failures, row_of(database).last_error) == (0, "")
+
+
+def test_a_sender_that_dies_before_it_knows_sends_the_event_again(
+    database, configured, endpoint, clock, follow, monkeypatch
+):
+    first = follow()
+    ids = happen(database, 2)
+
+    def die(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(first, "_settle", die)
+    with pytest.raises(KeyboardInterrupt):
+        first.send_next()
+    second = Sender(configured(), database.sessions, clock)
+    second._owner = first._owner  # its lease is over
+    send_all(second)
+    assert endpoint.events() == [ids[0], *ids]
+
+
+def test_one_process_at_a_time_sends(database, configured, endpoint, clock, sender):
+    happen(database)
+    other = Sender(configured(), database.sessions, clock)
+    assert not other.send_next()
+    assert endpoint.events() == []
+
+
+def test_an_event_that_is_never_taken_is_given_up_after_a_day_and_the_next_follows(
+    database, sender, endpoint, clock
+):
+    ids = happen(database, 2)
+    endpoint.answers = [400] * (len(BACKOFF_SECONDS) + 1)
+    for pause in (*BACKOFF_SECONDS, 0.0):
+        send_all(sender)
+        clock.now += pause + 1
+    assert sum(BACKOFF_SECONDS) == pytest.approx(24 * 3600, rel=0.1)
+    send_all(sender)
+    assert endpoint.events()[-2:] == ids
+    with database.sessions() as session:
+        given_up = session.scalars(select(Event.message).where(Event.kind == "webhook")).one()
+    assert given_up == f"the webhook gave up event {ids[0]} after 11 tries: 127.0.0.1 answered 400"
+
+
+def test_an_event_that_no_body_can_hold_is_tried_later_and_given_up_like_any_other(
+    database, sender, endpoint, clock, monkeypatch
+):
+    ids = happen(database, 2)
+
+    def body(event, *rest):
+        if event.id == ids[0]:
+            raise TypeError("str is not valid UTF-8")
+        return body_of(event, *rest)
+
+    monkeypatch.setattr("backend.service.webhook.sender.body_of", body)
+    for tries, pause in enumerate(BACKOFF_SECONDS, 1):
+        send_all(sender)
+        send_all(sender)
+        assert row_of(database).failures == tries
+        assert row_of(database).last_error == "TypeError: str is not valid UTF-8"
+        clock.now += pause + 1
+    send_all(sender)
+    send_all(sender)
+    assert endpoint.events() == ids[1:]
+
+
+def test_an_answer_that_no_database_stores_is_a_failure_like_any_other(database, follow):
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer():
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65_536)
+            connection.sendall(b"\0" + b"x" * 10_000 + b"\r\n\r\n")
+
+    threading.Thread(target=answer, daemon=True).start()
+    sender = follow(grpolab_webhook_url=f"http://127.0.0.1:{listener.getsockname()[1]}/")
+    happen(database)
+    send_all(sender)
+    listener.close()
+    row = row_of(database)
+    assert (row.failures, len(row.last_error)) == (1, 500)
+    assert row.last_error.startswith(r"127.0.0.1 cannot be reached: \x00xxx")
+
+
+def test_a_clock_that_went_back_does_not_stop_the_webhook(database, sender, endpoint, clock):
+    ids = happen(database)
+    endpoint.answers = [500]
+    send_all(sender)
+    clock.now -= 365 * 86400
+    send_all(sender)
+    assert endpoint.events() == ids * 2
+
+
+def test_a_redirect_is_not_followed(database, sender, endpoint):
+    happen(database)
+    endpoint.answers = [302]
+    send_all(sender)
+    assert row_of(database).last_error == "127.0.0.1 answered 302: redirects are not followed"
+
+
+def test_an_endpoint_that_hangs_is_left_after_the_deadline(endpoint):
+    endpoint.hold.clear()
+    target = resolve(endpoint.url, private=True)
+    with pytest.raises(Unreachable, match="did not answer in time"):
+        post(target, b"{}", {}, seconds=0.3)
+
+
+def test_an_endpoint_that_answers_a_byte_at_a_time_is_left_after_the_deadline():
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def drip():
+        connection, _ = listener.accept()
+        with connection:
+            for _ in range(100):
+                time.sleep(0.05)
+                try:
+                    connection.sendall(b"H")
+                except OSError:
+                    return
+
+    threading.Thread(target=drip, daemon=True).start()
+    target = resolve(f"http://127.0.0.1:{listener.getsockname()[1]}/", private=True)
+    with pytest.raises(Unreachable, match="did not answer in time"):
+        post(target, b"{}", {}, seconds=0.5)
+    listener.close()
+
+
+def test_the_thread_delivers_and_stops(database, configured, endpoint, monkeypatch):
+    monkeypatch.setattr("backend.service.webhook.sender.LOOK_SECONDS", 0.02)
+    sender = Sender(configured(), database.sessions)
+    sender.send_next()
+    sender.start()
+    ids = happen(database)
+    wait_for(lambda: endpoint.received)
+    sender.stop()
+    assert endpoint.events() == ids
+
+
+def test_a_webhook_that_is_switched_off_forgets_its_position(database, configured, monkeypatch, sender):
+    monkeypatch.setattr("backend.service.webhook.sender.LOOK_SECONDS", 0.02)
+    off = Sender(configured(grpolab_webhook_url=""), database.sessions)
+    off.start()
+    wait_for(lambda: is_forgotten(database))
+    off.stop()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
+        "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1", "fd00::1", "fec0::1", "ff02::1",
+        "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "::127.0.0.1",
+        "192.0.0.8", "192.0.0.192", "192.88.99.1", "168.63.129.16", "::ffff:168.63.129.16", "2001::1",
+        "3fff::1", "5f00::1", "100:0:0:1::1", "64:ff9b:1::1", "2620:4f:8000::1",
+    ],
+)  # fmt: skip
+def test_addresses_of_the_inside_are_known(address):
+    assert not is_outside(ipaddress.ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["93.184.216.34", "8.8.8.8", "2606:4700::1111", "64:ff9b::808:808"])
+def test_addresses_of_the_outside_are_known(address):
+    assert is_outside(ipaddress.ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://127.0.0.1/", "https://localhost/", "https://[::1]/", "https://2130706433/", "https://0x7f.1/",
+        "https://[::ffff:169.254.169.254]/latest/meta-data", "https://10.0.0.1:8443/x",
+    ],
+)  # fmt: skip
+def test_the_inside_is_refused_unless_it_is_allowed(url):
+    with pytest.raises(Unreachable, match=r"internal address .*GRPOLAB_WEBHOOK_PRIVATE=true allows it"):
+        resolve(url, private=False)
+
+
+def test_a_name_with_one_address_of_the_inside_is_refused(monkeypatch):
+    found = [(2, 1, 6, "", ("93.184.216.34", 443)), (2, 1, 6, "", ("192.168.0.1", 443))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    with pytest.raises(Unreachable, match=r"93.184.216.34, 192.168.0.1"):
+        resolve("https://hooks.example/", private=False)
+
+
+def test_a_name_is_looked_up_once(monkeypatch, endpoint):
+    """What it resolves to afterwards is never connected to."""
+    lookup = socket.getaddrinfo
+    asked = []
+
+    def once(host, *rest, **more):
+        asked.append(host)
+        return lookup("127.0.0.1", *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", once)
+    post(resolve(f"http://rebinding.example:{endpoint.server_port}/", private=True), b"{}", {})
+    assert [host for host in asked if host == "rebinding.example"] == ["rebinding.example"]
+    assert endpoint.received[0][1]["Host"] == f"rebinding.example:{endpoint.server_port}"
+
+
+def test_plain_http_is_refused_outside_of_the_inside():
+    with pytest.raises(Unreachable, match="must begin with https://"):
+        resolve("http://93.184.216.34/", private=False)
+
+
+def test_a_certificate_of_nobody_is_refused(endpoint):
+    target = resolve(endpoint.url.replace("http://", "https://"), private=True)
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        post_module.try_connection(target, seconds=1)
+
+
+HOSTILE = RunNames("r", "<!channel> [x](http://evil) @everyone\n`", "e", "v", 0, "running", None)
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted", "form"),
+    [
+        ("https://hooks.slack.com/services/T/B/x", "auto", "slack"),
+        ("https://discord.com/api/webhooks/1/x", "auto", "discord"),
+        ("https://discord.com/other", "auto", "json"),
+        ("https://hooks.slack.com.evil.example/services", "auto", "json"),
+        ("https://chat.example/", "slack", "slack"),
+    ],
+)
+def test_the_form_follows_the_address_or_the_setting(url, wanted, form):
+    assert format_of(url, wanted) == form
+
+
+def test_a_chat_reads_no_markup_and_no_mention_in_a_name():
+    event = Event(id=1, kind="diagnosis", message="verdict collapsed", data={}, level="error", at=0.0)
+    slack = json.loads(body_of(event, HOSTILE, "slack"))
+    assert "&lt;!channel&gt;" in slack["text"]
+    assert slack["mrkdwn"] is False
+    discord = json.loads(body_of(event, HOSTILE, "discord"))
+    assert discord["allowed_mentions"] == {"parse": []}
+    assert r"\[x\]\(http\://evil\)" in discord["content"]
+    assert len(body_of(event, HOSTILE._replace(name="*" * 9000), "discord")) < 4_200
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"grpolab_webhook_url": "ftp://x"}, {"grpolab_webhook_url": "https://"},
+        {"grpolab_webhook_url": "https://user:pass@host/"}, {"grpolab_webhook_url": "https://host:99999/"},
+        {"grpolab_webhook_url": "https://host/\r\nX: y"}, {"grpolab_webhook_secret": "short"},
+        {"grpolab_webhook_secret": "whsec_c2hvcnQ="}, {"grpolab_webhook_secret": "whsec_ä"},
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_work_are_refused(fields):
+    with pytest.raises(ValueError, match="grpolab_webhook"):
+        Settings(**fields)
+
+
+def test_doctor_says_whether_it_works(database, configured, endpoint):
+    with database.sessions() as session:
+        assert examine_webhook(configured(grpolab_webhook_url=""), session).text == "none is set"
+        assert examine_webhook(configured(), session).level == "ok"
+        unsigned = examine_webhook(configured(grpolab_webhook_secret=""), session)
+        assert (unsigned.level, "SECRET is empty" in unsigned.text) == ("bad", True)
+        inside = examine_webhook(configured(grpolab_webhook_private=False), session)
+        assert inside.level == "bad"
+
+
+def test_doctor_tells_of_the_last_failure(database, configured, sender, endpoint):
+    happen(database)
+    endpoint.answers = [500]
+    send_all(sender)
+    with database.sessions() as session:
+        assert examine_webhook(configured(), session).text.endswith("failed: 127.0.0.1 answered 500")

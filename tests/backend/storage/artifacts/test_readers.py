@@ -1,0 +1,227 @@
+"""What reads checkpoints, where their files are in the artifact store only."""
+
+import io
+import shutil
+import tarfile
+
+import pytest
+from sqlalchemy import select
+
+from backend.base.settings import Settings
+from backend.exchange.exports.command import source_of
+from backend.experiments.trials.fork_point import is_there
+from backend.runs.strays import Strays
+from backend.service.backup.save import save_backup
+from backend.service.cli import main
+from backend.service.doctor.storage import examine_storage
+from backend.storage.artifacts.store import ArtifactFault, ArtifactStore, artifact_store
+from backend.storage.models import Checkpoint, Event, Run
+from tests.factories import make_attempt, make_checkpoint, make_experiment, make_run, write_metric
+
+WEIGHTS = bytes(range(256)) * 100
+
+
+@pytest.fixture
+def settings(request, settings, tmp_path):
+    in_s3 = getattr(request, "param", "file") == "s3"
+    url = request.getfixturevalue("s3") if in_s3 else f"file://{tmp_path}/share"
+    return settings.model_copy(update={"artifacts_url": url})
+
+
+IN_BOTH = pytest.mark.parametrize(
+    "settings", [pytest.param("s3", marks=pytest.mark.nightly), "file"], indirect=True
+)
+
+
+@pytest.fixture
+def sessions(client):
+    return client.app.state.lab.sessions
+
+
+@pytest.fixture
+def run(sessions, settings):
+    """A finished run whose checkpoint of step 9 is in the store alone."""
+    with sessions.begin() as session:
+        begun = {"experiment_id": make_experiment(session).id, "attempt": 1, "started_at": 1.0}
+        run = make_run(session, status="finished", last_step=9, name="otter", finished_at=2.0, **begun)
+        attempt = make_attempt(session, run, 1)
+        attempt.started_at, attempt.ended_at = 1.0, 2.0
+        write_metric(session, run, "reward/mean", {1: 0.5, 9: 0.75})
+        make_checkpoint(session, run, settings.state, step=9, content=WEIGHTS)
+        run_id = run.id
+    artifact_store(settings).upload(settings.artifacts_of(run_id) / "s000009-a1")
+    shutil.rmtree(settings.artifacts_of(run_id))
+    return run_id
+
+
+def members(answer):
+    with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
+        return {member.name: archive.extractfile(member).read() for member in archive}
+
+
+@pytest.fixture
+def go_away(monkeypatch):
+    """Lets the store answer nothing any more."""
+
+    def fail(*_):
+        raise ArtifactFault("artifact store: away")
+
+    def go_away():
+        for name in ("open", "size", "listing", "fetch", "try_out", "upload"):
+            monkeypatch.setattr(ArtifactStore, name, fail)
+
+    return go_away
+
+
+@IN_BOTH
+def test_a_file_is_downloaded(client, run):
+    path = f"/api/v1/runs/{run}/files/s000009-a1"
+    answer = client.get(f"{path}/model.safetensors")
+    assert (answer.status_code, answer.content) == (200, WEIGHTS)
+    assert answer.headers["content-length"] == str(len(WEIGHTS))
+    assert answer.headers["content-disposition"] == 'attachment; filename="model.safetensors"'
+    assert client.get(f"{path}/other.json").status_code == 404
+    assert client.get(f"{path}/..%2F..%2Fother").status_code == 404
+
+
+@IN_BOTH
+def test_a_model_and_an_archive_are_downloaded(client, run):
+    model = client.get(f"/api/v1/runs/{run}/model")
+    assert members(model)["model.safetensors"] == WEIGHTS
+    archive = members(archive_of(client, run))
+    assert archive["checkpoints/s000009-a1/model.safetensors"] == WEIGHTS
+
+
+@IN_BOTH
+def test_it_is_shown_where_the_files_of_checkpoints_are(client, run, sessions, settings):
+    path = f"/api/v1/runs/{run}/checkpoints/copies"
+    with sessions.begin() as session:
+        row = session.get_one(Run, run)
+        for step in (19, 29):
+            make_checkpoint(session, row, settings.state, step=step, content=WEIGHTS)
+    shutil.rmtree(settings.artifacts_of(run) / "s000029-a1")
+    answer = client.get(path).json()
+    places = {item["name"]: (item["is_here"], item["is_copied"]) for item in answer["items"]}
+    assert answer["has_store"]
+    assert places == {
+        "s000029-a1": (False, False),
+        "s000019-a1": (True, False),
+        "s000009-a1": (False, True),
+    }
+    artifact_store(settings).upload(settings.artifacts_of(run) / "s000019-a1")
+    assert client.get(path).json()["items"][1] == {"name": "s000019-a1", "is_here": True, "is_copied": True}
+
+
+def test_what_the_store_does_not_have_either_is_gone(client, run, settings):
+    artifact_store(settings).remove_run(run)
+    assert client.get(f"/api/v1/runs/{run}/files/s000009-a1/model.safetensors").status_code == 404
+    assert client.get(f"/api/v1/runs/{run}/model").status_code == 409
+    archive = members(archive_of(client, run))
+    assert not any(name.startswith("checkpoints/") for name in archive)
+
+
+def test_a_store_that_is_away_is_not_taken_for_one_without_files(client, run, go_away):
+    go_away()
+    for path in (
+        "files/s000009-a1/model.safetensors",
+        "model",
+        "archive?checkpoints=true",
+        "checkpoints/copies",
+    ):
+        answer = client.get(f"/api/v1/runs/{run}/{path}")
+        assert (answer.status_code, "artifact store: away" in answer.text) == (503, True), answer.text
+
+
+def archive_of(client, run):
+    answer = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"})
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def import_into(client, content):
+    headers = {"Content-Type": "application/octet-stream"}
+    return client.post("/api/v1/imports?file=run.tar&experiment=x", content=content, headers=headers)
+
+
+@IN_BOTH
+def test_an_imported_archive_is_copied_to_the_store(client, run, settings):
+    content = archive_of(client, run).content
+    answer = import_into(client, content)
+    assert answer.status_code == 201, answer.text
+    assert artifact_store(settings).listing(answer.json()["run"]) == {"s000009-a1": True}
+
+
+def test_an_import_that_cannot_be_copied_leaves_nothing(client, sessions, run, settings, go_away):
+    content = archive_of(client, run).content
+    go_away()
+    answer = import_into(client, content)
+    assert (answer.status_code, "artifact store: away" in answer.text) == (503, True), answer.text
+    assert list((settings.state / "runs").glob("*/*")) == []
+    with sessions() as session:
+        assert list(session.scalars(select(Run.id))) == [run]
+
+
+def test_a_fork_point_is_where_its_copy_is(sessions, run, settings):
+    with sessions() as session:
+        row = session.scalars(select(Checkpoint).where(Checkpoint.run_id == run)).one()
+    assert is_there(settings, row)
+    artifact_store(settings).remove_run(run)
+    assert not is_there(settings, row)
+
+
+def test_a_backup_keeps_the_row_of_a_copy(sessions, run, settings, sqlite_url, tmp_path):
+    saved = save_backup(settings.model_copy(update={"database_url": sqlite_url}), tmp_path / "backup")
+    assert (saved.missing, saved.elsewhere) == ([], 1)
+    assert "0 checkpoints, 1 more left to the artifact store" in saved.in_words()
+    assert saved.manifest.tables["checkpoint"].rows == 1
+
+
+def test_the_command_line_exports_and_copies(
+    sessions, run, settings, sqlite_url, tmp_path, monkeypatch, capsys
+):
+    for name in ("state_dir", "artifacts_url"):
+        monkeypatch.setenv(name.upper(), str(getattr(settings, name)))
+    monkeypatch.setenv("DATABASE_URL", sqlite_url)
+    assert main(["copy-checkpoints", "otter"]) == 0
+    assert "all 1 checkpoints are in the artifact store" in capsys.readouterr().out
+    assert source_of(Settings(), "otter", 9).directory.is_dir()
+    artifact_store(settings).remove_run(run)
+    assert main(["copy-checkpoints"]) == 0
+    assert capsys.readouterr().out == f"  copied {run}/s000009-a1\n"
+    monkeypatch.setenv("ARTIFACTS_URL", "")
+    assert main(["copy-checkpoints"]) == 1
+    assert "ARTIFACTS_URL is empty" in capsys.readouterr().err
+
+
+def test_a_sweep_misses_only_what_the_store_does_not_have(sessions, run, settings):
+    (settings.state / "runs/01JSOMEOTHERDIRECTORY").mkdir(parents=True)  # the disk is there
+
+    def told():
+        for _ in Strays(settings, sessions).sweep():
+            pass
+        with sessions() as session:
+            return list(session.scalars(select(Event.message).where(Event.run_id == run)))
+
+    assert told() == []
+    artifact_store(settings).remove_run(run)
+    assert told() == ["checkpoint s000009-a1 is missing from the disk: no run can continue or start from it"]
+
+
+def test_a_sweep_accuses_nobody_while_the_store_is_away(sessions, run, settings, go_away):
+    go_away()
+    (settings.state / "runs/01JSOMEOTHERDIRECTORY").mkdir(parents=True)
+    for _ in Strays(settings, sessions).sweep():
+        pass
+    with sessions() as session:
+        assert list(session.scalars(select(Event.message).where(Event.run_id == run))) == []
+
+
+def test_the_doctor_tries_the_store(settings):
+    (found,) = [each for each in examine_storage(settings) if each.what == "artifacts"]
+    assert (found.level, found.text) == ("ok", f"{settings.artifacts_url} can be written")
+
+
+def test_the_doctor_names_a_store_that_is_away(settings, go_away):
+    go_away()
+    (found,) = [each for each in examine_storage(settings) if each.what == "artifacts"]
+    assert (found.level, found.text) == ("bad", "artifact store: away")

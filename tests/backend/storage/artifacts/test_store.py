@@ -1,0 +1,351 @@
+"""The artifact store, in S3 and in a directory; what it gives back may have been changed by anybody."""
+
+import errno
+import json
+import shutil
+import socket
+import threading
+from hashlib import sha256
+
+import fsspec
+import pytest
+
+from backend.base.errors import Conflict
+from backend.storage.artifacts import store as module
+from backend.storage.artifacts.copies import Copies, copy_missing
+from backend.storage.artifacts.reading import open_artifact, read_manifest
+from backend.storage.artifacts.store import ArtifactFault, ArtifactStore, BadCopy
+from backend.storage.models import Checkpoint
+
+RUN, NAME = "01JRUN", "s000002-a1"
+FILES = {"model.safetensors": b"weights" * 1000, "trainer/state.json": b"{}"}
+
+
+@pytest.fixture(params=["s3", pytest.param("file", marks=pytest.mark.nightly)])
+def url(request, tmp_path):
+    return request.getfixturevalue("s3") if request.param == "s3" else f"file://{tmp_path}/share/lab"
+
+
+IN_A_DIRECTORY = pytest.mark.parametrize("url", ["file"], indirect=True)
+"""What does not depend on the storage."""
+
+
+@pytest.fixture
+def here(tmp_path):
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def store(url, here):
+    return ArtifactStore(url, here.parent)
+
+
+@pytest.fixture
+def plain(url):
+    """Writes a file into the store past the store; hands out (file system, base)."""
+    return fsspec.core.url_to_fs(url, skip_instance_cache=True, use_listings_cache=False)
+
+
+def write(directory, files=None):
+    files = FILES if files is None else files
+    for name, content in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(content)
+    entries = {
+        name: {"bytes": len(content), "sha256": sha256(content).hexdigest()}
+        for name, content in files.items()
+    }
+    (directory / "manifest.json").write_text(json.dumps({"format": 2, "files": entries}))
+    return directory
+
+
+def content_of(directory):
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_checkpoint_comes_back_as_it_was(store, here, tmp_path):
+    directory = write(here / RUN / NAME)
+    store.upload(directory)
+    assert store.listing(RUN) == {NAME: True}
+    before = content_of(directory)
+    directory.rename(tmp_path / "away")
+    assert store.fetch(directory)
+    assert content_of(directory) == before
+    assert list(here.rglob(".*")) == []
+    assert list((here.parent / "run").iterdir()) == []
+    assert store.fetch(directory)  # it is there
+
+
+def test_a_run_or_checkpoint_that_nobody_stored_is_not_there(store, here):
+    assert store.listing(RUN) == {}
+    assert not store.fetch(here / RUN / NAME)
+    store.remove_run(RUN)
+    store.remove_checkpoint(RUN, NAME)
+    with pytest.raises(FileNotFoundError):
+        store.open(here / RUN / NAME / "config.json")
+
+
+def test_half_a_checkpoint_is_not_complete_and_is_not_fetched(store, here, plain):
+    directory = write(here / RUN / NAME)
+    store.upload(directory)
+    files, base = plain
+    files.rm_file(f"{base}/{RUN}/{NAME}/manifest.json")
+    assert store.listing(RUN) == {NAME: False}
+    directory.rename(here / "away")
+    assert not store.fetch(directory)
+    assert not directory.exists()
+
+
+def test_an_upload_of_what_has_gone_meanwhile_is_a_fault(store, here):
+    directory = write(here / RUN / NAME)
+    (directory / "model.safetensors").unlink()
+    with pytest.raises(ArtifactFault, match="artifact store"):
+        store.upload(directory)
+    assert not store.listing(RUN).get(NAME, False)
+
+
+def test_what_is_removed_is_gone_and_its_neighbours_stay(store, here):
+    for name in (NAME, "s000004-a1"):
+        store.upload(write(here / RUN / name))
+    store.upload(write(here / f"{RUN}X" / NAME))
+    store.remove_checkpoint(RUN, NAME)
+    assert store.listing(RUN) == {"s000004-a1": True}
+    store.remove_run(RUN)
+    assert store.listing(RUN) == {}
+    assert store.listing(f"{RUN}X") == {NAME: True}
+
+
+def test_files_are_read_piece_by_piece_and_from_this_machine_first(store, here, settings, url):
+    settings = settings.model_copy(update={"artifacts_url": url})
+    directory = write(settings.artifacts_of(RUN) / NAME)
+    ArtifactStore(url, settings.state).upload(directory)
+    path = directory / "model.safetensors"
+    path.write_bytes(b"newer")
+    with open_artifact(settings, path) as file:
+        assert file.read() == b"newer"
+    path.unlink()
+    with open_artifact(settings, path) as file:
+        assert file.read(7) == b"weights"
+        file.seek(6993)
+        assert file.read() == b"weights"
+    with pytest.raises(FileNotFoundError):
+        open_artifact(settings.model_copy(update={"artifacts_url": ""}), path)
+
+
+@IN_A_DIRECTORY
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        b"not JSON",
+        b"[]",
+        b'{"files": []}',
+        b'{"files": {}}',
+        b'{"files": {"../../../evil.json": {"bytes": 4}}}',
+        b'{"files": {"/etc/evil.json": {"bytes": 4}}}',
+        b'{"files": {"trainer/../../evil.json": {"bytes": 4}}}',
+        b'{"files": {"evil.py": {"bytes": 4}}}',
+        b'{"files": {"evil.pt": {"bytes": 4}}}',
+        b'{"files": {"manifest.json": {"bytes": 4}}}',
+        b'{"files": {"config.json": {"bytes": -1}}}',
+        b'{"files": {"config.json": {"bytes": true}}}',
+        b'{"files": {"config.json": {"bytes": 5}}}',  # it has four
+        b'{"files": {"config.json": 4}}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_manifest_that_somebody_made_up_writes_nothing(store, here, plain, manifest):
+    files, base = plain
+    key = f"{base}/{RUN}/{NAME}"
+    if files.protocol[0] == "file":
+        files.makedirs(f"{key}/trainer", exist_ok=True)
+    files.pipe_file(f"{key}/config.json", b"evil")
+    files.pipe_file(f"{key}/manifest.json", manifest)
+    with pytest.raises(ArtifactFault):
+        store.fetch(here / RUN / NAME)
+    assert content_of(here) == {}
+
+
+@IN_A_DIRECTORY
+def test_a_manifest_of_any_size_is_not_read(store, here, plain, monkeypatch):
+    monkeypatch.setattr(module, "MOST_MANIFEST_BYTES", 100)
+    store.upload(write(here / RUN / NAME))
+    (here / RUN / NAME).rename(here / "away")
+    with pytest.raises(ArtifactFault, match=r"manifest.json has \d+ bytes, expected 1 to 100"):
+        store.fetch(here / RUN / NAME)
+
+
+@IN_A_DIRECTORY
+@pytest.mark.parametrize("name", ["..", "../other", "s1", "x", ""])
+def test_no_other_name_is_removed_or_looked_at(store, here, name):
+    with pytest.raises(ArtifactFault, match="is not the name of a checkpoint"):
+        store.remove_checkpoint(RUN, name)
+    for run_id in ("", "..", "a/b", f"{RUN}/../x"):
+        with pytest.raises(ArtifactFault, match="is not the id of a run"):
+            store.remove_run(run_id)
+    with pytest.raises(ArtifactFault, match="is not a file of a checkpoint"):
+        store.open(here / RUN / NAME / ".." / ".." / "x")
+
+
+@IN_A_DIRECTORY
+def test_a_full_disk_is_this_machines_fault_and_leaves_nothing(store, here, monkeypatch):
+    directory = write(here / RUN / NAME)
+    store.upload(directory)
+    directory.rename(here / "away")
+    monkeypatch.setattr(module, "free_bytes", lambda _: 1000)
+    with pytest.raises(OSError, match=r"needs 8\.0 MB") as caught:
+        store.fetch(directory)
+    assert caught.value.errno == errno.ENOSPC
+    assert not directory.exists()
+
+
+def test_two_that_fetch_at_once_get_one_directory(url, here, tmp_path):
+    directory = write(here / RUN / NAME)
+    ArtifactStore(url, here.parent).upload(directory)
+    directory.rename(tmp_path / "away")
+    found = []
+    stores = [ArtifactStore(url, here.parent) for _ in range(4)]
+    threads = [threading.Thread(target=lambda one=one: found.append(one.fetch(directory))) for one in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 4
+    assert content_of(directory) == content_of(tmp_path / "away")
+    assert sorted(path.name for path in here.iterdir()) == [RUN]
+
+
+def test_a_server_that_accepts_and_never_answers_is_waited_for_a_while_only(s3, here, monkeypatch):
+    monkeypatch.setattr(module, "CALL_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        store = ArtifactStore(s3, here.parent)
+        directory = write(here / RUN / NAME)
+        for call in (store.try_out, lambda: store.remove_run(RUN), lambda: store.upload(directory)):
+            with pytest.raises(ArtifactFault, match="no answer within"):
+                call()
+
+
+def test_what_is_uploaded_again_is_incomplete_meanwhile(store, here, monkeypatch):
+    directory = write(here / RUN / NAME)
+    store.upload(directory)
+
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "the share is full")
+
+    monkeypatch.setattr(store._files, "put_file", fail)
+    with pytest.raises(ArtifactFault, match="the share is full"):
+        store.upload(directory)
+    assert store.listing(RUN) == {NAME: False}
+
+
+def test_a_copy_that_lacks_a_file_is_bad(store, here, plain):
+    directory = write(here / RUN / NAME)
+    store.upload(directory)
+    files, base = plain
+    files.rm_file(f"{base}/{RUN}/{NAME}/model.safetensors")
+    directory.rename(here / "away")
+    with pytest.raises(BadCopy):
+        store.fetch(directory)
+    assert not directory.exists()
+
+
+def test_a_directory_is_replaced_only_by_a_whole_copy(store, here, plain):
+    directory = write(here / RUN / NAME)
+    store.upload(directory)
+    (directory / "model.safetensors").write_bytes(b"damaged")
+    assert store.fetch(directory, again=True)
+    assert (directory / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+    files, base = plain
+    files.rm_file(f"{base}/{RUN}/{NAME}/model.safetensors")
+    with pytest.raises(BadCopy):
+        store.fetch(directory, again=True)
+    assert (directory / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+    assert [path.name for path in (here / RUN).iterdir()] == [NAME]
+
+
+def test_a_link_in_a_share_leads_nowhere(tmp_path, here):
+    store = ArtifactStore(f"file://{tmp_path}/share", here.parent)
+    store.upload(write(here / RUN / NAME))
+    (tmp_path / "secret").write_text("secret")
+    copy = tmp_path / "share" / RUN / NAME / "model.safetensors"
+    copy.unlink()
+    copy.symlink_to(tmp_path / "secret")
+    for call in (store.open, store.size):
+        with pytest.raises(ArtifactFault, match="is a link that leads out of it"):
+            call(here / RUN / NAME / "model.safetensors")
+    shutil.rmtree(tmp_path / "share" / RUN)
+    (tmp_path / "share" / RUN).symlink_to(tmp_path)
+    for ask in (store.listing, store.remove_run):
+        with pytest.raises(ArtifactFault, match="is a link that leads out of it"):
+            ask(RUN)
+
+
+def test_a_manifest_is_the_one_of_the_row(store, here, settings, url):
+    settings = settings.model_copy(update={"artifacts_url": url})
+    directory = write(settings.artifacts_of(RUN) / NAME)
+    content = (directory / "manifest.json").read_bytes()
+    row = Checkpoint(run_id=RUN, path=NAME, sha256=sha256(content).hexdigest())
+    assert read_manifest(settings, row) == content
+    ArtifactStore(url, settings.state).upload(directory)
+    directory.rename(here.parent / "away")
+    assert read_manifest(settings, row) == content
+    with pytest.raises(ValueError, match="has changed"):
+        read_manifest(settings, Checkpoint(run_id=RUN, path=NAME, sha256="0" * 64))
+    with pytest.raises(FileNotFoundError):
+        read_manifest(settings, Checkpoint(run_id=RUN, path="s000009-a1", sha256=""))
+
+
+@pytest.mark.nightly
+def test_a_missing_bucket_and_a_server_that_is_away_are_faults(s3, here, monkeypatch):
+    store = ArtifactStore("s3://no-such-bucket/lab", here.parent)
+    with pytest.raises(ArtifactFault, match="artifact store s3://no-such-bucket/lab: "):
+        store.try_out()
+    with pytest.raises(ArtifactFault):
+        store.upload(write(here / RUN / NAME))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    away = ArtifactStore(s3, here.parent)
+    for call in (away.try_out, lambda: away.listing(RUN), lambda: away.fetch(here / RUN / "s000004-a1")):
+        with pytest.raises(ArtifactFault, match="artifact store s3://lab-") as caught:
+            call()
+        assert "made-up-secret" not in caught.value.detail
+
+
+def test_a_storage_that_is_not_installed_is_named(here):
+    with pytest.raises(ArtifactFault, match="Protocol not known: nowhere"):
+        ArtifactStore("nowhere://bucket/lab", here.parent)
+
+
+def test_the_probe_leaves_nothing(store, plain):
+    store.try_out()
+    files, base = plain
+    assert files.find(base) == []
+
+
+def test_copies_are_made_of_what_is_missing(store, here, url, settings):
+    with pytest.raises(Conflict, match="ARTIFACTS_URL is empty"):
+        list(copy_missing(settings, []))
+    settings = settings.model_copy(update={"artifacts_url": url})
+    rows = []
+    for name in ("s000001-a1", "s000004-a1", NAME):
+        directory = write(settings.artifacts_of(RUN) / name)
+        digest = sha256((directory / "manifest.json").read_bytes()).hexdigest()
+        rows.append(Checkpoint(run_id=RUN, path=name, sha256=digest))
+    (settings.artifacts_of(RUN) / "s000001-a1" / "model.safetensors").unlink()
+    (settings.artifacts_of(RUN) / "s000004-a1").rename(here.parent / "away")
+    first, *others = list(copy_missing(settings, rows))
+    assert first[0].startswith(f"{RUN}/s000001-a1 was not copied: artifact store ")
+    assert not first[1]
+    assert others == [(f"{RUN}/s000004-a1 is neither here nor there", False), (f"copied {RUN}/{NAME}", True)]
+    assert list(copy_missing(settings, rows[2:])) == []
+    assert Copies(settings).has(RUN, NAME)
+    write(settings.artifacts_of(RUN) / NAME, {"model.safetensors": b"another of this name"})
+    manifest = (settings.artifacts_of(RUN) / NAME / "manifest.json").read_bytes()
+    rows[2].sha256 = sha256(manifest).hexdigest()
+    assert list(copy_missing(settings, rows[2:])) == [(f"copied {RUN}/{NAME}", True)]
+    assert ArtifactStore(url, settings.state).manifest(settings.artifacts_of(RUN) / NAME) == manifest
+    assert not Copies(settings).has(RUN, "s000004-a1")

@@ -1,0 +1,135 @@
+"""Errors of databases and disks, explained in one sentence."""
+
+import errno
+import sqlite3
+import subprocess
+
+import psycopg
+import pytest
+from safetensors import SafetensorError
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
+
+from backend.base.text import size_text
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.faults import database_fault, disk_fault
+from tests.disks import small_disk
+
+SQLITE = "sqlite:////state/grpolab.db"
+POSTGRES = "postgresql+psycopg://lab@/lab"
+
+
+def of_sqlite(code):
+    original = sqlite3.OperationalError("its own words")
+    original.sqlite_errorcode = code
+    return database_fault(OperationalError("statement", {}, original), SQLITE)
+
+
+def of_postgres(sqlstate):
+    original = psycopg.errors.lookup(sqlstate)("its own words")
+    return database_fault(OperationalError("statement", {}, original), POSTGRES)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        (sqlite3.SQLITE_FULL, "full", "the disk of the database /state/grpolab.db is full: "),
+        (
+            sqlite3.SQLITE_IOERR_FSYNC,
+            "broken",
+            "the disk of the database /state/grpolab.db reports an error: ",
+        ),
+        (sqlite3.SQLITE_READONLY, "read_only", "the database /state/grpolab.db is read-only"),
+        (sqlite3.SQLITE_BUSY, "busy", "the database /state/grpolab.db is locked by another program"),
+        (sqlite3.SQLITE_CANTOPEN, "away", "the database file /state/grpolab.db cannot be opened"),
+        (sqlite3.SQLITE_CORRUPT, "damaged", "the database /state/grpolab.db is damaged"),
+    ],
+)
+def test_each_word_of_sqlite_has_its_sentence(code, kind, words):
+    fault = of_sqlite(code)
+    assert fault.kind == kind
+    assert fault.sentence.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "kind"),
+    [("53100", "full"), ("25006", "read_only"), ("58030", "broken"), ("57P01", "away"), ("57014", "busy")],
+)
+def test_each_word_of_postgres_has_its_sentence(sqlstate, kind):
+    assert of_postgres(sqlstate).kind == kind
+
+
+def test_a_lost_connection_means_that_the_database_is_away():
+    error = OperationalError("statement", {}, psycopg.OperationalError("server closed the connection"))
+    assert database_fault(error, POSTGRES).kind == "away"
+
+
+def test_what_the_database_is_not_to_blame_for_is_no_trouble():
+    assert of_sqlite(sqlite3.SQLITE_ERROR) is None
+    original = sqlite3.IntegrityError("UNIQUE constraint failed")
+    original.sqlite_errorcode = sqlite3.SQLITE_CONSTRAINT_UNIQUE
+    assert database_fault(IntegrityError("statement", {}, original), SQLITE) is None
+    assert database_fault(ValueError("x"), SQLITE) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "full"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "full"),
+        (OSError(errno.EROFS, "Read-only file system"), "read_only"),
+        (OSError(errno.EIO, "Input/output error"), "broken"),
+        (SafetensorError("Error: I/O error: No space left on device (os error 28)"), "full"),
+    ],
+)
+def test_a_disk_is_told_from_what_an_error_says(error, kind, tmp_path):
+    fault = disk_fault(error, tmp_path / "not" / "there")
+    assert fault.kind == kind
+    assert str(tmp_path) in fault.sentence
+
+
+def test_a_missing_file_says_nothing_about_the_disk(tmp_path):
+    assert disk_fault(FileNotFoundError(errno.ENOENT, "No such file"), tmp_path) is None
+    assert disk_fault(PermissionError(errno.EACCES, "Permission denied"), tmp_path) is None
+
+
+def test_sqlite_on_a_full_disk_and_on_a_read_only_one_says_so_and_still_reads(tmp_path):
+    with small_disk(tmp_path / "disk", megabytes=2) as disk:
+        url = f"sqlite:///{disk}/lab.db"
+        engine = open_engine(url)
+        sessions = open_sessions(engine)
+        with sessions.begin() as session:
+            session.execute(text("CREATE TABLE t (x BLOB)"))
+        (disk / "filler").write_bytes(b"x" * (1_900_000 - 300_000))
+
+        def write():
+            with sessions.begin() as session:
+                session.execute(text("INSERT INTO t VALUES (zeroblob(1000000))"))
+
+        with pytest.raises(SQLAlchemyError) as caught:
+            write()
+        assert database_fault(caught.value, url).kind == "full"
+        with sessions() as session:
+            assert session.scalar(text("SELECT count(*) FROM t")) == 0
+        (disk / "filler").unlink()
+        write()
+        engine.dispose()
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        with pytest.raises(SQLAlchemyError) as caught:
+            write()
+        assert database_fault(caught.value, url).kind == "read_only"
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1_000, "1.0 kB"),
+        (34_200_000, "34 MB"),
+        (1.2e9, "1.2 GB"),
+        (5e16, "50000 TB"),
+    ],
+)
+def test_a_number_of_bytes_in_words(count, words):
+    assert size_text(count) == words
