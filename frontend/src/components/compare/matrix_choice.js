@@ -1,6 +1,7 @@
 /** What the matrix shows: its columns, and the number of seeds that was planned. */
 import { html, useState } from '../../dom.js';
 import { READINGS, keyTitle, needsThreshold } from '../../lib/runs/matrix.js';
+import { CommittedInput } from '../shared/committed_input.js';
 import { Menu } from '../shared/overlay.js';
 import { Select } from '../shared/marks.js';
 
@@ -70,14 +71,13 @@ export const PlanField = ({ planned, change }) => html`<label
   title="Seeds per variant that you fixed before looking. Empty: those of the launch; 0: no plan"
 >
   <span>planned seeds</span>
-  <input
+  <${CommittedInput}
     class="field matrix-planned"
     type="number"
     min="0"
     max="1000"
     placeholder="as launched"
     value=${planned ?? ''}
-    onChange=${(/** @type {any} */ event) =>
-      change({ planned: event.target.value === '' ? null : Number(event.target.value) })}
+    onCommit=${(/** @type {string} */ seeds) => change({ planned: seeds === '' ? null : Number(seeds) })}
   />
 </label>`;

@@ -5,6 +5,7 @@ import { useGet } from '../../data/resource.js';
 import { useSeries } from '../../data/series.js';
 import { choice, text } from '../../lib/url.js';
 import { isDecomposable, readWindow, usualWindows, WAYS, writeWindow } from '../../lib/breakdown.js';
+import { CommittedInput } from '../shared/committed_input.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Segments, Select } from '../shared/marks.js';
 import { BreakdownTable } from './breakdown_table.js';
@@ -18,8 +19,6 @@ const SPEC = {
 };
 /** @type {import('../../data/series.js').Shape} */
 const SHAPE = { x: 'step', smoothing: 0, groupBy: '', band: '', zoom: null, points: 1000 };
-
-/** @typedef {Event & {target: HTMLInputElement}} InputEvent */
 
 /** @param {{run: Api.RunItem}} props */
 export function Breakdown({ run }) {
@@ -41,8 +40,8 @@ export function Breakdown({ run }) {
     before && after ? { metric, before: writeWindow(before), after: writeWindow(after), by } : undefined,
   );
   if (!metric) return html`<${Empty} title="No metric of this run is a mean over completions" />`;
-  const typed = (/** @type {'before' | 'after'} */ name) => (/** @type {InputEvent} */ event) => {
-    if (readWindow(event.target.value)) change({ [name]: event.target.value.trim() });
+  const typed = (/** @type {'before' | 'after'} */ name) => (/** @type {string} */ steps) => {
+    if (readWindow(steps)) change({ [name]: steps });
   };
   const field = (
     /** @type {'before' | 'after'} */ name,
@@ -50,11 +49,11 @@ export function Breakdown({ run }) {
   ) =>
     html`<label class="select">
       ${name}: steps
-      <input
+      <${CommittedInput}
         class="field breakdown-steps"
         value=${one ? writeWindow(one) : ''}
         placeholder="10-20"
-        onChange=${typed(name)}
+        onCommit=${typed(name)}
       />
     </label>`;
   return html`<section class="breakdown" aria-label="Breakdown of a change">

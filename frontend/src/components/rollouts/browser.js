@@ -15,6 +15,7 @@ import {
   nearestStep,
 } from '../../lib/rollouts.js';
 import { plural } from '../../lib/text/format.js';
+import { CommittedInput } from '../shared/committed_input.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Segments, Select } from '../shared/marks.js';
 import { Icon } from '../shared/icons.js';
@@ -282,14 +283,8 @@ function Filters({ view, change }) {
       filter: [...view.filter.filter((other) => FILTERS.includes(other)), ...(name ? [name] : [])],
       prompt: 1,
     });
-  const least = (/** @type {Event & {target: HTMLInputElement}} */ event) =>
-    change({
-      least:
-        event.target.value.trim() === '' || !Number.isFinite(Number(event.target.value))
-          ? null
-          : Number(event.target.value),
-      prompt: 1,
-    });
+  const least = (/** @type {string} */ content) =>
+    change({ least: content === '' || !Number.isFinite(Number(content)) ? null : Number(content) });
   return html`
     <div class="segments" role="group" aria-label="Only completions that are">
       ${FILTERS.map(
@@ -310,7 +305,8 @@ function Filters({ view, change }) {
       onChange=${byGroup}
     />
     <label class="select">
-      reward ≥ <input class="field least" inputmode="decimal" value=${view.least ?? ''} onChange=${least} />
+      reward ≥${' '}
+      <${CommittedInput} class="field least" inputmode="decimal" value=${view.least ?? ''} onCommit=${least} />
     </label>
   `;
 }

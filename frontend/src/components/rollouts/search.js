@@ -6,6 +6,7 @@ import { useKeys } from '../../app/keys.js';
 import { useGet } from '../../data/resource.js';
 import { choice, number, text } from '../../lib/url.js';
 import { pointedAt } from '../../lib/runs/query.js';
+import { CommittedInput } from '../shared/committed_input.js';
 import { Select, Segments } from '../shared/marks.js';
 import { Icon } from '../shared/icons.js';
 import { Lift } from './lift.js';
@@ -99,11 +100,11 @@ export function RolloutSearch({ run }) {
       <${Bound} label="to step" name="to" view=${view} change=${change} />
       <label class="select">
         flag${' '}
-        <input
+        <${CommittedInput}
           class="field least"
           value=${view.flag}
           maxlength="64"
-          onChange=${(/** @type {InputEvent} */ event) => change({ flag: event.target.value.trim() })}
+          onCommit=${(/** @type {string} */ flag) => change({ flag })}
         />
       </label>
       <${Select}
@@ -163,12 +164,11 @@ const labelOptions = (items, chosen) => [
  *   void}} props
  */
 function Bound({ label, name, view, change }) {
-  const typed = (/** @type {InputEvent} */ event) => {
-    const content = event.target.value.trim();
+  const typed = (/** @type {string} */ content) =>
     change({ [name]: content === '' || !Number.isFinite(Number(content)) ? null : Number(content) });
-  };
   return html`<label class="select">
-    ${label} <input class="field least" inputmode="decimal" value=${view[name] ?? ''} onChange=${typed} />
+    ${label}${' '}
+    <${CommittedInput} class="field least" inputmode="decimal" value=${view[name] ?? ''} onCommit=${typed} />
   </label>`;
 }
 

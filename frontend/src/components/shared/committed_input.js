@@ -1,0 +1,15 @@
+/** An input whose text takes effect with Enter or when it is left: a render in between leaves the text alone. */
+import { html, useLayoutEffect, useRef } from '../../dom.js';
+
+/**
+ * `onCommit` gets the text without the space around it.
+ * @param {{value: string | number, onCommit: (text: string) => void, [attribute: string]: unknown}} props
+ */
+export function CommittedInput({ value, onCommit, ...attributes }) {
+  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useLayoutEffect(() => {
+    if (input.current) input.current.value = String(value);
+  }, [value]);
+  const commit = (/** @type {Event & {target: HTMLInputElement}} */ event) => onCommit(event.target.value.trim());
+  return html`<input ref=${input} ...${attributes} onChange=${commit} />`;
+}
