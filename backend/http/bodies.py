@@ -7,13 +7,12 @@ levels are counted in the bytes, before any of them is made.
 import asyncio
 import json
 import zlib
-from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 from backend.http.limits import PUSH_BYTES, too_large
@@ -22,8 +21,12 @@ NO_DOCUMENT = object()
 """In place of the document of a request without a body."""
 LARGE_BYTES = 100_000
 """A larger body, packed or unpacked, waits until it is admitted."""
+ROLE_BYTES = 4 * PUSH_BYTES
+"""As they arrived, of all bodies of one role that are not parsed yet: further large ones are refused."""
+WRITER_BYTES = 2 * PUSH_BYTES
+"""The same of one writer."""
 MOST_LARGE = 2
-"""Large bodies of one role that are read and worked on at a time; of one writer one."""
+"""Large bodies of one role that are worked on at a time; of one writer one."""
 WAIT_SECONDS = 10.0
 """How long a large body waits."""
 MOST_JSON_VALUES = 250_000
@@ -41,10 +44,33 @@ class LargeBodies:
     """Admits large bodies, a few at a time: their memory and the interpreter are everybody's."""
 
     def __init__(self) -> None:
+        self._bytes_of_role: Counter[str] = Counter()
+        self._bytes_of_writer: Counter[str] = Counter()
         self._of_role: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(MOST_LARGE)
         )
         self._of_writer: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(1))
+
+    @contextmanager
+    def counted(self, role: str, writer: str) -> Iterator[Callable[[int], None]]:
+        """Count the bytes of one body until the block ends; 429 as HTTPException for too many."""
+        size = 0
+
+        def count(arrived: int) -> None:
+            nonlocal size
+            size += arrived
+            self._bytes_of_role[role] += arrived
+            self._bytes_of_writer[writer] += arrived
+            of_writer = self._bytes_of_writer[writer] if writer else 0
+            is_too_much = self._bytes_of_role[role] > ROLE_BYTES or of_writer > WRITER_BYTES
+            if size > LARGE_BYTES and is_too_much:
+                raise _too_many()
+
+        try:
+            yield count
+        finally:
+            self._bytes_of_role[role] -= size
+            self._bytes_of_writer[writer] -= size
 
     @asynccontextmanager
     async def admitted(self, role: str, writer: str) -> AsyncIterator[None]:
@@ -67,18 +93,18 @@ async def _take(turns: list[asyncio.Semaphore], taken: list[asyncio.Semaphore]) 
                 await turn.acquire()
                 taken.append(turn)
     except TimeoutError:
-        reason = "too many large bodies at once: send this one again in a moment; it was not carried out"
-        raise HTTPException(429, reason, headers={"Retry-After": f"{WAIT_SECONDS:.0f}"}) from None
+        raise _too_many() from None
 
 
-def may_be_large(headers: Headers) -> bool:
-    """Whether a body that has not been read may be large."""
-    return "transfer-encoding" in headers or int(headers.get("content-length", "0")) > LARGE_BYTES
+def _too_many() -> HTTPException:
+    reason = "too many large bodies at once: send this one again in a moment; it was not carried out"
+    return HTTPException(429, reason, headers={"Retry-After": f"{WAIT_SECONDS:.0f}"})
 
 
-def unpacks_to_much(body: bytes, encoding: str) -> bool:
-    """Whether a packed body is large when it is unpacked, by the size at its end, which zlib verifies."""
-    return encoding == "gzip" and int.from_bytes(body[-4:], "little") > LARGE_BYTES
+def is_large(body: bytes, encoding: str = "") -> bool:
+    """Whether a body is large, or will be when it is unpacked: zlib verifies the size at its end."""
+    unpacked = int.from_bytes(body[-4:], "little") if encoding == "gzip" else 0
+    return max(len(body), unpacked) > LARGE_BYTES
 
 
 def parsed(body: bytes, encoding: str = "") -> Any:

@@ -23,7 +23,7 @@ from backend.base.settings import Settings
 from backend.http.auth.permissions import FILES, MAY, Access, Role, access_of
 from backend.http.auth.sessions import BrowserSessions
 from backend.http.auth.tokens import logins_in, role_of_token, writer_of_token
-from backend.http.bodies import NO_DOCUMENT, LargeBodies, may_be_large, parsed, unpacks_to_much
+from backend.http.bodies import NO_DOCUMENT, LargeBodies, is_large, parsed
 from backend.http.frontend import asks_for_page
 from backend.http.limits import (
     BODY_BYTES,
@@ -117,16 +117,17 @@ class Guard:
     ) -> None:
         """Read and parse the body, which is JSON; that of a push may be packed.
 
-        A large one waits before it is read, and keeps its turn until `stack` ends with the answer.
+        A large one waits once it has arrived, and keeps its turn until `stack` ends with the answer.
         """
         access, state = access_of(scope["method"], scope["path"]), scope["state"]
         encoding = headers.get("content-encoding", "") if access is Access.PUSH else ""
-        if is_admitted := may_be_large(headers):
-            await stack.enter_async_context(self._large.admitted(state["role"], state["writer"]))
-        body = await read_body(receive, headers, most=_most_bytes(access))
-        if not is_admitted and unpacks_to_much(body, encoding):
-            await stack.enter_async_context(self._large.admitted(state["role"], state["writer"]))
-        state["document"] = await anyio.to_thread.run_sync(parsed, body, encoding) if body else NO_DOCUMENT
+        sender = state["role"], state["writer"]
+        with self._large.counted(*sender) as count:
+            body = await read_body(receive, most=_most_bytes(access), count=count)
+            if is_large(body, encoding):
+                await stack.enter_async_context(self._large.admitted(*sender))
+            document = await anyio.to_thread.run_sync(parsed, body, encoding) if body else NO_DOCUMENT
+        state["document"] = document
 
     async def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         if not self._is_known_host(headers.getlist("host")):

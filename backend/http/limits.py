@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -100,10 +101,12 @@ def body_refusal(headers: Headers, *, most: int = BODY_BYTES) -> Response | None
     return None
 
 
-async def read_body(receive: Receive, headers: Headers, *, most: int = BODY_BYTES) -> bytes:
+async def read_body(
+    receive: Receive, *, most: int = BODY_BYTES, count: Callable[[int], None] = lambda _: None
+) -> bytes:
     """The whole body; 413 and 408 as HTTPException.
 
-    What really arrives is counted: a client may lie about the length or not tell it.
+    What really arrives is counted, by `count` too: a client may lie about the length or not tell it.
     """
     body = bytearray()
     try:
@@ -113,7 +116,9 @@ async def read_body(receive: Receive, headers: Headers, *, most: int = BODY_BYTE
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientDisconnect
-                body += message.get("body", b"")
+                chunk = message.get("body", b"")
+                count(len(chunk))
+                body += chunk
                 more = message.get("more_body", False)
                 if len(body) > most:
                     raise HTTPException(413, too_large(most))

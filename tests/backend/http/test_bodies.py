@@ -5,15 +5,16 @@ import gzip
 import json
 import random
 
+import httpx
 import pytest
 from fastapi import FastAPI
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
 from backend.http import bodies
-from backend.http.bodies import LargeBodies, json_size, may_be_large, parsed, unpacks_to_much
+from backend.http.bodies import LargeBodies, is_large, json_size, parsed
 from backend.http.routing import Router
+from tests.api_client import HOST
 
 
 def levels_of(document):
@@ -71,12 +72,29 @@ def test_a_text_of_any_content_is_one_value():
     assert parsed(b"[" * 800 + b"]" * 800)
 
 
-def test_what_is_large_is_known_before_it_is_read_or_unpacked():
-    assert not may_be_large(Headers({"content-length": "100000"}))
-    assert may_be_large(Headers({"content-length": "100001"}))
-    assert may_be_large(Headers({"transfer-encoding": "chunked"}))
-    assert unpacks_to_much(gzip.compress(b" " * 100_001), "gzip")
-    assert not unpacks_to_much(gzip.compress(b" " * 100_000), "gzip")
+def test_what_is_large_is_known_before_it_is_unpacked():
+    assert not is_large(b" " * 100_000)
+    assert is_large(b" " * 100_001)
+    assert is_large(gzip.compress(b" " * 100_001), "gzip")
+    assert not is_large(gzip.compress(b" " * 100_000), "gzip")
+
+
+def test_the_bytes_of_bodies_that_arrive_are_bounded_for_a_role_and_for_a_writer():
+    large = LargeBodies()
+    with large.counted("writer", "a") as first, large.counted("writer", "b") as second:
+        first(bodies.WRITER_BYTES)
+        for _ in range(3):  # the refused ones are counted no longer
+            with large.counted("writer", "a") as more, pytest.raises(HTTPException, match="too many large"):
+                more(100_001)
+        with large.counted("writer", "a") as small, large.counted("operator", "") as other:
+            small(100_000)
+            other(bodies.ROLE_BYTES)
+        second(bodies.ROLE_BYTES - bodies.WRITER_BYTES)
+        with large.counted("writer", "c") as more, pytest.raises(HTTPException) as refused:
+            more(100_001)
+        assert refused.value.status_code == 429
+    with large.counted("writer", "c") as more:
+        more(100_001)
 
 
 def test_two_large_bodies_of_a_role_and_one_of_a_writer_are_admitted(monkeypatch):
@@ -107,6 +125,32 @@ def test_a_large_body_waits_until_another_one_is_answered(client, monkeypatch):
     large, small = {"base": {"notes": "x" * 100_000}}, {"base": {}}
     assert client.post("/api/v1/validate", json=large).status_code == 429
     assert client.post("/api/v1/validate", json=small).status_code == 200
+
+
+def test_a_body_that_arrives_slowly_holds_up_no_other(client, monkeypatch):
+    monkeypatch.setattr(bodies, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(bodies, "MOST_LARGE", 1)
+    large = b'{"base": {}' + b" " * 100_000 + b"}"
+
+    async def story():
+        headers = {**client.headers, "Content-Type": "application/json"}
+        transport = httpx.ASGITransport(client.app)
+        async with httpx.AsyncClient(transport=transport, base_url=HOST, headers=headers) as http:
+            has_begun, is_over = asyncio.Event(), asyncio.Event()
+
+            async def slow():
+                yield large[:-1]
+                has_begun.set()
+                await is_over.wait()
+                yield large[-1:]
+
+            uploading = asyncio.create_task(http.post("/api/v1/validate", content=slow()))
+            await has_begun.wait()
+            other = await http.post("/api/v1/validate", content=large)
+            is_over.set()
+            return other.status_code, (await uploading).status_code
+
+    assert asyncio.run(story()) == (200, 200)
 
 
 def test_a_document_that_was_parsed_is_not_parsed_again():

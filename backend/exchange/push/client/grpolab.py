@@ -50,6 +50,8 @@ BATCH_BYTES = 1_000_000
 FILE_BYTES = 64_000_000
 """After a longer file comes a new one, and it is removed once all of it is stored."""
 HEAD_BYTES = 16_000_000
+CONFIG_BYTES = 400_000
+"""The service keeps no config of more, and might refuse it for its number of values, and the run with it."""
 HELD_BYTES = 32_000_000
 """Most that waits in memory while the disk refuses it; what comes then is dropped, and counted."""
 BATCH_VALUES = 100_000
@@ -83,7 +85,8 @@ def init(
 
     `url` and `token` (a writer's) default to GRPOLAB_URL and GRPOLAB_TOKEN. A script that starts again with
     the same `id` continues its run. `about` may hold experiment, variant, seed, steps and origin ("trl",
-    "verl"); names are cut to 200 characters, and a seed or steps that the service cannot store are left out.
+    "verl"); names are cut to 200 characters, and a seed, steps or a config that the service cannot store are
+    left out.
     Raises ValueError for an address or an id that cannot be one.
     """
     address = url or _own_address()
@@ -91,12 +94,12 @@ def init(
     if not _ID.fullmatch(key):
         raise ValueError("id: expected at most 128 letters, digits and . _ -")
     head = {"name": name or key, **about}
-    head = _storable({field: value for field, value in head.items() if value is not None})
-    head = {field: _plain(value) for field, value in head.items()}
     try:
         head["config"] = _plain(_without_secrets(dict(config or {})))
     except RecursionError:
         _say("the config is nested too deeply, or holds itself: it is left out")
+    head = _storable({field: value for field, value in head.items() if value is not None})
+    head = {field: _plain(value) for field, value in head.items()}
     return Run(
         _checked(address), token or os.environ.get("GRPOLAB_TOKEN", ""), key, head, Path(directory).absolute()
     )
@@ -719,6 +722,10 @@ def _storable(head: dict[str, Any]) -> dict[str, Any]:
             del found[field]
         elif field in head:
             found[field] = number
+    config = json.dumps(head.get("config"), ensure_ascii=False, separators=(",", ":"))
+    if (size := len(config.encode("utf-8", "replace"))) > CONFIG_BYTES:
+        _say(f"config: expected at most {CONFIG_BYTES:,} bytes of JSON, got {size:,}: it is left out")
+        del found["config"]
     return found
 
 

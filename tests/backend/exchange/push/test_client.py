@@ -161,6 +161,26 @@ def test_a_file_of_an_older_client_whose_name_was_not_cut_is_sent(grpolab, lab, 
     assert steps_of(lab, run_of(lab, head["run"]["name"][:200])) == {1: 1.0}
 
 
+@pytest.mark.parametrize("is_left", [False, True])
+def test_a_config_of_very_many_values_is_left_out_and_the_run_arrives(
+    grpolab, lab, token, tmp_path, capsys, is_left
+):
+    name, config = f"long-config-{is_left}", {"table": [0] * 250_001}
+    if is_left:  # by an older client
+        head = {"url": lab.base, "id": name, "run": {"name": name, "config": config}}
+        record = {"kind": "metrics", "values": {"reward": 1.0}, "step": 1}
+        (tmp_path / f"{'d' * 32}.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(record)}\n")
+        assert [reason for _, reason in grpolab.send_left(tmp_path, token, lab.base)] == [""]
+    else:
+        run = grpolab.init(lab.base, token, id=name, config=config)
+        run.log({"reward": 1}, step=1)
+        assert run.finish(seconds=5)
+    assert steps_of(lab, run_of(lab, name)) == {1: 1.0}
+    told = capsys.readouterr().err
+    assert told.count("config: expected at most 400,000 bytes of JSON, got 500,013: it is left out") == 1
+    assert "refuse" not in told
+
+
 @pytest.mark.parametrize("records", [1, 3])
 def test_a_run_that_the_service_refuses_is_sent_again_after_a_pause_with_all_records(
     grpolab, lab, token, monkeypatch, capsys, records
