@@ -120,7 +120,7 @@ def test_it_sees_code_and_no_other_file(probes, token):
         ["backend", "worker"],
         "EACCES",
     )
-    assert probes("read", path=str(CODE_ROOT / "backend" / "errors.py")).startswith('"""')
+    assert probes("read", path=str(CODE_ROOT / "backend" / "base" / "errors.py")).startswith('"""')
 
 
 def test_it_can_write_nowhere(probes):

@@ -406,7 +406,7 @@ def test_plain_http_is_refused_outside_of_the_inside():
 def test_a_certificate_of_nobody_is_refused(endpoint):
     target = resolve(endpoint.url.replace("http://", "https://"), private=True)
     with pytest.raises(Unreachable, match="cannot be reached"):
-        post_module.try_connection(target, seconds=1)
+        post_module.try_connection(target, seconds=60)
 
 
 HOSTILE = RunNames("r", "<!channel> [x](http://evil) @everyone\n`", "e", "v", 0, "running", None)
