@@ -1,9 +1,10 @@
 """Files of the Hugging Face hub, which take no more room than the hub lists and the disk has."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from huggingface_hub import snapshot_download
+from huggingface_hub import get_session, snapshot_download
 from huggingface_hub.errors import DryRunError
 from huggingface_hub.utils import tqdm
 from huggingface_hub.utils._xet import abort_xet_session
@@ -14,6 +15,9 @@ from backend.policies.hub_models import cache_directory
 
 UNLISTED_BYTES = 100_000_000
 """That a download may have beyond what the hub lists: xet, its protocol, fetches files in blocks."""
+
+MOST_ANSWER_BYTES = 64_000_000
+"""Of all answers about one repository together, which are held in memory."""
 
 RESERVE_BYTES = 100_000_000
 """Left free on the disk of the cache."""
@@ -29,6 +33,8 @@ def fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_ty
     Raises the errors of `snapshot_download`, nearly all of which are OSError, as is TooLarge.
     """
     cache = cache_directory()
+    session = get_session()
+    session.event_hooks = session.event_hooks | {"response": [_answer_reader()]}
     try:
         files = snapshot_download(
             name,
@@ -51,6 +57,26 @@ def fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_ty
         tqdm_class=_counter(listed),
     )
     return Path(folder)
+
+
+def _answer_reader() -> Callable[[Any], None]:
+    """Reads every answer but the files, whose bytes are counted as they are written."""
+    left = MOST_ANSWER_BYTES
+
+    def read(response: Any) -> None:
+        nonlocal left
+        is_listing = "/api/" in response.request.url.path.partition("/resolve/")[0]
+        if response.status_code < 300 and not is_listing:
+            return
+        blocks = []
+        for block in response.iter_bytes():
+            left -= len(block)
+            if left < 0:
+                raise TooLarge(f"the hub answers with more than {size_text(MOST_ANSWER_BYTES)} of listings")
+            blocks.append(block)
+        response._content = b"".join(blocks)  # noqa: SLF001 - what the response's own `read` keeps
+
+    return read
 
 
 def _check_room(cache: Path, listed: int) -> None:

@@ -1,6 +1,7 @@
 """A hub that sends what it likes: no download takes more room than was listed and than there is."""
 
 import json
+from itertools import count
 
 import pytest
 from huggingface_hub import constants
@@ -42,16 +43,18 @@ def sent(content, *headers):
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + content
 
 
+def listing(path, size):
+    return json.dumps([{"type": "file", "path": path, "size": size, "oid": "b" * 40}]).encode()
+
+
 def hub_with(size, content=None):
     """Answers of a hub that has one file, lists it with this size and sends this content, or no end of it."""
-    listing = [{"type": "file", "path": FILE, "size": size, "oid": "b" * 40}]
     of_file = (f"X-Repo-Commit: {COMMIT}", 'ETag: "c"')
 
     def answer(head):
         method, path, _ = head.split(" ", 2)
         if path.startswith("/api/"):
-            document = listing if "/tree/" in path else {"id": "a/b", "sha": COMMIT}
-            yield sent(json.dumps(document).encode())
+            yield sent(listing(FILE, size))
         elif method == "HEAD":
             yield "\r\n".join(["HTTP/1.1 200 OK", f"Content-Length: {size}", *of_file, "", ""]).encode()
         elif content is not None:
@@ -101,3 +104,29 @@ def test_a_file_without_end_is_left_and_removed(serving, settings, monkeypatch):
             policy_directory(PolicyConfig(name="a/b", revision=COMMIT), online)
         assert server.cut.wait(60)
         assert files_in(cache) == []
+
+
+@pytest.mark.parametrize("status", [200, 307, 404])
+def test_an_answer_without_end_is_left(serving, monkeypatch, status):
+    monkeypatch.setattr(hub, "MOST_ANSWER_BYTES", 1_000_000)
+    head = f"HTTP/1.1 {status} So\r\nLocation: /api/elsewhere\r\nConnection: close\r\n\r\n".encode()
+    with hostile_server(lambda _: endless(head, b" " * 65536)) as server:
+        serving(server)
+        with pytest.raises(ValueError, match=r"answers with more than 1\.0 MB of listings"):
+            load()
+        assert server.cut.wait(60)
+
+
+def test_a_listing_of_pages_without_end_is_left(serving, monkeypatch):
+    monkeypatch.setattr(hub, "MOST_ANSWER_BYTES", 10_000)
+    numbers = count()
+
+    def answer(_):
+        link = f'Link: <{server.url}/api/next>; rel="next"'
+        yield sent(listing(f"{next(numbers)}.jsonl", 1), link)
+
+    with hostile_server(answer) as server:
+        serving(server)
+        with pytest.raises(ValueError, match="answers with more than 10 kB of listings"):
+            load()
+        assert next(numbers) < 1000
