@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 import transformers
-from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
@@ -19,6 +18,7 @@ from backend.catalog.policies.directories import directory_error, read_config
 from backend.config import policies
 from backend.config.adapters import ContinuedAdapter, LoraAdapter, NoAdapter
 from backend.config.sections import PolicyConfig
+from worker.hub import fetched
 from worker.out_of_memory import is_memory_error
 from worker.policy.adapter import BadAdapter, add_adapter, digest, load_adapter_weights
 from worker.policy.copies import own_copy
@@ -144,9 +144,8 @@ def policy_directory(config: PolicyConfig, settings: Settings) -> Path:
 
 def _downloaded(config: PolicyConfig) -> Path:
     logger.info("fetching policy %s from the Hugging Face hub", config.name)
-    revision = config.revision or None
     try:
-        return Path(snapshot_download(config.name, revision=revision, allow_patterns=FETCHED))
+        return fetched(config.name, patterns=FETCHED, revision=config.revision or None)
     except RevisionNotFoundError as error:
         raise invalid("policy.revision", f"{config.name!r} has no revision {config.revision!r}") from error
     except RepositoryNotFoundError as error:

@@ -42,10 +42,16 @@ class PromptForm:
 
     def encode(self, text: str, **options: Any) -> list[int]:
         """Token ids of a text that is not the policy's own, e.g. of a tool."""
+        return self.encode_all([text], **options)[0]
+
+    def encode_all(self, texts: Sequence[str], **options: Any) -> list[list[int]]:
+        """The same for several texts, with one call of the process."""
+        if self.process is None:
+            return [list(self.tokenizer.encode(text, **options)) for text in texts]
         try:
-            return list((self.process or self.tokenizer).encode(text, **options))
+            return self.process.encode(texts, **options)
         except Refused as error:
-            reason = f"the policy's tokenizer refuses {shortened(text)!r}: {error}"
+            reason = f"the policy's tokenizer refuses {shortened(''.join(texts))!r}: {error}"
             raise invalid("policy.name", reason) from error
 
     def text(self, prompt: Prompt) -> str:

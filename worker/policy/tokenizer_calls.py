@@ -42,8 +42,9 @@ def _probe(request: Request) -> None:
         tokenizer.decode(list(range(start, min(start + DECODED, len(tokenizer)))))
 
 
-def _encode(request: Request) -> list[int]:
-    return list(_tokenizer(request["directory"]).encode(request["text"], **request["options"]))
+def _encode(request: Request) -> list[list[int]]:
+    tokenizer = _tokenizer(request["directory"])
+    return [list(tokenizer.encode(text, **request["options"])) for text in request["texts"]]
 
 
 def _apply(request: Request) -> Any:

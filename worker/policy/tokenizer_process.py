@@ -5,7 +5,7 @@ replacements inside Rust ends before it is done, and one that takes all memory e
 """
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -21,6 +21,9 @@ CPU_SECONDS = 20
 
 MEMORY_GB = 3
 """Of the process; its libraries take a tenth of that."""
+
+CHARACTERS = 50_000
+"""Of all texts of a call, unless one alone is longer: the reply fits, with a token for every byte."""
 
 TRIES = 2
 """Processes that a prompt is tried in: others may have ended the first, for want of memory."""
@@ -49,10 +52,9 @@ class TokenizerProcess:
         """Load the tokenizer and try it."""
         self._ask("probe")
 
-    def encode(self, text: str, **options: Any) -> list[int]:
-        """Token ids of a text."""
-        ids: list[int] = self._ask("encode", text=text, options=options)
-        return ids
+    def encode(self, texts: Sequence[str], **options: Any) -> list[list[int]]:
+        """Token ids of each text; many short ones are one call with its limits."""
+        return [ids for batch in _batches(texts) for ids in self._ask("encode", texts=batch, options=options)]
 
     def apply(self, messages: list[Mapping[str, Any]], **options: Any) -> Any:
         """Messages as the chat template writes them: text, or token ids with tokenize=True."""
@@ -76,3 +78,16 @@ class TokenizerProcess:
         if "refused" in answer:
             raise Refused(answer["refused"])
         return answer["value"]
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        size += len(text)
+        if batch and size > CHARACTERS:
+            yield batch
+            batch, size = [], len(text)
+        batch.append(text)
+    if batch:
+        yield batch

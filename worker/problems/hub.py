@@ -94,18 +94,17 @@ def _patterns(subset: str, split: str) -> list[str]:
 
 
 def _downloaded(dataset: str, subset: str, split: str, revision: str) -> Path:
-    from huggingface_hub import snapshot_download
+    from worker.hub import fetched
 
     try:
-        folder = snapshot_download(
+        return fetched(
             dataset,
-            repo_type="dataset",
+            patterns=_patterns(subset, split),
             revision=revision or PARQUET_BRANCH,
-            allow_patterns=_patterns(subset, split),
+            repo_type="dataset",
         )
     except OSError as error:
         raise ValueError(f"{dataset!r} could not be fetched from the Hugging Face hub: {error}") from error
-    return Path(folder)
 
 
 def _rows(folder: Path, subset: str, split: str, columns: Columns) -> Iterator[tuple[bytes, dict[str, Any]]]:

@@ -32,29 +32,27 @@ class ObservationEncoder:
         words = sorted(filter(None, added), key=len, reverse=True)
         self.word = re.compile("|".join(map(re.escape, words))) if words else None
 
-    def answer(self, text: str, *, most: int) -> Encoded:
-        """The ids of an answer, at most so many. The names of control tokens become plain letters."""
+    def answer(self, text: str, *, most: int, frame: tuple[str, str] = ("", "")) -> Encoded:
+        """The ids of an answer, at most so many, between those of its frame.
+
+        In the answer the names of control tokens become plain letters. The frame is the trainer's own text
+        before and behind it; there control tokens are meant.
+        """
         looked_at = text[: most * CHARACTERS_PER_TOKEN]
         plain = CONTROLS.sub("", clean_text(looked_at).replace("\r\n", "\n").replace("\r", "\n"))
-        ids = [
-            index for part in self._parts(plain) for index in self._encode(part) if index not in self.controls
-        ]
-        return Encoded(ids[:most], len(ids) > most or len(looked_at) < len(text))
+        before, after, *pieces = self.form.encode_all(
+            [*frame, *self._pieces(plain)], add_special_tokens=False
+        )
+        ids = [index for piece in pieces for index in piece if index not in self.controls]
+        return Encoded([*before, *ids[:most], *after], is_cut=len(ids) > most or len(looked_at) < len(text))
 
-    def frame(self, text: str) -> list[int]:
-        """The ids of the trainer's own text around an answer; here control tokens are meant."""
-        return self._encode(text) if text else []
-
-    def _parts(self, text: str) -> list[str]:
-        """The text cut behind the first letter of each name of a control token: no part holds one."""
+    def _pieces(self, text: str) -> list[str]:
+        """The text cut behind the first letter of each name of a control token: no piece holds one."""
         if self.word is None:
-            return [text] if text else []
-        parts, start = [], 0
+            return [text]
+        pieces, start = [], 0
         while match := self.word.search(text, start):
             cut = match.start() + 1
-            parts.append(text[start:cut])
+            pieces.append(text[start:cut])
             start = cut
-        return [part for part in (*parts, text[start:]) if part]
-
-    def _encode(self, text: str) -> list[int]:
-        return self.form.encode(text, add_special_tokens=False)
+        return [*pieces, text[start:]]

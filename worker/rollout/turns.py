@@ -171,13 +171,13 @@ class TurnTaking:
 
     def _observe(self, episode: Episode, call: FoundCall, turn: Turn, answer: ToolAnswer) -> bool:
         """Append the answer whole; False, and nothing, where no token would be left to go on with."""
-        before, after = map(self.encoder.frame, self.form.frame(call.call))
-        told = self.encoder.answer(answer.text, most=self.max_observation_tokens)
-        observation = [*before, *told.ids, *after]
-        if len(observation) >= episode.room:
+        told = self.encoder.answer(
+            answer.text, most=self.max_observation_tokens, frame=self.form.frame(call.call)
+        )
+        if len(told.ids) >= episode.room:
             return False
         here = len(episode.ids)
-        episode.observe(observation)
+        episode.observe(told.ids)
         span = (here, len(episode.ids))
         episode.turns.append(
             Turn(turn.tool, answer.outcome, answer.seconds, turn.call, span, is_cut=told.is_cut)

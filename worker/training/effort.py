@@ -48,7 +48,7 @@ def effort_auc(
     ]
     rates = []
     for share in SHARES:
-        cuts = [_cut(policy, prompt, parts, share) for prompt, parts in thoughts]
+        cuts = _cuts(policy, thoughts, share)
         fitting = [cut for cut in cuts if _fits(policy, cut, answer_tokens)]
         rate = _pass_rate(policy, fitting, scorer, answer_tokens=answer_tokens)
         if rate is None:
@@ -75,10 +75,13 @@ def area(rates: Sequence[float]) -> float:
     return fmean((left + right) / 2 for left, right in pairwise(rates))
 
 
-def _cut(policy: Policy, prompt: Prompt, parts: tuple[str, str], share: float) -> CutThought:
-    before, thinking = parts
-    text = before + thinking[: round(share * len(thinking))] + CLOSE
-    return CutThought(prompt, policy.form.encode(text, add_special_tokens=False))
+def _cuts(
+    policy: Policy, thoughts: Sequence[tuple[Prompt, tuple[str, str]]], share: float
+) -> list[CutThought]:
+    """Every thought, cut after this share of it."""
+    texts = [before + thinking[: round(share * len(thinking))] + CLOSE for _, (before, thinking) in thoughts]
+    encoded = policy.form.encode_all(texts, add_special_tokens=False)
+    return [CutThought(prompt, ids) for (prompt, _), ids in zip(thoughts, encoded, strict=True)]
 
 
 def _fits(policy: Policy, cut: CutThought, answer_tokens: int) -> bool:

@@ -2,8 +2,9 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from backend.base.redaction import redact, redact_document
@@ -48,12 +49,25 @@ class Log:
 
     def redact(self) -> None:
         """Replace secrets in names and facts; the config is redacted where it is stored."""
-        self.table.columns = {redact(name): column for name, column in self.table.columns.items()}
+        names = _redacted_names(self.table.columns)
+        self.table.columns = {names[name]: column for name, column in self.table.columns.items()}
         for column in self.table.columns.values():
             column.example = redact(column.example)
-        self.step = self.step and redact(self.step)
+        self.step = self.step and names.get(self.step, redact(self.step))
         for name in ("name", "variant", "failure", "notes"):
             setattr(self.facts, name, redact_document(getattr(self.facts, name)))
+
+
+def _redacted_names(columns: Iterable[str]) -> dict[str, str]:
+    """Names of columns without secrets, by the name; a number follows where another column has the same."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for column in columns:
+        plain = redact(column)
+        numbered = (f"{plain} {number}" if number > 1 else plain for number in count(1))
+        names[column] = next(name for name in numbered if name not in taken)
+        taken.add(names[column])
+    return names
 
 
 def log_of(completions: Completions, table: Table, origin: str = "") -> Log:

@@ -222,6 +222,17 @@ def test_a_tokenizer_that_grows_one_row_is_refused_there(apart):
     assert own.ids(SUM) == tokenizer(None).encode("1+1=?")
 
 
+def test_many_texts_share_calls_whose_replies_fit(apart, monkeypatch):
+    own = prompt_form(tokenizer(None), PolicyConfig(), apart())
+    texts = ["1+1=?", "", "quick", "1" * 30, "=?"]
+    batches = []
+    ask = own.process._ask
+    monkeypatch.setattr(own.process, "_ask", lambda op, **kw: batches.append(kw["texts"]) or ask(op, **kw))
+    monkeypatch.setattr(tokenizer_process, "CHARACTERS", 10)
+    assert own.encode_all(texts) == [tokenizer(None).encode(text) for text in texts]
+    assert batches == [["1+1=?", "", "quick"], ["1" * 30], ["=?"]]
+
+
 def test_a_policy_of_others_is_tried_before_it_is_loaded(settings, monkeypatch):
     directory = settings.models_dir / "mine"
     shutil.copytree(

@@ -11,8 +11,9 @@ import torch
 from backend.base.settings import Settings
 from backend.config.environments import ToolUse
 from backend.config.sections import PolicyConfig
-from worker.policy.model import load_policy
+from worker.policy.model import BUILT_IN, load_policy
 from worker.policy.prompt_form import PromptForm
+from worker.policy.tokenizer_process import TokenizerProcess
 from worker.prompt import Prompt
 from worker.rollout.engine import completion_of
 from worker.rollout.episodes import Episodes
@@ -142,7 +143,18 @@ def test_no_id_of_an_answer_is_a_control_token(tiny):
     ids = encoder.answer("<think></think><eos><<eos>eos><unk>é\ud800", most=200).ids
     assert not set(ids) & encoder.controls
     assert tiny.tokenizer.decode(ids).startswith("<think></think><eos><<eos>eos><unk>")
-    assert encoder.frame("<eos>") == [1]
+    assert encoder.answer("", most=200, frame=("<eos>", "")).ids == [1]
+
+
+def test_an_observation_is_one_call_of_the_process_of_the_tokenizer(tiny, monkeypatch):
+    calls = []
+    ask = TokenizerProcess._ask
+    monkeypatch.setattr(TokenizerProcess, "_ask", lambda *args, **kw: calls.append(kw) or ask(*args, **kw))
+    form = replace(tiny.form, process=TokenizerProcess(BUILT_IN["tiny"]))
+    encoder = ObservationEncoder(replace(tiny, form=form))
+    asked = {"text": "1<eos>2<think>3" * 20, "most": 300, "frame": ("<eos>[", "]")}
+    assert encoder.answer(**asked) == ObservationEncoder(tiny).answer(**asked)
+    assert len(calls) == 1
 
 
 def test_an_equation_is_continued_by_the_one_tool(tiny):

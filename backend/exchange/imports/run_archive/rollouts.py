@@ -35,6 +35,9 @@ TOKEN_BYTES = 64
 """Memory of a token with its id and text, about; each value that it has takes 4 more."""
 
 LEFT_OUT, TURNS = "left_out", "turns"
+JSON_TEXTS = ("rewards", "flags", TURNS)
+"""Columns of JSON. It may write a secret with escapes: it is parsed before secrets are replaced."""
+
 KIND = re.compile(r"train|eval(/[a-z0-9][a-z0-9_-]{0,31})?")
 REASON = re.compile(FINISH_REASON)
 
@@ -160,7 +163,8 @@ def _completion(
     whole = {name: whole_number(cells, name, place) for name in NUMBERS}
     text = {name: utf8(cells.texts[name][place]) for name in TEXTS if name in cells.texts}
     text |= {name: exact_text(cells, name, place) for name in EXACT}
-    written, text = text["text"], redact_document(text)
+    documents = {name: parse(text.pop(name)) for name in JSON_TEXTS if name in text}
+    written, text, documents = text["text"], *redact_document([text, documents])
     left_out = text.get(LEFT_OUT, "")
     if left_out not in ("", *REASONS):
         raise ValueError(f"was left out of training for an unknown reason: {left_out!r:.40}")
@@ -168,12 +172,11 @@ def _completion(
         raise ValueError("has an unknown kind or reason to finish")
     if not 0 <= whole["position"] < MOST_OF_GROUP:
         raise ValueError(f"has place {whole['position']} in its group")
-    rewards, flags = redact_document([parse(text["rewards"]), parse(text["flags"])])
+    rewards, flags, turns = (documents.get(name, []) for name in JSON_TEXTS)
     if not isinstance(rewards, dict) or not isinstance(flags, list) or unstorable([rewards, flags]):
         raise ValueError("has rewards or flags that cannot be stored")
     if tokens is not None and len(tokens.ids) != whole["tokens"]:
         raise ValueError(f"has {whole['tokens']} tokens, and {len(tokens.ids)} in {TOKENS}")
-    turns = parse(text.get(TURNS, "[]"))
     if text["text"] != written:  # its tokens would spell the secret, and turns begin at other characters
         tokens, turns = None, []
     same = ("kind", "prompt_id", "problem", "domain", "prompt", "answer")

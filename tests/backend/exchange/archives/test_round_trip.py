@@ -296,6 +296,23 @@ def test_labels_that_no_archive_writes_are_refused_and_nothing_is_stored(client,
         assert session.scalar(select(func.count()).select_from(Run)) == 1
 
 
+def test_secrets_are_replaced_in_what_the_json_of_an_archive_says(client, settings):
+    secret = "hf_" + "d" * 34
+    escaped = "".join(f"\\u{ord(letter):04x}" for letter in secret)
+    rewards = f'{{"{escaped}":1,"http://a:1":2,"b@c":3}}'
+    turns = json.dumps([TURN | {"tool": "here"}]).replace("here", escaped)
+    change = cells(row=1, rewards=rewards, flags=f'["{escaped}"]', turns=turns)
+    files = files_of(archive_of(client, make_full_run(client, settings)))
+    content = signed(files | {"rollouts.parquet": change(files["rollouts.parquet"])})
+    rows = table_of(files_of(archive_of(client, imported(client, content))), "rollouts.parquet").to_pylist()
+    stored = {name: json.loads(rows[1][name]) for name in ("rewards", "flags", "turns")}
+    assert stored == {
+        "rewards": {"[secret]": 1.0, "http://a:1": 2.0, "b@c": 3.0},
+        "flags": ["[secret]"],
+        "turns": [TURN | {"tool": "[secret]"}],
+    }
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "column", "value", "reason"),

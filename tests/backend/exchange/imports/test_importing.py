@@ -289,6 +289,15 @@ def test_a_secret_in_a_name_or_a_text_of_a_log_is_not_stored(client):
         assert "secret" in shown[0]
 
 
+def test_columns_with_different_secrets_in_their_names_stay_apart(client):
+    one, other = ("hf_" + letter * 34 for letter in "bc")
+    answer = send(client, f"step,{one},{other}\n1,0.25,0.5\n2,0.75,1.5\n").json()
+    columns = [(column["column"], column["metric"]) for column in answer["report"]["columns"]]
+    assert columns == [("[secret]", "_secret_"), ("[secret] 2", "_secret_2")]
+    lines = client.get(f"/api/v1/runs/{answer['run']}/metrics.csv").text.splitlines()
+    assert lines[1:] == ["1,0.25,0.5", "2,0.75,1.5"]
+
+
 def test_a_viewer_and_a_stranger_import_nothing(viewer, stranger):
     assert send(viewer).status_code == 403
     assert send(stranger).status_code == 401
