@@ -9,7 +9,7 @@ from huggingface_hub.utils import close_session
 
 from backend.base.errors import InvalidConfig
 from backend.config.problems import HubProblem
-from backend.config.run import PolicyConfig
+from backend.config.sections import PolicyConfig
 from tests.hostile_server import endless, hostile_server
 from worker import hub
 from worker.policy.model import policy_directory
