@@ -22,7 +22,7 @@ FORMS ?= storms
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-all faults fuzz hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools node check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-environments bench-storage bench-growth bench-sampling evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-all faults fuzz hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools node check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-rewards bench-async bench-environments bench-storage bench-growth bench-sampling evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -168,9 +168,6 @@ bench-sandbox: .venv/runtime.stamp ## time judging an answer in the sandbox agai
 
 bench-durability: .venv/runtime.stamp ## time launches and stored steps with and without forcing each commit to the disk
 	@.venv/bin/python -m benchmarks.durability $(ARGS)
-
-bench-memory: .venv/dev.stamp ## memory of a training step by measure, and the form's estimates beside measured peaks
-	@.venv/bin/python -m benchmarks.memory $(ARGS)
 
 bench-rewards: .venv/dev.stamp ## time 512 completions rewarded by a judge of one second
 	@.venv/bin/python -m benchmarks.rewards $(ARGS)

@@ -20,9 +20,9 @@ from backend.runs import lifecycle
 from backend.runs.store import log_chunks
 from backend.settings import Settings
 from backend.workers.nodes import seats_of
-from benchmarks.ranks import CASES, SMALL, train
 from tests.api_client import TOKEN, serving
 from tests.factories import make_run
+from tests.worker.training.ranks import CASES, SMALL, train
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 

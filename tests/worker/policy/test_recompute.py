@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, Gemma3TextConfig, GPTNeoXConfig, 
 
 from backend.config.run import PolicyConfig
 from backend.errors import InvalidConfig
-from benchmarks.memory.measure import saved_bytes
+from tests.worker.policy.saved_bytes import saved_bytes
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import load_policy
 from worker.policy.recompute import enable_recompute

@@ -1,10 +1,10 @@
-"""Estimates of memory within 15 % of measured peaks: a cut of `make bench-memory ARGS=estimates`."""
+"""Estimates of memory within 15 % of measured peaks."""
 
 import pytest
 import torch
 
-from benchmarks.memory.live import LiveBytes
-from benchmarks.memory.matrix import config_of, measured_and_estimated, sampled_and_estimated
+from tests.models.live_bytes import LiveBytes
+from tests.models.memory_peaks import config_of, measured_and_estimated, of_fewer_bits, sampled_and_estimated
 
 pytestmark = pytest.mark.nightly
 
@@ -49,6 +49,14 @@ def test_an_estimate_of_sampling_is_within_15_percent_of_what_it_holds(architect
 def test_an_estimate_knows_packed_rows(architecture, recomputed):
     config = config_of(architecture, "float32", "lora", recomputed=recomputed, packing="on")
     measured, estimated = measured_and_estimated(architecture, config)
+    assert estimated == pytest.approx(measured, rel=0.15)
+
+
+@pytest.mark.parametrize("kind", ["int8", "nf4", "nf4_double"])
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_an_estimate_knows_a_base_in_fewer_bits(kind, recomputed):
+    config = config_of("qwen3", "bfloat16", "lora", recomputed=recomputed, quantization=kind)
+    measured, estimated = of_fewer_bits(config)
     assert estimated == pytest.approx(measured, rel=0.15)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from backend.config.run import RunConfig
-from benchmarks.memory.live import LiveBytes
+from tests.models.live_bytes import LiveBytes
 from worker.rollout.sampler import Notes, Sampler
 
 
@@ -40,4 +40,4 @@ def sampling_peak(model: Any, config: RunConfig, *, prompt_tokens: int) -> int:
         PlainSampler(policy).generate(
             prompts, sampling.group_size, sampling, torch.Generator().manual_seed(1)
         )
-    return live.peak
+    return int(live.peak)

@@ -1,6 +1,6 @@
-"""Training in float64, to tell rounding from a difference: for measurements, and for no run of a user.
+"""Training in float64, to tell rounding from a difference: for tests, and for no run of a user.
 
-python -m benchmarks.wide        a rank above 0, as worker.training.follower, in float64
+python -m tests.worker.training.wide        a rank above 0, as worker.training.follower, in float64
 """
 
 import sys
@@ -13,7 +13,7 @@ from worker.training import follower, replica, trainer
 
 WIDE = torch.float64
 
-FOLLOWER = (sys.executable, "-m", "benchmarks.wide")
+FOLLOWER = (sys.executable, "-m", "tests.worker.training.wide")
 """Command of the ranks above 0."""
 
 
@@ -46,6 +46,6 @@ def _widen_modules() -> None:
 
 
 if __name__ == "__main__":
-    assert trainer  # noqa: S101 - all modules of a trainer are here to be widened
+    assert trainer  # all modules of a trainer are here to be widened
     widen()
     follower.main()

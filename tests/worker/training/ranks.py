@@ -1,6 +1,6 @@
 """Measures how far a run on several ranks is from the same run in one process.
 
-    python -m benchmarks.ranks --ranks 1 2 4 --steps 20
+    python -m tests.worker.training.ranks --ranks 1 2 4 --steps 20
 
 Prints a row for each objective: the largest difference of the gradient norm of any step, divided by that
 norm in one process; of any other metric; of any weight at the end; and how far the weights have moved. The
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from backend.config.merge import merge, resolve
 from backend.settings import Settings
-from benchmarks import wide
 from benchmarks.common.nothing import Nothing
+from tests.worker.training import wide
 from worker.recording.records import StepRecord
 from worker.training.companions import FOLLOWER, joined_ranks
 from worker.training.trainer import Trainer

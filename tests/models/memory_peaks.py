@@ -1,15 +1,12 @@
-"""Estimates of memory against measured peaks, for every architecture that is tested.
+"""Peaks of memory, measured and estimated, for every architecture that is tested.
 
 Measured is what one learning step holds in live tensors at its peak, on a CPU: weights, optimizer, gradients
 and everything that forward and backward pass hold. The models are the reduced ones of
 tests/models/architectures.py, the step 8 completions of 64 tokens in two micro-batches. Of sampling it is
 what 16 completions of 128 tokens hold beside the weights.
-
-Further rows have a real vocabulary, and a base in fewer bits under LoRA.
 """
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -20,9 +17,9 @@ from backend.config.run import RunConfig
 from backend.policies.memory import phases_of
 from backend.policies.model_shape import ModelShape
 from backend.policies.weight_files import Weight
-from benchmarks.memory.live import LiveBytes, plain_parts
-from benchmarks.memory.sampling import sampling_peak
-from tests.models.architectures import ARCHITECTURES, build, published
+from tests.models.architectures import build, published
+from tests.models.live_bytes import LiveBytes, plain_parts
+from tests.models.sampling_peak import sampling_peak
 from worker.policy.adapter import add_adapter
 from worker.policy.logprobs import token_logprobs
 from worker.policy.microbatches import Microbatches
@@ -37,52 +34,6 @@ PROMPTS, GROUP, PROMPT, COMPLETION, VOCABULARY, RANK = 2, 4, 16, 48, 128, 4
 SAMPLED = {"group_size": 8, "max_new_tokens": 112}
 """What sampling has instead: so many tokens that its cache counts."""
 
-LEARNING = [(adapter, recomputed) for adapter in ("none", "lora") for recomputed in (False, True)]
-
-
-class Row(NamedTuple):
-    """A row of the matrix."""
-
-    architecture: str
-    dtype: str
-    adapter: str
-    recomputed: bool
-    """Nothing is, where `adapter` is "sampling"."""
-    measured: int
-    estimated: float
-
-    @property
-    def ratio(self) -> float:
-        """Estimate over measured peak."""
-        return self.estimated / self.measured
-
-
-def rows(architectures: Any = tuple(ARCHITECTURES)) -> Iterator[Row]:
-    """All rows of some architectures."""
-    for name in architectures:
-        for dtype in ("float32", "bfloat16"):
-            for adapter, recomputed in LEARNING:
-                config = config_of(name, dtype, adapter, recomputed=recomputed)
-                yield Row(name, dtype, adapter, recomputed, *measured_and_estimated(name, config))
-            yield Row(name, dtype, "sampling", False, *sampled_and_estimated(name, dtype))
-
-
-def further_rows() -> Iterator[Row]:
-    """A vocabulary of 32,000 on a small model, and a base in fewer bits under LoRA."""
-    for dtype in ("float32", "bfloat16"):
-        config = QWEN_80M | {"vocab_size": 32_000}
-        for adapter, recomputed in LEARNING:
-            found = _compared(config, config_of("qwen3", dtype, adapter, recomputed=recomputed))
-            yield Row("qwen3, 80 M, V = 32,000", dtype, adapter, recomputed, *found)
-        model, shape = _qwen(config, dtype)
-        found = sampled(model, shape, config_of("qwen3", dtype, "none", recomputed=False))
-        yield Row("qwen3, 80 M, V = 32,000", dtype, "sampling", False, *found)
-    for kind in ("int8", "nf4", "nf4_double"):
-        for recomputed in (False, True):
-            run = config_of("qwen3", "bfloat16", "lora", recomputed=recomputed, quantization=kind)
-            yield Row(f"qwen3, 7 M, base in {kind}", "bfloat16", "lora", recomputed, *_compared(QWEN_7M, run))
-
-
 QWEN_7M: dict[str, Any] = {
     "vocab_size": 2048,
     "hidden_size": 256,
@@ -93,27 +44,13 @@ QWEN_7M: dict[str, Any] = {
     "head_dim": 32,
     "tie_word_embeddings": True,
 }
-QWEN_80M: dict[str, Any] = {
-    "hidden_size": 640,
-    "intermediate_size": 1920,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 10,
-    "num_key_value_heads": 5,
-    "head_dim": 64,
-    "tie_word_embeddings": True,
-}
-"""The policy of `make bench-step`."""
 
 
-def _qwen(config: dict[str, Any], dtype: str) -> tuple[Any, ModelShape]:
+def of_fewer_bits(run: RunConfig) -> tuple[int, float]:
+    """Measured and estimated bytes of a learning step of a Qwen3 whose base is in fewer bits."""
     torch.manual_seed(0)
-    model = Qwen3ForCausalLM(Qwen3Config(**config)).to(getattr(torch, dtype)).eval()
-    return model, shape_of(model)
-
-
-def _compared(config: dict[str, Any], run: RunConfig) -> tuple[int, float]:
-    """Measured and estimated bytes of a learning step of a Qwen3, whose base may be in fewer bits."""
-    model, shape = _qwen(config, run.policy.dtype)
+    model = Qwen3ForCausalLM(Qwen3Config(**QWEN_7M)).to(getattr(torch, run.policy.dtype)).eval()
+    shape = shape_of(model)
     quantise_base(model, run.policy.quantization, "cpu")
     return compared(model, shape, run, base="qwen3")
 
@@ -235,18 +172,4 @@ def learning_peak(model: Any, config: RunConfig) -> int:
     with LiveBytes() as live:
         live.ignore(held.values())
         step()
-    return live.peak + size
-
-
-def table(found: list[Row]) -> str:
-    """Estimate over measured peak, one line for each architecture and precision."""
-    lines = [
-        "| architecture | precision | full | full, recomputed | LoRA | LoRA, recomputed | sampling |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    ratios = {(row.architecture, row.dtype, row.adapter, row.recomputed): row.ratio for row in found}
-    for name, dtype in dict.fromkeys((row.architecture, row.dtype) for row in found):
-        kinds = [(name, dtype, *kind) for kind in (*LEARNING, ("sampling", False))]
-        cells = [f"{ratios[kind]:.2f}" if kind in ratios else "" for kind in kinds]
-        lines.append(f"| {name} | {dtype} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return int(live.peak + size)
