@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 
 from backend.process.instance_lock import is_alive
-from benchmarks.stream.clients import Page, Sleeper
 from tests.ports import free_port
+from tests.system.stream.clients import Page, Sleeper
 
 LOST_SECONDS = 60
 """A page that has not had its message after this long will never have it."""
@@ -26,12 +26,12 @@ LOST_SECONDS = 60
 class Load:
     """What the service is put under."""
 
-    pages: int = 100
-    sleepers: int = 10
-    seconds: float = 600.0
-    per_second: float = 20.0
-    cut_after: tuple[float, float] = (5.0, 60.0)
+    pages: int
+    sleepers: int
+    seconds: float
+    cut_after: tuple[float, float]
     """A page is cut off after a time between these, in seconds."""
+    per_second: float = 20.0
     seed: int = 0
 
 
@@ -47,23 +47,8 @@ class Figures:
     missing_at_end: int
     """Pages that never had the last event."""
     cuts: int
-    ends: int
-    """Times the service itself ended a page's stream, because it took too little."""
-    seconds: list[float]
-    """How late events were, sorted."""
-    rss_before: int
-    """Resident bytes of the service once all pages are connected."""
     rss_growth: int
-    cpu_share: float
-    """Of one core, by the service."""
-    dropped: list[float]
-    """Seconds after which pages that do not read were dropped."""
-    end_seconds: float
-    """From SIGTERM to the end of the service, with all pages connected."""
-
-    def percentile(self, share: float) -> float:
-        """How late, in seconds, the given share of events was at most."""
-        return self.seconds[min(len(self.seconds) - 1, int(share * len(self.seconds)))]
+    """Resident bytes that the service takes on once all pages are connected."""
 
 
 def measure(load: Load, state: Path) -> Figures:
@@ -113,28 +98,24 @@ async def _measure(
     await _until(lambda: all(page.last_id for page in pages))  # what was before is no news
     process = psutil.Process(service.pid)
     writer = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.stream.writer", url),
+        *(sys.executable, "-m", "tests.system.stream.writer", url),
         *(str(load.per_second), str(warm_up + load.seconds)),
         stdout=asyncio.subprocess.PIPE,
     )
     await asyncio.sleep(warm_up)
-    before, began, worked = process.memory_info().rss, time.monotonic(), sum(process.cpu_times()[:2])
-    peak = before
+    before = peak = process.memory_info().rss
     while writer.returncode is None:
         await asyncio.sleep(1)
         peak = max(peak, process.memory_info().rss)
         ports = {each.raddr.port for each in process.net_connections("tcp") if each.raddr}
         for sleeper in sleepers:
             sleeper.look(ports)
-    cpu_share = (sum(process.cpu_times()[:2]) - worked) / (time.monotonic() - began)
     output = await writer.stdout.read() if writer.stdout else b""
     written = int(output)
     await asyncio.gather(*following)
     await _until(lambda: all(page.number == written for page in pages))
-    asked = time.monotonic()
     service.send_signal(signal.SIGTERM)
     await asyncio.to_thread(service.wait)
-    ended = time.monotonic() - asked
     for sleeper in sleepers:
         sleeper.close()
     return Figures(
@@ -145,11 +126,5 @@ async def _measure(
         resets=sum(page.resets for page in pages),
         missing_at_end=sum(page.number != written for page in pages),
         cuts=sum(page.cuts for page in pages),
-        ends=sum(page.ends for page in pages),
-        seconds=sorted(second for page in pages for second in page.seconds),
-        rss_before=before,
         rss_growth=peak - before,
-        cpu_share=cpu_share,
-        dropped=[second for sleeper in sleepers for second in sleeper.lived],
-        end_seconds=ended,
     )

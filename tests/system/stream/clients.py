@@ -5,7 +5,6 @@ import json
 import random
 import socket
 import time
-from array import array
 from collections.abc import Collection
 from typing import Any
 
@@ -15,16 +14,14 @@ HEADER = (
 
 
 class Page:
-    """A page that checks that each event comes once and in order, and how late."""
+    """A page that checks that each event comes once and in order."""
 
     def __init__(self, port: int, token: str) -> None:
         self._address = port, token
         self.last_id = ""
         self.number = 0
         """Of the last event that arrived."""
-        self.received = self.gaps = self.repeats = self.resets = self.cuts = self.ends = 0
-        self.seconds = array("d")
-        """How late each event was that happened while the page was connected."""
+        self.received = self.gaps = self.repeats = self.resets = self.cuts = 0
 
     async def follow(self, until: float, cut_after: tuple[float, float], dice: random.Random) -> None:
         """Connect, be cut off, come back, until the clock says `until`; then stay connected."""
@@ -33,7 +30,6 @@ class Page:
             left = until - time.monotonic()
             try:
                 await asyncio.wait_for(connection.ended.wait(), min(max(left, 0), dice.uniform(*cut_after)))
-                self.ends += 1
             except TimeoutError:
                 if time.monotonic() >= until:
                     return
@@ -49,7 +45,7 @@ class Page:
         _, connection = await loop.create_connection(lambda: Connection(self, asking), "127.0.0.1", port)
         return connection
 
-    def read(self, message: bytes, opened_at: float, now: float) -> None:
+    def read(self, message: bytes) -> None:
         """Take one message."""
         fields = dict(line.split(b": ", 1) for line in message.split(b"\n") if b": " in line)
         self.last_id = fields.get(b"id", b"").decode() or self.last_id
@@ -60,16 +56,14 @@ class Page:
         if kind == b"event":
             sent: dict[str, Any] = json.loads(fields[b"data"])["data"]
             if "n" in sent:
-                self._count(sent["n"], sent["sent"], opened_at, now)
+                self._count(sent["n"])
 
-    def _count(self, number: int, sent: float, opened_at: float, now: float) -> None:
+    def _count(self, number: int) -> None:
         self.received += 1
         if self.number:
             self.gaps += max(0, number - self.number - 1)
             self.repeats += number <= self.number
         self.number = max(number, self.number)
-        if sent > opened_at:
-            self.seconds.append(now - sent)
 
 
 class Connection(asyncio.Protocol):
@@ -79,19 +73,19 @@ class Connection(asyncio.Protocol):
         self._page = page
         self._asking = asking
         self._buffer = b""
-        self._opened_at = 0.0
+        self._is_cut = False
         self._transport: asyncio.WriteTransport | None = None
         self.ended = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        assert isinstance(transport, asyncio.WriteTransport)  # noqa: S101 - of a socket
+        assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
         transport.write(self._asking)
 
     def cut(self) -> None:
         """As a lost network does: nothing that is still on its way arrives."""
-        self._opened_at = -1
+        self._is_cut = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -101,13 +95,11 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
-        now = time.time()
-        if self._opened_at < 0:
+        if self._is_cut:
             return
-        self._opened_at = self._opened_at or now
         *messages, self._buffer = (self._buffer + data).split(b"\n\n")
         for message in messages:
-            self._page.read(message, self._opened_at, now)
+            self._page.read(message)
 
 
 class Sleeper:
@@ -115,8 +107,6 @@ class Sleeper:
 
     def __init__(self, port: int, token: str) -> None:
         self._address = port, token
-        self.lived: list[float] = []
-        """Seconds until each connection was dropped."""
         self._connect()
 
     def _connect(self) -> None:
@@ -125,12 +115,10 @@ class Sleeper:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         self._socket.connect(("127.0.0.1", port))
         self._socket.sendall(HEADER.format(port=port, token=token, more="").encode())
-        self._since = time.monotonic()
 
     def look(self, ports: Collection[int]) -> None:
         """Whether it was dropped: `ports` are those that the service is connected with."""
         if self._socket.getsockname()[1] not in ports:
-            self.lived.append(time.monotonic() - self._since)
             self._socket.close()
             self._connect()
 

@@ -1,7 +1,6 @@
 """Writes events into SQL at a steady rate, as trainers do: `writer.py DATABASE_URL PER_SECOND SECONDS`.
 
-An event carries its number and the moment in which its transaction began. One of a second's events comes
-with a step of a run.
+An event carries its number. One of a second's events comes with a step of a run.
 """
 
 import sys
@@ -19,18 +18,17 @@ def main(url: str, per_second: float, seconds: float) -> None:
     """Write, and print how many events it was."""
     sessions = open_sessions(open_engine(url, pool_size=1))
     with sessions.begin() as session:
-        run = Run(**run_row("benchmark", "stream", RunConfig()))
+        run = Run(**run_row("load", "stream", RunConfig()))
         session.add(run)
         session.flush()
-        lifecycle.claim_run(session, "benchmark", "here", lease_seconds=seconds + 60)
+        lifecycle.claim_run(session, "load", "here", lease_seconds=seconds + 60)
     began = time.monotonic()
     number = 0
     while (due := number / per_second) < seconds:
         time.sleep(max(0.0, began + due - time.monotonic()))
         number += 1
         with sessions.begin() as session:
-            sent = {"n": number, "sent": time.time()}
-            add_event(session, "data", "an event of the benchmark", run_id=run.id, data=sent)
+            add_event(session, "data", "an event of the load", run_id=run.id, data={"n": number})
             if number % round(per_second) == 0:
                 leases.fence(session, run.id, 1, last_step=number)
     print(number)
