@@ -151,7 +151,7 @@ bench-storage: .venv/dev.stamp ## bytes of a metric point beside other stores
 bench-scale: .venv/dev.stamp ## time lists, curves and pages over 10,000 runs and 100 million points
 	@.venv/bin/python -m benchmarks.scale $(ARGS)
 
-evidence: .venv/runtime.stamp ## train the missing runs of the evidence (hours); CLAIM=a trains one claim
+evidence: .venv/runtime.stamp ## train the runs of the evidence again (hours); CLAIM=a those of one claim
 	@.venv/bin/python -m benchmarks.evidence $(if $(CLAIM),--claims $(CLAIM)) $(ARGS)
 
 clean: ## remove the virtual environment and caches; runs in ./state stay
