@@ -28,7 +28,6 @@ COPY migrations migrations
 # The pages under /help, and their pictures.
 COPY docs docs
 COPY benchmarks/evidence/*.png benchmarks/evidence/
-COPY benchmarks/trials/*.png benchmarks/trials/
 COPY tests/browser/compare.png tests/browser/
 # Its user cannot write here, and would compile all sources at every start.
 RUN python -m compileall -q backend migrations

@@ -22,7 +22,7 @@ FORMS ?= storms
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-all faults fuzz hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools node check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-duplicates bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-curves bench-scale bench-memory bench-rewards bench-async bench-environments bench-storage bench-growth bench-sampling evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-all faults fuzz hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools node check format docs lock screenshot learning-evidence bench-step bench-parity bench-diagnosis bench-curves bench-scale bench-storage evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -136,77 +136,26 @@ learning-evidence: .venv/runtime.stamp ## train the recipes with three seeds eac
 bench-step: .venv/runtime.stamp ## time a training step against TRL's; installs TRL into .venv-trl
 	@.venv/bin/python -m benchmarks.step $(ARGS)
 
-bench-push: .venv/runtime.stamp ## push a TRL run to a service that is killed, and time it against Trackio; in .venv-trl
-	@.venv/bin/python -m benchmarks.push $(ARGS)
-
-bench-recording: .venv/runtime.stamp ## time a run with recording and checkpoints against one without
-	@.venv/bin/python -m benchmarks.recording $(ARGS)
-
-bench-duplicates: .venv/runtime.stamp ## time the search for near duplicates among 50,000 questions
-	@.venv/bin/python -m benchmarks.near_duplicates $(ARGS)
-
-bench-signals: .venv/runtime.stamp ## time the metrics that are logged for diagnosis, as a share of a step
-	@.venv/bin/python -m benchmarks.signals $(ARGS)
-
 bench-parity: .venv/runtime.stamp ## compare losses and gradients with TRL's; installs TRL into .venv-trl
 	@.venv/bin/python -m benchmarks.parity $(ARGS)
-
-bench-parity-verl: .venv/runtime.stamp ## compare advantages and losses with verl's; installs verl into .venv-verl
-	@.venv/bin/python -m benchmarks.parity_verl $(ARGS)
 
 bench-diagnosis: .venv/runtime.stamp ## train runs that break on purpose and judge the diagnosis on them; hours
 	@.venv/bin/python -m benchmarks.diagnosis $(ARGS)
 
-bench-trials: .venv/runtime.stamp ## break runs on purpose and try the remedies of their diagnosis; an hour
-	@.venv/bin/python -m benchmarks.trials $(ARGS)
-
-bench-search: .venv/runtime.stamp ## replay searches over stored runs: steps saved, winners lost
-	@.venv/bin/python -m benchmarks.search $(ARGS)
-
-bench-sandbox: .venv/runtime.stamp ## time judging an answer in the sandbox against judging it without
-	@.venv/bin/python -m benchmarks.sandbox $(ARGS)
-
-bench-durability: .venv/runtime.stamp ## time launches and stored steps with and without forcing each commit to the disk
-	@.venv/bin/python -m benchmarks.durability $(ARGS)
-
-bench-memory: .venv/dev.stamp ## memory of a training step by measure, and the form's estimates beside measured peaks
-	@.venv/bin/python -m benchmarks.memory $(ARGS)
-
-bench-rewards: .venv/dev.stamp ## time 512 completions rewarded by a judge of one second
-	@.venv/bin/python -m benchmarks.rewards $(ARGS)
-
-bench-environments: .venv/dev.stamp ## train a task that one turn cannot solve with a tool and without; an hour
-	@.venv/bin/python -m benchmarks.environments $(ARGS)
-
-bench-async: .venv/dev.stamp ## time asynchronous training against synchronous, with mismatch and accuracy
-	@.venv/bin/python -m benchmarks.asynchronous $(ARGS)
-
-bench-sampling: .venv/dev.stamp ## time the trainer's sampler beside transformers' generate and continuous batching
-	@.venv/bin/python -m benchmarks.sampling $(ARGS)
-
-bench-start: .venv/runtime.stamp ## time from launching a run until it trains, with a broker and without
-	@.venv/bin/python -m benchmarks.start $(ARGS)
-
-bench-stream: .venv/runtime.stamp ## put the event streams under load for ten minutes
-	@.venv/bin/python -m benchmarks.stream $(ARGS)
-
-bench-curves: test-tools .venv/dev.stamp ## time charts and tables beside MLflow, Aim, Trackio and TensorBoard, and panels in Chromium
+bench-curves: .venv/dev.stamp ## time charts and tables beside MLflow, Aim, Trackio and TensorBoard
 	@.venv/bin/python -m benchmarks.curves $(ARGS)
 
-bench-storage: .venv/dev.stamp ## bytes of a metric point and of a rollout beside other stores
+bench-storage: .venv/dev.stamp ## bytes of a metric point beside other stores
 	@.venv/bin/python -m benchmarks.storage $(ARGS)
-
-bench-growth: .venv/dev.stamp ## how the work of a step grows with prompts, group, length, layers, metrics, completions
-	@.venv/bin/python -m benchmarks.growth $(ARGS)
 
 bench-scale: .venv/dev.stamp ## time lists, curves and pages over 10,000 runs and 100 million points
 	@.venv/bin/python -m benchmarks.scale $(ARGS)
 
-evidence: .venv/runtime.stamp ## train the missing runs of the evidence (hours); CLAIM=a trains one claim
+evidence: .venv/runtime.stamp ## train the runs of the evidence again (hours); CLAIM=a those of one claim
 	@.venv/bin/python -m benchmarks.evidence $(if $(CLAIM),--claims $(CLAIM)) $(ARGS)
 
 clean: ## remove the virtual environment and caches; runs in ./state stay
-	@rm -rf .venv .venv-trl .venv-verl .venv-mlflow .venv-aim .venv-trackio .venv-tensorboard .venv-manifests .venv-vllm .venv-openenv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .venv-trl .venv-mlflow .venv-aim .venv-trackio .venv-tensorboard .venv-manifests .venv-vllm .venv-openenv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # ---------------------------------------------------------------- the virtual environment
 # A stamp is newer than its lock file exactly when that lock is installed. Of two that install at once the second

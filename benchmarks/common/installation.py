@@ -1,6 +1,5 @@
-"""A state directory and a database for a benchmark, which can also be made cold."""
+"""A state directory and a database for a benchmark."""
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,26 +18,11 @@ class Installation:
     root: Path
     url: str
     """Of the database."""
-    server: servers.Server | None = None
-    """Postgres, if that is the database."""
 
     @property
     def state(self) -> Path:
         """The state directory."""
         return self.root / "state"
-
-    def cool(self) -> None:
-        """Drop its files from the system's cache, and Postgres' own with a new start.
-
-        No service may be running. What lies below the system, as the cache of a virtual disk, stays warm.
-        """
-        if self.server is not None:
-            servers.stop(self.server.pid)
-        for path in self.root.rglob("*"):
-            if path.is_file():
-                _drop(path)
-        if self.server is not None:
-            self.server = servers.serve_postgres(self.root / "pg", durable=True)
 
 
 @contextmanager
@@ -55,11 +39,10 @@ def installation(database: str, cache: Path | None = None, name: str = "") -> It
         is_there = (root / "pg" / "data").is_dir()
         start = servers.serve_postgres if is_there else servers.start_postgres
         server = start(root / "pg", durable=True)
-        found = Installation(root, server.url, server)
         try:
-            yield found
+            yield Installation(root, server.url)
         finally:
-            servers.stop(found.server.pid if found.server else server.pid)
+            servers.stop(server.pid)
 
 
 def vacuum(engine: Engine) -> None:
@@ -67,13 +50,3 @@ def vacuum(engine: Engine) -> None:
     if engine.dialect.name == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("VACUUM (ANALYZE)")
-
-
-def _drop(path: Path) -> None:
-    """Pages that are not on the disk yet cannot be dropped, so they are written first."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)

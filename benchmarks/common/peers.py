@@ -11,7 +11,6 @@ ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 REQUIREMENTS = {
     "trl": BENCHMARKS / "step" / "requirements.txt",
-    "verl": BENCHMARKS / "parity_verl" / "requirements.txt",
     "manifests": ROOT / "tests" / "manifests" / "requirements.txt",
     "vllm": ROOT / "tests" / "vllm" / "requirements.txt",
     "openenv": ROOT / "tests" / "openenv" / "requirements.txt",
@@ -26,11 +25,6 @@ REQUIREMENTS = {
 def python_of_trl() -> Path:
     """The interpreter that can import TRL."""
     return python_of("trl")
-
-
-def python_of_verl() -> Path:
-    """The interpreter that can import verl."""
-    return python_of("verl")
 
 
 def python_of_rlwatch() -> Path:

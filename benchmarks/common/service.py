@@ -9,13 +9,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import httpx2
-import psutil
 
 ENDED = ("finished", "stopped", "failed")
 
@@ -81,28 +79,10 @@ class Service:
             return False
         return answer.is_success and any(slot["status"] == "idle" for slot in answer.json()["items"])
 
-    def tree(self) -> list[psutil.Process]:
-        """Its process, and all that it has started."""
-        first = psutil.Process(self.process.pid)
-        return [first, *first.children(recursive=True)]
-
-    def server(self) -> psutil.Process:
-        """The one that answers requests."""
-        for each in self.tree():
-            listening = (at.laddr for at in each.net_connections("tcp") if at.status == psutil.CONN_LISTEN)
-            if self.port in {address.port for address in listening}:
-                return each
-        raise SystemExit("nothing listens on the service's port")
-
     def stop(self) -> None:
         """End it in order."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
-
-
-def processor_seconds(processes: Iterable[psutil.Process]) -> float:
-    """Processor time of processes so far, with that of children that have ended."""
-    return float(sum(sum(each.cpu_times()[:4]) for each in processes))
 
 
 def machine() -> dict[str, Any]:

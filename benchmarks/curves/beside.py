@@ -12,15 +12,23 @@ from typing import Any
 import httpx2
 
 from benchmarks.common.peers import python_of, run
-from benchmarks.curves.crowd import CLIENTS, chart_of
-from benchmarks.curves.data import SPIKE, names_of, write_curves
+from benchmarks.curves.data import METRIC, SPIKE, names_of, write_curves
 from benchmarks.curves.measure import Answered, ask
 from benchmarks.curves.ours import Ours
 from benchmarks.curves.peers import Asked, PeerServer
 
+CLIENTS = 20
+"""That ask at once, beside one alone."""
 SIDES = Path(__file__).parent / "sides.py"
 RUNS_PAGE = Asked("GET", "/api/v1/runs?sort=-created_at&limit=50")
 """What *Runs* asks for first."""
+
+
+def chart_of(runs: Sequence[str], **parameters: str | int) -> Asked:
+    """The request of the pages for one chart."""
+    given = {"runs": ",".join(runs), "metrics": METRIC, "x": "step", "max_points": 500, "compact": "true"}
+    query = "&".join(f"{name}={value}" for name, value in (given | parameters).items())
+    return Asked("GET", f"/api/v1/series?{query}")
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """Clients in a process of their own: the service and they share nothing but the loopback.
 
 The job, as JSON on standard input: `port`, `request` as it travels (the word NUMBER in it is another large
-number each time), `clients`, `seconds`, `every` (seconds between two requests of a client; 0 for without a
-pause). Prints the seconds of each request, the bytes of the largest answer, and the statuses of all.
+number each time), `clients`, `seconds`. Prints the seconds of each request, the bytes of the largest answer,
+and the statuses of all.
 """
 
 import asyncio
@@ -26,15 +26,10 @@ class Found:
     """Of the largest answer."""
 
 
-async def ask(
-    port: int, requests: Iterator[bytes], found: Found, deadline: float, every: float, start: float
-) -> None:
+async def ask(port: int, requests: Iterator[bytes], found: Found, deadline: float) -> None:
     """One client on one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
-    await asyncio.sleep(start)
-    due = time.perf_counter()
-    while due < deadline:
-        began = time.perf_counter()
+    while (began := time.perf_counter()) < deadline:
         writer.write(next(requests))
         status, size, is_last = await _answer(reader)
         found.seconds.append(time.perf_counter() - began)
@@ -43,8 +38,6 @@ async def ask(
         if is_last:
             writer.close()
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
-        due = max(due + every, time.perf_counter())
-        await asyncio.sleep(max(0.0, due - time.perf_counter()))
     writer.close()
 
 
@@ -56,7 +49,7 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[int, int, bool]:
     is_last = fields.get("connection") == "close" or head[0].startswith("http/1.0")
     if fields.get("transfer-encoding") == "chunked":
         return status, await _chunks(reader), is_last
-    size = 0 if status == 304 else int(fields.get("content-length", "0"))
+    size = int(fields.get("content-length", "0"))
     await reader.readexactly(size)
     return status, size, is_last
 
@@ -77,18 +70,7 @@ async def main() -> None:
     deadline = time.perf_counter() + job["seconds"]
     numbers = count(time.time_ns() // 1_000_000)
     requests = (job["request"].replace("NUMBER", str(number)).encode() for number in numbers)
-    clients = [
-        ask(
-            job["port"],
-            requests,
-            found,
-            deadline,
-            job["every"],
-            job["every"] * number / job["clients"],
-        )
-        for number in range(job["clients"])
-    ]
-    await asyncio.gather(*clients)
+    await asyncio.gather(*(ask(job["port"], requests, found, deadline) for _ in range(job["clients"])))
     print(json.dumps({"seconds": found.seconds, "statuses": found.statuses, "bytes": found.bytes}))
 
 

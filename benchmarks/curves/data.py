@@ -15,9 +15,9 @@ def names_of(runs: int) -> list[str]:
     return [f"curve-{number:03}" for number in range(runs)]
 
 
-def values_of(run: int, steps: int, metric: int = 0) -> list[float]:
+def values_of(run: int, steps: int) -> list[float]:
     """A curve of a run, steps 1 to `steps`."""
-    chance = np.random.default_rng([run, metric])
+    chance = np.random.default_rng([run, 0])
     values = 1 - np.exp(-3 * np.arange(steps) / steps) + 0.01 * run + chance.normal(0, 0.05, steps)
     values[steps // 2 + run] = SPIKE
     values[steps // 3 + run] = math.nan

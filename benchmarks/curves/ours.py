@@ -1,10 +1,9 @@
-"""The service under measure: its runs, its curves and its processor time."""
+"""The service under measure: its runs and its curves."""
 
 import random
 import time
 from collections.abc import Sequence
 
-import psutil
 from sqlalchemy import insert
 
 from backend.metrics.store import write_points
@@ -30,7 +29,7 @@ class Ours:
         self.count = 0
         self.service: Service | None = None
 
-    def add_runs(self, count: int, steps: int, metrics: Sequence[str] = (METRIC,)) -> list[str]:
+    def add_runs(self, count: int, steps: int) -> list[str]:
         """Finished runs without points, judged by their trainers."""
         chance = random.Random(self.count)
         rows = []
@@ -44,7 +43,7 @@ class Ours:
                 row = run_row(number, experiment.id, chance)
                 summary = {
                     "step": steps,
-                    "last": row["summary"]["last"] | dict.fromkeys(metrics, 0.5),
+                    "last": row["summary"]["last"] | {METRIC: 0.5},
                     "best": {},
                 }
                 rows.append(row | ended_at(steps) | {"status": "finished", "summary": summary})
@@ -53,20 +52,15 @@ class Ours:
         self.count += count
         return [row["id"] for row in rows]
 
-    def add_curves(self, runs: Sequence[str], steps: int, metrics: Sequence[str] = (METRIC,)) -> float:
+    def add_curves(self, runs: Sequence[str], steps: int) -> float:
         """Store points in transactions like those of trainers and pack them; the seconds of both."""
         seconds = 0.0
-        per_transaction = max(1, PER_TRANSACTION // len(metrics))
         for number, run in enumerate(runs):
-            curves = [values_of(number, steps, which) for which in range(len(metrics))]
-            points = [
-                (step, dict(zip(metrics, values, strict=True)))
-                for step, values in enumerate(zip(*curves, strict=True), 1)
-            ]
+            points = [(step, {METRIC: value}) for step, value in enumerate(values_of(number, steps), 1)]
             started = time.perf_counter()
-            for first in range(0, steps, per_transaction):
+            for first in range(0, steps, PER_TRANSACTION):
                 with self.sessions.begin() as session:
-                    write_points(session, run, 1, points[first : first + per_transaction])
+                    write_points(session, run, 1, points[first : first + PER_TRANSACTION])
             seconds += time.perf_counter() - started
         return seconds + self.settle()
 
@@ -81,12 +75,6 @@ class Ours:
         self.service = Service(str(self._place.state), command="serve", DATABASE_URL=self._place.url)
         self.service.wait_until_it_answers()
         return self.service
-
-    def processor_seconds(self) -> float:
-        """Processor time of the service so far."""
-        assert self.service is not None  # noqa: S101 - it is asked after `serve`
-        times = psutil.Process(self.service.process.pid).cpu_times()
-        return float(times.user + times.system)
 
     def stop(self) -> None:
         """End the service and leave the database."""

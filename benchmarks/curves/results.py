@@ -1,11 +1,9 @@
 """The figures in Markdown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from benchmarks.curves.beside import Beside
-from benchmarks.curves.crowd import CLIENTS, Crowd, Paced
+from benchmarks.curves.beside import CLIENTS, Beside
 from benchmarks.curves.measure import Answered
-from benchmarks.curves.pages import Drawn
 
 
 def _row(*cells: object) -> str:
@@ -74,70 +72,3 @@ def _ratios(beside: Beside) -> list[str]:
         )
 
     return [f"A chart of the fastest peer: {against(1)}; {against(CLIENTS)}."]
-
-
-def crowd_table(crowds: Mapping[str, Crowd]) -> str:
-    """One client and many, a row per kind of answer and database."""
-    head = [
-        "one chart",
-        "database",
-        "once a second: 1 client, median / p95",
-        f"{CLIENTS} clients, median / p95",
-        "p95 of p95 alone",
-        "answers a second without a pause: 1 client",
-        f"{CLIENTS} clients",
-        "processor time an answer",
-    ]
-    rows = [
-        [name, database, *_crowd_row(crowd.paced[name], crowd.unpaced[name])]
-        for database, crowd in crowds.items()
-        for name in crowd.paced
-    ]
-    return "\n\n".join([f"{CLIENTS} clients in a process of their own.", _table(head, rows)])
-
-
-def _crowd_row(paced: Paced, unpaced: Paced) -> list[str]:
-    return [
-        f"{_ms(paced.alone)} ms",
-        f"{_ms(paced.many)} ms",
-        f"{paced.many.p95 / paced.alone.p95:.2f}",
-        f"{_middle(unpaced.alone.rates):,.0f}",
-        f"{_middle(unpaced.many.rates):,.0f}",
-        f"{_middle(unpaced.processor) * 1e3:.1f} ms",
-    ]
-
-
-def _middle(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) // 2]
-
-
-def pages_table(pages: Mapping[str, Mapping[str, Drawn]]) -> str:
-    """Panels in Chromium, a row per database and state of the cache."""
-    drawn = next(iter(next(iter(pages.values())).values()))
-    head = [
-        "thirty panels of all runs, median",
-        "drawn after",
-        "processor time",
-        "longest stall",
-        *(f"{change}: shown after, processor time" for change in drawn.updated),
-    ]
-    rows = [
-        [
-            f"{database}, {state}",
-            f"{_middle(each.drawn):.2f} s",
-            f"{_middle(each.busy):.2f} s",
-            f"{_middle(each.stall):.2f} s",
-            *(
-                f"{_middle(each.updated[change]):.2f} s, {_middle(each.updating[change]):.2f} s"
-                for change in each.updated
-            ),
-        ]
-        for database, states in pages.items()
-        for state, each in states.items()
-    ]
-    about = (
-        "Compare on a screen of 3840 x 2160 with all thirty panels on it, from the navigation until the "
-        "last one is painted; "
-        f"processor time of the page's main thread; {len(drawn.drawn)} visits; load average {drawn.load:.1f}."
-    )
-    return "\n\n".join([about, _table(head, rows)])

@@ -1,57 +1,64 @@
-"""Learning evidence: each claim as experiments of the service itself, one committed JSON file per run.
+"""Runs of the evidence, trained again with the settings that are recorded beside this file.
 
-    python -m benchmarks.evidence               everything that is not there yet, hours on 2 cores
-    python -m benchmarks.evidence --claims a e  some claims; --seeds 2 the first seeds of each
-    python -m benchmarks.evidence --table       only results.md, from what is there
-    python -m benchmarks.evidence --pictures    the same, and Compare as Chromium draws the kept runs
+    python -m benchmarks.evidence --claims c2 --seeds 2    the first seeds of one claim
+    python -m benchmarks.evidence                          everything, more than half a day on 2 cores
 
-Ctrl-C loses only what is training. Writes results.md beside this file; `make docs` brings it into docs/.
+`runs.jsonl.zst` holds settings and curves of each run that was looked at (`zstdcat` prints it), and
+results.md the tables that were made of them; both stay as they are. Prints the held-out accuracy at the end
+of the runs beside the recorded one.
 """
 
 import argparse
+import csv
 import json
-import os
-import signal
-import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
-from benchmarks.common.service import ENDED, Service, machine
-from benchmarks.common.sums import sums_rows, write_rows
-from benchmarks.evidence.claims import CLAIMS
-from benchmarks.evidence.picture import take_pictures
-from benchmarks.evidence.results import report
-from benchmarks.evidence.store import Wanted, is_outcome, keep, wanted
+import zstandard
 
-RESULTS = Path(__file__).parent / "results.md"
+from backend.config.presets import PRESETS
+from benchmarks.common.service import ENDED, Service
+from benchmarks.common.sums import sums_rows, write_rows
+
+RUNS = Path(__file__).parent / "runs.jsonl.zst"
+ACCURACY = "eval/accuracy"
 DATA_ROWS = {"train": 2000, "eval": 1024}
+
+Recorded = dict[str, Any]
+"""Claim, variant, seed, the settings that were asked for (`asked`), and the series of a run."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Train what is missing of the claims and tabulate them.")
-    parser.add_argument("--claims", nargs="+", choices=sorted(CLAIMS), default=list(CLAIMS))
-    parser.add_argument("--seeds", type=int, default=None, help="only the first seeds of each claim")
-    parser.add_argument("--table", action="store_true", help="train nothing")
-    parser.add_argument(
-        "--pictures", action="store_true", help="train nothing; draw the kept runs in Chromium"
-    )
+    runs = recorded()
+    parser = argparse.ArgumentParser(description="Train runs of the evidence again.")
+    parser.add_argument("--claims", nargs="+", choices=sorted({run["claim"] for run in runs}))
+    parser.add_argument("--seeds", type=int, help="only the first seeds of each claim")
     arguments = parser.parse_args()
-    missing = [one for key in arguments.claims for one in wanted(key, arguments.seeds) if one.is_missing()]
-    if arguments.pictures:
-        take_pictures(arguments.claims)
-    elif missing and not arguments.table:
-        train(missing)
-    text = f"{caption()}\n\n{report()}\n"
-    RESULTS.write_text(text, encoding="utf-8")
-    print(text)
+    chosen = [run for run in runs if not arguments.claims or run["claim"] in arguments.claims]
+    print(table(list(again(list(first_seeds(chosen, arguments.seeds))))))
 
 
-def train(missing: list[Wanted]) -> None:
-    """Launch and keep, claim by claim; SIGTERM ends the service in order, as Ctrl-C does."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+def recorded() -> list[Recorded]:
+    """The runs in the order of claims and seeds."""
+    lines = zstandard.decompress(RUNS.read_bytes()).decode().splitlines()
+    return sorted(map(json.loads, lines), key=lambda run: (run["claim"], run["seed"]))
+
+
+def first_seeds(runs: Iterable[Recorded], count: int | None) -> Iterator[Recorded]:
+    """Those of the first seeds of each claim, or all."""
+    for _, group in groupby(runs, key=lambda run: run["claim"]):
+        of_claim = list(group)
+        seeds = sorted({run["seed"] for run in of_claim})[:count]
+        yield from (run for run in of_claim if run["seed"] in seeds)
+
+
+def again(runs: list[Recorded]) -> Iterator[tuple[Recorded, float]]:
+    """Each run with the held-out accuracy at its end, trained anew."""
     with tempfile.TemporaryDirectory(prefix="grpolab-evidence-") as state:
         data = Path(state) / "data"
         data.mkdir()
@@ -59,82 +66,64 @@ def train(missing: list[Wanted]) -> None:
         service = Service(state, DATASETS_DIR=str(data))
         try:
             service.wait()
-            for key, runs in groupby(missing, key=lambda one: one.claim):
-                work_on(service, key, list(runs))
+            launched = {
+                run_id: run
+                for _, group in groupby(runs, key=lambda run: (run["claim"], run["seed"]))
+                for run_id, run in launch(service, list(group)).items()
+            }
+            for number, (run_id, run) in enumerate(launched.items(), 1):
+                wait_for(service, run_id)
+                text = service.http.get(f"/api/v1/runs/{run_id}/metrics.csv").raise_for_status().text
+                values = [row.get(ACCURACY) for row in csv.DictReader(text.splitlines())]
+                yield run, last(values)
+                print(f"{number} of {len(launched)}: {run['claim']}, {run['variant']}, seed {run['seed']}")
         finally:
             service.stop()
 
 
-def work_on(service: Service, key: str, runs: list[Wanted]) -> None:
-    """All missing runs of one claim; a variant that the service does not know is left out with a line."""
-    refused = {
-        variant: reason
-        for variant in {one.variant for one in runs}
-        if (reason := refusal(service, key, variant))
+def launch(service: Service, runs: list[Recorded]) -> dict[str, Recorded]:
+    """Queue the variants of a claim with one seed; the runs by id."""
+    body = {
+        "name": runs[0]["claim"],
+        "base": runs[0]["asked"]["base"],
+        "variants": [{"name": run["variant"], **run["asked"]["variant"]} for run in runs],
+        "seeds": [runs[0]["seed"]],
     }
-    for variant, reason in refused.items():
-        print(f"({key}) {variant}: left out, the service refuses it: {reason}", flush=True)
-    runs = [one for one in runs if one.variant not in refused]
-    launched: dict[str, Wanted] = {}
-    for seed, group in groupby(runs, key=lambda one: one.seed):
-        asked = {one.variant: one for one in group}
-        body = {
-            "name": f"({key}) {CLAIMS[key].title}",
-            "base": CLAIMS[key].base,
-            "variants": [{"name": name, **CLAIMS[key].variants[name]} for name in asked],
-            "seeds": [seed],
-        }
-        answer = service.http.post("/api/v1/experiments", json=_plain(body)).raise_for_status().json()
-        launched |= {run["id"]: asked[run["variant"]] for run in answer["runs"]}
-    collect(service, launched)
+    answer = service.http.post("/api/v1/experiments", json=body).raise_for_status().json()
+    by_variant = {run["variant"]: run for run in runs}
+    return {run["id"]: by_variant[run["variant"]] for run in answer["runs"]}
 
 
-def refusal(service: Service, key: str, variant: str) -> str:
-    """Why the service would not start a variant; empty when it would."""
-    claim = CLAIMS[key]
-    body = {"base": claim.base, "variant": claim.variants[variant], "seed": 0}
-    answer = service.http.post("/api/v1/validate", json=_plain(body))
-    if answer.status_code != 422:
-        answer.raise_for_status()
-        return ""
-    errors = answer.json()["errors"]
-    return "; ".join(f"{error['path']} {error['message']}" for error in errors)
-
-
-def collect(service: Service, launched: dict[str, Wanted]) -> None:
-    """Write each run down as soon as it has ended."""
-    waiting = dict(launched)
-    while waiting:
-        for run_id, asked in list(waiting.items()):
-            run = service.http.get(f"/api/v1/runs/{run_id}").json()
-            if run["status"] not in ENDED:
-                continue
-            if kept := is_outcome(run):
-                keep(service, run, asked)
-            del waiting[run_id]
-            done = f"({asked.claim}) {len(launched) - len(waiting)} of {len(launched)}"
-            lost = "" if kept else f", not kept: {run['reason']}"
-            print(f"{done}: {asked.variant}, seed {asked.seed}{lost}", flush=True)
+def wait_for(service: Service, run_id: str) -> None:
+    """Until a run has ended."""
+    while service.get(f"/runs/{run_id}")["status"] not in ENDED:
         time.sleep(1)
 
 
-def caption() -> str:
-    """What was measured with what."""
-    facts = machine()
-    return (
-        f"Tiny policy, {os.cpu_count()} cores, one run per core; torch {facts['torch']}, transformers "
-        f"{facts['transformers']}, Python {facts['python']}. Mean ± half the 95 % interval over n seeds "
-        "(Student's t), at the end of the run: mean of the last 10 steps, accuracy from the last greedy "
-        "evaluation, on 128 held-out prompts in the first round and 1,024 in the second. Differences have "
-        "Welch's interval in the first round; in the second they are paired by seed and corrected by Holm's "
-        "procedure over the claim. `make evidence` trains what is missing, `make evidence "
-        "CLAIM=a` one claim; "
-        "each run's numbers are in `benchmarks/evidence/runs.jsonl.zst`."
-    )
+def last(values: Iterable[Any]) -> float:
+    """The last value that there is."""
+    return float([value for value in values if value not in {"", None}][-1])
 
 
-def _plain(body: Any) -> Any:
-    return json.loads(json.dumps(body))
+def table(found: list[tuple[Recorded, float]]) -> str:
+    """Mean accuracies of each variant, recorded and now, in Markdown."""
+    lines = ["| claim | variant | n | recorded | again | |", "|---|---|---|---|---|---|"]
+    groups: dict[tuple[str, str], list[tuple[Recorded, float]]] = {}
+    for run, value in found:
+        groups.setdefault((run["claim"], run["variant"]), []).append((run, value))
+    for (claim, variant), those in groups.items():
+        before = mean(last(run["series"][ACCURACY]) for run, _ in those)
+        now = mean(value for _, value in those)
+        note = "its preset has changed since" if has_changed(those[0][0]["asked"]) else ""
+        lines.append(f"| {claim} | {variant} | {len(those)} | {before:.1%} | {now:.1%} | {note} |")
+    return "\n".join(lines)
+
+
+def has_changed(asked: Mapping[str, Any]) -> bool:
+    """Whether the preset of a run sets something else today."""
+    name = asked["variant"].get("preset") or asked["base"].get("preset")
+    changes = PRESETS[name].changes if name else {}
+    return bool(json.loads(json.dumps(changes)) != asked["preset"])
 
 
 if __name__ == "__main__":

@@ -18,13 +18,10 @@ from pathlib import Path
 from backend.storage.engine import open_engine, open_sessions
 from backend.storage.migrate import upgrade
 from benchmarks.common.installation import Installation, installation, vacuum
-from benchmarks.common.recorded_step import COMPLETIONS, PROMPTS
 from benchmarks.common.service import Service
-from benchmarks.scale.at_work import READERS, STEPS_PER_SECOND, TRAINERS, AtWork, measure_at_work
-from benchmarks.scale.cold import measure_cold
 from benchmarks.scale.fill import Filled, Size, fill
 from benchmarks.scale.inspect import measure_rollouts
-from benchmarks.scale.measure import Figures, measure, percentile, requests
+from benchmarks.scale.measure import Figures, measure, percentile
 from benchmarks.scale.texts import FilledRollouts, Rollouts, fill_rollouts
 
 HERE = Path(__file__).parent
@@ -35,9 +32,7 @@ class Found:
     """What was measured on one database."""
 
     filled: Filled
-    warm: Figures
-    at_work: AtWork
-    cold: dict[str, list[float]]
+    waited: Figures
 
 
 def main() -> None:
@@ -49,7 +44,6 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="directory in which filled databases of completions stay")
     parser.add_argument("--share", type=float, default=1.0, help="of everything, to try the benchmark itself")
     parser.add_argument("--rounds", type=int, default=40, help="requests of each kind")
-    parser.add_argument("--minutes", type=float, default=2.0, help="of readers and trainers at work")
     arguments = parser.parse_args()
     share, rounds = arguments.share, arguments.rounds
     if "runs" in arguments.parts:
@@ -57,7 +51,7 @@ def main() -> None:
         found = {}
         for database in arguments.databases:
             with installation(database) as place:
-                found[database] = one(place, size, rounds=rounds, minutes=arguments.minutes)
+                found[database] = one(place, size, rounds=rounds)
         _publish(table(found, size, rounds), "results.md", share)
     if "rollouts" in arguments.parts:
         of_rollouts = Rollouts().scaled(share)
@@ -117,8 +111,8 @@ def rollouts_table(
     return "\n".join(lines)
 
 
-def one(place: Installation, size: Size, *, rounds: int, minutes: float) -> Found:
-    """Fill a database and start the service on it; measure warm, at work, and cold."""
+def one(place: Installation, size: Size, *, rounds: int) -> Found:
+    """Fill a database, start the service on it, measure."""
     upgrade(place.url)
     engine = open_engine(place.url)
     sessions = open_sessions(engine)
@@ -126,50 +120,35 @@ def one(place: Installation, size: Size, *, rounds: int, minutes: float) -> Foun
     vacuum(engine)
     print(f"{filled.points:,} points at {filled.points_per_second:,.0f}/s", flush=True)
     print(f"{filled.rollouts:,} rollouts at {filled.rollouts_per_second:,.0f}/s", flush=True)
-    kinds = requests(size, filled)
     service = Service(str(place.state), DATABASE_URL=place.url)
     try:
         service.wait()
-        warm = measure(service, sessions, size, filled, rounds=rounds)
-        at_work = measure_at_work(service, place.url, kinds, seconds=60 * minutes)
+        return Found(filled, measure(service, sessions, size, filled, rounds=rounds))
     finally:
         service.stop()
         engine.dispose()
-    return Found(filled, warm, at_work, measure_cold(place, kinds, rounds=max(2, rounds // 4)))
 
 
 def table(found: dict[str, Found], size: Size, rounds: int) -> str:
     """The figures in Markdown."""
     first = next(iter(found.values()))
-    cold = len(next(iter(first.cold.values())))
-    load = os.getloadavg()[2]
     setting = (
         f"{size.runs:,} runs, {first.filled.points:,} metric points, {first.filled.rollouts:,} rollouts; "
         f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, load average "
-        f"{load:.1f}. *Warm*: each request {rounds} times over HTTP, one after the other. *At work*: "
-        f"{READERS} readers who each ask for one of them once a second, beside {TRAINERS} trainers that "
-        f"each record {STEPS_PER_SECOND:g} steps a second of 60 metrics and {PROMPTS} x {COMPLETIONS} "
-        f"completions, for {first.at_work.lasted:.0f} s. *Cold*: each request {cold} times, each after a "
-        "new start of the service, and of Postgres, with no file of theirs in the system's cache. Pages "
-        "five times in Chromium with an empty cache."
+        f"{os.getloadavg()[2]:.1f}. Each request {rounds} times over HTTP, one after the other. Pages five "
+        "times in Chromium with an empty cache."
     )
-    states = ("warm", "at work", "cold")
-    heads = [f"{database}, {state}" for database in found for state in states]
-    lines = [setting, "", f"| median / p95, ms | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
-    for name in first.warm.seconds:
-        cells = [
-            _pair(seconds[name])
-            for each in found.values()
-            for seconds in (each.warm.seconds, each.at_work.seconds, each.cold)
-        ]
+    lines = [setting, "", f"| median / p95, ms | {' | '.join(found)} |", f"|---|{'---|' * len(found)}"]
+    for name in first.waited.seconds:
+        cells = (_pair(each.waited.seconds[name]) for each in found.values())
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *_rates(found)])
 
 
 def _rates(found: dict[str, Found]) -> list[str]:
     lines = [f"| | {' | '.join(found)} |", f"|---|{'---|' * len(found)}"]
-    for name in next(iter(found.values())).warm.pages:
-        shown = ("{:.2f} s, {:.2f} s".format(*each.warm.pages[name]) for each in found.values())
+    for name in next(iter(found.values())).waited.pages:
+        shown = ("{:.2f} s, {:.2f} s".format(*each.waited.pages[name]) for each in found.values())
         lines.append(f"| page {name}: first paint, data drawn | {' | '.join(shown)} |")
     for what, cells in {
         "points stored a second": (f"{each.filled.points_per_second:,.0f}" for each in found.values()),
@@ -178,15 +157,8 @@ def _rates(found: dict[str, Found]) -> list[str]:
             f"{each.filled.rollouts_per_second:,.0f}" for each in found.values()
         ),
         "paging through the whole list while runs are added: runs seen, added, missed, seen twice": (
-            f"{each.warm.walked:,}, {each.warm.added}, {each.warm.missed}, {each.warm.walked_twice}"
+            f"{each.waited.walked:,}, {each.waited.added}, {each.waited.missed}, {each.waited.walked_twice}"
             for each in found.values()
-        ),
-        "steps a second that the trainers stored at work, and the longest that one took to store its last": (
-            f"{each.at_work.steps / each.at_work.lasted:.1f}, {each.at_work.catching_up:.2f} s"
-            for each in found.values()
-        ),
-        "memory of the service before and after the time at work": (
-            " / ".join(f"{size / 1e6:.0f}" for size in each.at_work.memory) + " MB" for each in found.values()
         ),
     }.items():
         lines.append(f"| {what} | {' | '.join(cells)} |")
@@ -194,7 +166,7 @@ def _rates(found: dict[str, Found]) -> list[str]:
 
 
 def _pair(seconds: list[float]) -> str:
-    return f"{percentile(seconds, 0.5) * 1e3:.0f} / {percentile(seconds, 0.95) * 1e3:.0f}" if seconds else ""
+    return f"{percentile(seconds, 0.5) * 1e3:.0f} / {percentile(seconds, 0.95) * 1e3:.0f}"
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Rollouts:
 
     def scaled(self, share: float) -> "Rollouts":
         """The same with less of everything, to try the benchmark itself."""
-        return Rollouts(max(2_000, int(self.completions * share)), max(100, int(self.prompts * share)))
+        return Rollouts(max(2_000, int(self.completions * share)), max(PROBES, int(self.prompts * share)))
 
     @property
     def steps(self) -> int:

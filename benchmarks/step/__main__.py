@@ -5,7 +5,6 @@
     python -m benchmarks.step --only gpu   the sizes of Qwen2.5 0.5B in bfloat16, on a CUDA device
     python -m benchmarks.step --before DIRECTORY    beside the checkout of another version, too
 
-On a CPU a second table says what bounds a step, see limits.py.
 TRL lives in an environment of its own, `.venv-trl`, which is made on the first run, or is imported by the
 interpreter that `--trl` names. Writes results.md beside this file; `make docs` brings it into docs/.
 """
@@ -22,8 +21,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen3Config
 
 from benchmarks.common.peers import python_of_trl, run, version_of
-from benchmarks.step.tables import gpu_table, limits_table, operations_table, table
-from benchmarks.step.workload import PROFILED, TINY, Workload
+from benchmarks.step.tables import gpu_table, table
+from benchmarks.step.workload import TINY, Workload
 from worker.problems.sums import Sums
 
 HERE = Path(__file__).parent
@@ -56,11 +55,12 @@ def main() -> None:
     tables = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     with tempfile.TemporaryDirectory() as directory:
         if arguments.only in {None, "tiny"}:
-            tables["tiny"] = cpu_table(TINY, "tiny policy of 0.8 M parameters", arguments)
+            title = "tiny policy of 0.8 M parameters"
+            tables["tiny"] = table(measured(TINY, arguments), TINY, title, arguments)
         if arguments.only in {None, "large"}:
             work = Workload(large_policy(Path(directory) / "large"), 4, 4, 64, 1e-5, 1, 4)
             title = f"random Qwen3 of 80 M parameters, vocabulary {VOCABULARY:,}"
-            tables["large"] = cpu_table(work, title, arguments)
+            tables["large"] = table(measured(work, arguments), work, title, arguments)
         if arguments.only == "gpu":
             work = Workload(gpu_policy(Path(directory) / "gpu"), 8, 8, 256, 1e-6, 2, 6, "cuda")
             title = f"random Qwen2.5 of 494 M parameters, vocabulary {GPU_SIZES['vocab_size']:,}, bfloat16"
@@ -71,17 +71,12 @@ def main() -> None:
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
 
 
-def job_of(work: Workload, arguments: argparse.Namespace) -> dict[str, Any]:
-    """What each side is told."""
+def measured(work: Workload, arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    """The figures of each round of all sides."""
     problem = Sums(seed=0)
     asked = [problem.sample(index, "train") for index in range(work.prompts_per_step * work.steps)]
     prompts = [{"prompt": prompt.text, "answer": prompt.answer} for prompt in asked]
-    return {"workload": work._asdict(), "threads": arguments.threads, "seed": 0, "prompts": prompts}
-
-
-def measured(work: Workload, arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    """The figures of each round of all sides."""
-    job = job_of(work, arguments)
+    job = {"workload": work._asdict(), "threads": arguments.threads, "seed": 0, "prompts": prompts}
     sides: dict[str, list[dict[str, Any]]] = {"TRL": [], "GRPO Lab": []}
     before = f"GRPO Lab, {version_of(arguments.before)}" if arguments.before else ""
     for number in range(arguments.rounds):
@@ -127,17 +122,6 @@ def gpu_policy(directory: Path) -> str:
     AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     return str(directory)
-
-
-def cpu_table(work: Workload, policy: str, arguments: argparse.Namespace) -> str:
-    """The figures in Markdown, and what bounds them."""
-    sides = table(measured(work, arguments), work, policy, arguments)
-    steps = max(work.steps, work.warm_up_steps + 2 * PROFILED)
-    job = job_of(work._replace(steps=steps), arguments)
-    found = {"now": run(sys.executable, HERE / "limits.py", job)}
-    if arguments.before:
-        found["before"] = run(sys.executable, HERE / "limits.py", job, arguments.before)
-    return f"{sides}\n\n{limits_table(found)}\n\n{operations_table(found)}"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from statistics import median
 
 import torch
 import transformers
-from workload import PARTS, Workload, report
+from workload import Workload, report
 
 from backend.base.settings import Settings
 from backend.config.merge import resolve
@@ -20,7 +20,7 @@ try:
 except ModuleNotFoundError:  # `--before` a version from before 27 November 2026
     from benchmarks.nothing import Nothing  # type: ignore[import-not-found, no-redef]
 
-FIGURES = (*PARTS.values(), "time/score_seconds", "throughput/mfu")
+FIGURES = ("time/sample_seconds", "time/update_seconds", "time/score_seconds", "throughput/mfu")
 
 
 class Listener(Nothing):
@@ -42,7 +42,7 @@ class Listener(Nothing):
                 self.parts.setdefault(name, []).append(record.metrics[name])
 
 
-def trainer_of(work: Workload, listener: Listener, seed: int, kind: type[Trainer] = Trainer) -> Trainer:
+def trainer_of(work: Workload, listener: Listener, seed: int) -> Trainer:
     """The trainer of a workload, which records to the listener and saves nothing."""
     base = {
         "policy": {"name": work.path.name, "dtype": "bfloat16" if work.device == "cuda" else "float32"},
@@ -56,7 +56,7 @@ def trainer_of(work: Workload, listener: Listener, seed: int, kind: type[Trainer
         "evaluation": {"every": 0},
         "checkpointing": {"every": 0},
     }
-    return kind(
+    return Trainer(
         resolve(base, {}, seed),
         listener,  # type: ignore[arg-type]
         settings=Settings(models_dir=work.path.parent),

@@ -2,16 +2,12 @@
 
 import argparse
 import platform
-from collections import Counter
-from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
 import torch
 
-from benchmarks.step.workload import PARTS, Workload
-
-MOST_OPERATIONS = 8
+from benchmarks.step.workload import Workload
 
 
 def gpu_table(
@@ -58,51 +54,3 @@ def table(
             f"| {name} | {versions} | {typical:.3f} s | {fastest:.3f} s | {typical / baseline:.2f} |"
         )
     return "\n".join(lines)
-
-
-def limits_table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Seconds of the parts of a step beside what bounds them."""
-    now = found["now"]
-    rate = now["bytes_a_second"]
-    head = ["part of a step", *(["before"] if "before" in found else []), "now"]
-    head += ["its matrix products alone", "share", "weights read once a token"]
-    lines = []
-    for part in PARTS:
-        figures = now[part]
-        before = [f"{found['before'][part]['seconds']:.3f} s"] if "before" in found else []
-        reading = figures["passes"] * now["weights"] / rate
-        of_weights = f"{reading:.3f} s" if part == "sampling" else ""
-        share = f"{figures['products'] / figures['seconds']:.0%}"
-        cells = [
-            part,
-            *before,
-            f"{figures['seconds']:.3f} s",
-            f"{figures['products']:.3f} s",
-            share,
-            of_weights,
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    about = (
-        f"The threads read memory at {rate / 1e9:.1f} GB/s; {now['weights'] / 1e6:.1f} MB of weights are "
-        "read from there where no cache holds them."
-    )
-    return "\n".join([f"| {' | '.join(head)} |", "|" + "---|" * len(head), *lines, "", about])
-
-
-def operations_table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The operations that take most of a step under the profiler, which makes short ones slower."""
-    columns = [(when, part) for when in ("before", "now") if when in found for part in PARTS]
-    heads = [f"{part}, {when}" if "before" in found else part for when, part in columns]
-    milliseconds = {
-        column: {name: 1e3 * each for name, each in found[column[0]][column[1]]["operations"].items()}
-        for column in columns
-    }
-    most = Counter[str]()
-    for each in milliseconds.values():
-        most.update(each)
-    lines = [
-        f"| {name} | " + " | ".join(f"{milliseconds[column].get(name, 0):.1f}" for column in columns) + " |"
-        for name, _ in most.most_common(MOST_OPERATIONS)
-    ]
-    head = f"| milliseconds of a step, profiled | {' | '.join(heads)} |"
-    return "\n".join([head, "|---|" + "---|" * len(columns), *lines])

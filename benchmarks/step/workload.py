@@ -32,12 +32,6 @@ class Workload(NamedTuple):
 
 TINY = Workload(str(Path(__file__).parents[2] / "worker" / "policy" / "tiny"))
 
-PARTS = {"sampling": "time/sample_seconds", "learning": "time/update_seconds"}
-"""Parts of a step of GRPO Lab, and the metric that counts the seconds of each."""
-
-PROFILED = 3
-"""Last steps, which run under a profiler to learn what bounds them."""
-
 BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 
 

@@ -1,1 +1,1 @@
-"""Bytes a metric point and a rollout take, beside other stores."""
+"""Bytes a metric point takes, beside other stores."""

@@ -1,11 +1,10 @@
 """Bytes of a metric point in a sealed run, beside TensorBoard, Trackio and Parquet with the same curves.
 
-    python -m benchmarks.storage                     20 runs x 10,000 steps and 9,600 rollouts, some minutes
-    python -m benchmarks.storage --parts rollouts    some of it: points, rates, rollouts
-    python -m benchmarks.storage --quick             a small size, whose results are not kept
+    python -m benchmarks.storage            20 runs x 10,000 steps, some minutes
+    python -m benchmarks.storage --quick    a small size, whose result is not kept
 
 The peers are installed into environments of their own, `.venv-tensorboard` and `.venv-trackio`. Writes
-results.md, results-rates.md and results-rollouts.md beside this file; `make docs` brings them into docs/.
+results.md beside this file; `make docs` brings it into docs/.
 """
 
 import argparse
@@ -27,7 +26,6 @@ from benchmarks.common.installation import installation
 from benchmarks.common.peers import python_of, run
 from benchmarks.curves.data import METRIC, names_of, values_of
 from benchmarks.scale.fill import seal_all
-from benchmarks.storage import rates, rollouts
 from benchmarks.storage.rows import attempt_row, run_row
 from benchmarks.storage.used import used
 
@@ -36,35 +34,13 @@ SIDES = HERE.parent / "curves" / "sides.py"
 PEERS = ("tensorboard", "trackio")
 TABLES = ("metric", "metric_block")
 
-PARTS = ("points", "rates", "rollouts")
-
 Curves = dict[str, NDArray[np.float64]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="bytes of a point and of a rollout beside other stores")
-    parser.add_argument("--quick", action="store_true", help="a small size, whose results are not kept")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    arguments = parser.parse_args()
-    if "points" in arguments.parts:
-        of_points(quick=arguments.quick)
-    if "rates" in arguments.parts:
-        lines = rates.table(1_000 if arguments.quick else 100_000)
-        _publish(lines, "results-rates.md", quick=arguments.quick)
-    if "rollouts" in arguments.parts:
-        steps = 20 if arguments.quick else 300
-        lines = rollouts.table(rollouts.measured(steps), steps)
-        _publish(lines, "results-rollouts.md", quick=arguments.quick)
-
-
-def _publish(lines: list[str], name: str, *, quick: bool) -> None:
-    print("\n".join(lines))
-    if not quick:
-        (HERE / name).write_text("\n".join(lines) + "\n")
-
-
-def of_points(*, quick: bool) -> None:
-    """The table of points."""
+    parser = argparse.ArgumentParser(description="bytes of a point beside other stores")
+    parser.add_argument("--quick", action="store_true", help="a small size, whose result is not kept")
+    quick = parser.parse_args().quick
     runs, steps = (3, 2_000) if quick else (20, 10_000)
     whole = {name: np.array(values_of(number, steps)) for number, name in enumerate(names_of(runs))}
     halves = {name: values.astype(np.float32).astype(np.float64) for name, values in whole.items()}
@@ -81,7 +57,9 @@ def of_points(*, quick: bool) -> None:
         "|---|---|---|",
         *(f"| {name} | {columns[0][name]:.1f} | {columns[1][name]:.1f} |" for name in columns[0]),
     ]
-    _publish(lines, "results.md", quick=quick)
+    print("\n".join(lines))
+    if not quick:
+        (HERE / "results.md").write_text("\n".join(lines) + "\n")
 
 
 def measured(curves: Curves) -> dict[str, float]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from benchmarks.common.pictures import shrink
 from tests.browser.conftest import ARGUMENTS
+from tests.browser.pictures import shrink
 from tests.system.lab import Lab
 
 PICTURE = os.environ.get("GRPOLAB_SCREENSHOT", "")

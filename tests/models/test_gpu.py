@@ -14,8 +14,8 @@ from backend.config.merge import resolve
 from backend.config.resources import ResourcesConfig
 from backend.config.sections import OptimizerConfig
 from backend.runs.workers.load import GpuLoad
-from benchmarks.memory.matrix import shape_of
 from tests.models.architectures import ARCHITECTURES, build, tokenizer
+from tests.models.memory_peaks import shape_of
 from worker.policy.adapter import adapter_weights, add_adapter
 from worker.policy.flops import ModelFlops, peak_flops
 from worker.policy.logprobs import token_logprobs

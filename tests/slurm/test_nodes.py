@@ -9,13 +9,13 @@ from backend.config.merge import merge
 from backend.metrics.lineage import Stretch
 from backend.metrics.windows import all_points, run_points_of
 from backend.storage.engine import reading
-from benchmarks.ranks import CASES, SMALL, train
 from tests.factories import make_run
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import ROOT
 from tests.ports import free_port
 from tests.slurm.cluster import missing, slurm
 from tests.waiting import wait_for
+from tests.worker.training.ranks import CASES, SMALL, train
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 

@@ -1,4 +1,4 @@
-"""The short form of `make bench-stream`: pages that are cut off at random, and pages that never read."""
+"""The event stream under load: pages that are cut off at random, and pages that never read."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from starlette.responses import StreamingResponse
 
 from backend.base.settings import Settings
 from backend.service.process import sockets as listening
-from benchmarks.stream.load import Load, measure
+from tests.system.stream.load import Load, measure
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.nightly

@@ -1,7 +1,7 @@
 """Bytes that a forward pass keeps for its backward pass: what autograd saves, layer by layer.
 
-The rules follow what transformers' layers compute, operation by operation; `make bench-memory` compares them
-with the tensors that are really saved. N tokens are rows x columns, padding included.
+The rules follow what transformers' layers compute, operation by operation; tests compare their sum with
+the tensors that are really alive. N tokens are rows x columns, padding included.
 """
 
 from typing import NamedTuple

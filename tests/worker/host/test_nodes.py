@@ -20,9 +20,9 @@ from backend.runs.store import log_chunks
 from backend.runs.workers.nodes import seats_of
 from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Attempt, Metric, MetricKey, Run, Worker
-from benchmarks.ranks import CASES, SMALL, train
 from tests.api_client import TOKEN, serving
 from tests.factories import make_run
+from tests.worker.training.ranks import CASES, SMALL, train
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 

@@ -8,7 +8,7 @@ from backend.base.errors import InvalidConfig
 from backend.catalog.policies.memory import WEIGHT_BYTES
 from backend.config.merge import resolve
 from backend.config.sections import PolicyConfig
-from benchmarks.memory.measure import saved_bytes
+from tests.worker.policy.saved_bytes import saved_bytes
 from worker.checkpoints.files import load_checkpoint, save_checkpoint
 from worker.policy.adapter import adapter_weights, merged_copy
 from worker.policy.lean import is_lean

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, Gemma3TextConfig, GPTNeoXConfig, 
 
 from backend.base.errors import InvalidConfig
 from backend.config.sections import PolicyConfig
-from benchmarks.memory.measure import saved_bytes
+from tests.worker.policy.saved_bytes import saved_bytes
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import load_policy
 from worker.policy.recompute import enable_recompute

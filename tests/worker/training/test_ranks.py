@@ -23,8 +23,8 @@ from backend.runs import lifecycle
 from backend.runs.workers.devices import Slot
 from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Attempt, Metric, MetricKey, Run
-from benchmarks.ranks import CASES, apart, train
 from tests.factories import make_run
+from tests.worker.training.ranks import CASES, apart, train
 from worker.checkpoints.files import load_checkpoint, save_checkpoint
 from worker.checkpoints.store import Restored
 from worker.host.supervisor import Supervisor
@@ -139,7 +139,17 @@ def test_many_steps_equal_those_of_one_process(case, ranks):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("case", IN_FLOAT64)
 def test_many_steps_in_float64_equal_those_of_one_process(case):
-    command = [sys.executable, "-m", "benchmarks.ranks", "--wide", "--ranks", "2", "4", "--cases", case]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.worker.training.ranks",
+        "--wide",
+        "--ranks",
+        "2",
+        "4",
+        "--cases",
+        case,
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith(f"| {case} | ")]
     assert [row[1] for row in rows] == ["2", "4"]

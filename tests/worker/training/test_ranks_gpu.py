@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from backend.runs.workers.devices import find_gpus
-from benchmarks.ranks import CASES, apart, train
+from tests.worker.training.ranks import CASES, apart, train
 
 pytestmark = [
     pytest.mark.gpu,

@@ -1,1 +1,0 @@
-"""Asynchronous training against synchronous: throughput, mismatch and accuracy side by side."""

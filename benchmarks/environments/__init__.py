@@ -1,1 +1,0 @@
-"""A planted task that one turn cannot solve, trained with a tool and without."""

@@ -1,1 +1,0 @@
-"""How the work of a step grows with its sizes."""

@@ -1,1 +1,0 @@
-"""The trainer's sampler beside transformers' own ways to generate."""

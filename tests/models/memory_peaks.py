@@ -1,0 +1,175 @@
+"""Peaks of memory, measured and estimated, for every architecture that is tested.
+
+Measured is what one learning step holds in live tensors at its peak, on a CPU: weights, optimizer, gradients
+and everything that forward and backward pass hold. The models are the reduced ones of
+tests/models/architectures.py, the step 8 completions of 64 tokens in two micro-batches. Of sampling it is
+what 16 completions of 128 tokens hold beside the weights.
+"""
+
+from typing import Any
+
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from backend.catalog.policies.memory import phases_of
+from backend.catalog.policies.model_shape import ModelShape
+from backend.catalog.policies.weight_files import Weight
+from backend.config.adapters import LoraAdapter
+from backend.config.merge import resolve
+from backend.config.run import RunConfig
+from tests.models.architectures import build, published
+from tests.models.live_bytes import LiveBytes, plain_parts
+from tests.models.sampling_peak import sampling_peak
+from worker.policy.adapter import add_adapter
+from worker.policy.logprobs import token_logprobs
+from worker.policy.microbatches import Microbatches
+from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.packing import enable_packing, is_packed
+from worker.policy.quantized import quantise_base
+from worker.policy.recompute import enable_recompute
+from worker.policy.text_part import freeze_beside_text
+from worker.policy.token_batch import token_batch
+
+PROMPTS, GROUP, PROMPT, COMPLETION, VOCABULARY, RANK = 2, 4, 16, 48, 128, 4
+SAMPLED = {"group_size": 8, "max_new_tokens": 112}
+"""What sampling has instead: so many tokens that its cache counts."""
+
+QWEN_7M: dict[str, Any] = {
+    "vocab_size": 2048,
+    "hidden_size": 256,
+    "intermediate_size": 768,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 32,
+    "tie_word_embeddings": True,
+}
+
+
+def of_fewer_bits(run: RunConfig) -> tuple[int, float]:
+    """Measured and estimated bytes of a learning step of a Qwen3 whose base is in fewer bits."""
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(Qwen3Config(**QWEN_7M)).to(getattr(torch, run.policy.dtype)).eval()
+    shape = shape_of(model)
+    quantise_base(model, run.policy.quantization, "cpu")
+    return compared(model, shape, run, base="qwen3")
+
+
+def config_of(
+    name: str,
+    dtype: str,
+    adapter: str,
+    *,
+    recomputed: bool,
+    packing: str = "auto",
+    quantization: str = "none",
+) -> RunConfig:
+    """The run whose learning step is measured."""
+    lora = {
+        "type": "lora",
+        "rank": RANK,
+        "targets": "all_linear,experts" if adapter == "experts" else "all_linear",
+    }
+    return resolve(
+        {
+            "policy": {
+                "name": "tiny",
+                "dtype": dtype,
+                "adapter": {"type": "none"} if adapter == "none" else lora,
+                "quantization": quantization,
+            },
+            "sampling": {"prompts_per_step": PROMPTS, "group_size": GROUP, "max_new_tokens": COMPLETION},
+            "objective": {"kl": {"type": "none"}},
+            "evaluation": {"every": 0},
+            "resources": {
+                "activation_checkpointing": recomputed,
+                "microbatch_completions": GROUP,
+                "packing": packing,
+            },
+        },
+        None,
+        0,
+    )
+
+
+def measured_and_estimated(name: str, config: RunConfig, device: str = "cpu") -> tuple[int, float]:
+    """Bytes of a learning step at its peak, and the estimate without the process."""
+    model = build(name, vocabulary=VOCABULARY, dtype=getattr(torch, config.policy.dtype)).to(device)
+    freeze_beside_text(model)
+    return compared(model, shape_of(published(name, vocabulary=VOCABULARY)), config, base=name, device=device)
+
+
+def compared(
+    model: Any, shape: ModelShape, config: RunConfig, *, base: str, device: str = "cpu"
+) -> tuple[int, float]:
+    """The same of a model and the shape that its files have."""
+    adapter = config.policy.adapter if isinstance(config.policy.adapter, LoraAdapter) else None
+    on_cpu = device == "cpu"
+    memory = phases_of(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=PROMPT)[1]
+    if adapter is not None:
+        add_adapter(model, adapter, base=base)
+    if config.resources.activation_checkpointing:
+        enable_recompute(model)
+    enable_packing(model, config.resources.packing)
+    estimated = memory.peak - memory.parts["context"]
+    return learning_peak(model, config), estimated
+
+
+def sampled_and_estimated(name: str, dtype: str) -> tuple[int, float]:
+    """Bytes that sampling holds beside the weights at its peak, and the estimate."""
+    model = build(name, vocabulary=VOCABULARY, dtype=getattr(torch, dtype))
+    shape = shape_of(published(name, vocabulary=VOCABULARY))
+    return sampled(model, shape, config_of(name, dtype, "none", recomputed=False))
+
+
+def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, float]:
+    """The same of a model and the shape that its files have."""
+    longer = config.with_(sampling=config.sampling.with_(**SAMPLED))
+    memory = phases_of(longer, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
+    held = ("context", "weights", "optimizer")
+    estimated = sum(size for part, size in memory.parts.items() if part not in held)
+    return sampling_peak(model, longer, prompt_tokens=PROMPT), estimated
+
+
+def shape_of(model: Any) -> ModelShape:
+    """The shape that the files of a model would have."""
+    weights = [Weight(key, tuple(weight.shape)) for key, weight in model.state_dict().items()]
+    return ModelShape.of(model.config.to_dict(), weights)
+
+
+def learning_peak(model: Any, config: RunConfig) -> int:
+    """Bytes at the peak of a learning step when the optimizer has its moments.
+
+    Of live tensors on a CPU; of CUDA's allocator on a GPU, without the workspaces of its libraries, which
+    belong to the process.
+    """
+    optimizer = PolicyOptimizer(model, config.optimizer, steps=10)
+    ids = torch.randint(
+        3, 120, (PROMPTS * GROUP, PROMPT + COMPLETION), generator=torch.Generator().manual_seed(0)
+    )
+    rows = ids.tolist()
+    prompts = [rows[number // GROUP * GROUP][:PROMPT] for number in range(len(rows))]
+    batch = token_batch(prompts, [row[PROMPT:] for row in rows], pad_id=0, device=model.device)
+    parts = Microbatches(config.resources, is_packed=is_packed(model)).parts(batch)
+
+    def step() -> None:
+        for part in parts:
+            token_logprobs(model, batch.rows(part), temperature=1.0).logprobs.sum().backward()
+            optimizer.take_gradients()
+        optimizer.step(1)
+
+    step()
+    there = [*model.parameters(), *optimizer.masters.values()]
+    there += [value for state in optimizer.adam.state.values() for value in state.values()]
+    held = {part.untyped_storage().data_ptr(): part for tensor in there for part in plain_parts(tensor)}
+    size = sum(part.untyped_storage().nbytes() for part in held.values())
+    if model.device.type == "cuda":
+        step()  # the last kernels are compiled
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        step()
+        return torch.cuda.max_memory_allocated() - before + size
+    with LiveBytes() as live:
+        live.ignore(held.values())
+        step()
+    return int(live.peak + size)

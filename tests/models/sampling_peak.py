@@ -1,0 +1,43 @@
+"""Peak of what sampling holds beside the weights, in live tensors."""
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from backend.config.run import RunConfig
+from tests.models.live_bytes import LiveBytes
+from worker.rollout.sampler import Notes, Sampler
+
+
+class PlainSampler(Sampler):
+    """A sampler that makes no texts of what it drew."""
+
+    def _completions(
+        self,
+        drawn: Any,  # noqa: ARG002 - the signature of Sampler
+        group_size: int,
+        notes: Notes,  # noqa: ARG002
+        prompt_tokens: Sequence[int],
+        further: Sequence[int] = (),  # noqa: ARG002
+    ) -> Iterator[list[Any]]:
+        return iter([[None] * group_size for _ in prompt_tokens])
+
+
+def sampling_peak(model: Any, config: RunConfig, *, prompt_tokens: int) -> int:
+    """Bytes at the peak of sampling one step, whose completions run into the cap; every second prompt is a
+    quarter shorter, as prompts of a batch differ.
+    """
+    sampling = config.sampling
+    ids = torch.randint(
+        3, 120, (sampling.prompts_per_step, prompt_tokens), generator=torch.Generator().manual_seed(0)
+    ).tolist()
+    prompts = [row if at % 2 == 0 else row[: -(prompt_tokens // 4)] for at, row in enumerate(ids)]
+    policy: Any = SimpleNamespace(model=model, pad_id=0, stop_ids=[-1])
+    with LiveBytes() as live:
+        live.ignore([*model.parameters(), *model.buffers()])
+        PlainSampler(policy).generate(
+            prompts, sampling.group_size, sampling, torch.Generator().manual_seed(1)
+        )
+    return int(live.peak)

@@ -1,0 +1,84 @@
+"""Estimates of memory within 15 % of measured peaks."""
+
+import pytest
+import torch
+
+from tests.models.live_bytes import LiveBytes
+from tests.models.memory_peaks import config_of, measured_and_estimated, of_fewer_bits, sampled_and_estimated
+
+pytestmark = pytest.mark.nightly
+
+
+@pytest.mark.parametrize(
+    ("architecture", "dtype", "adapter", "recomputed"),
+    [
+        ("qwen3", "float32", "none", False),
+        ("qwen3", "bfloat16", "lora", True),
+        ("gemma2", "bfloat16", "none", False),
+        ("lfm2", "float32", "lora", False),
+        ("qwen3_moe", "bfloat16", "none", True),
+        ("mistral", "bfloat16", "lora", False),
+        ("qwen3_moe", "float32", "experts", False),
+        ("deepseek_v3", "bfloat16", "experts", True),
+    ],
+)
+def test_an_estimate_is_within_15_percent_of_the_measured_peak(architecture, dtype, adapter, recomputed):
+    config = config_of(architecture, dtype, adapter, recomputed=recomputed)
+    measured, estimated = measured_and_estimated(architecture, config)
+    assert estimated == pytest.approx(measured, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "dtype"),
+    [
+        ("qwen3", "float32"),
+        ("mistral", "bfloat16"),
+        ("gemma2", "float32"),
+        ("qwen3.5", "bfloat16"),
+        ("deepseek_v3", "float32"),
+    ],
+)
+def test_an_estimate_of_sampling_is_within_15_percent_of_what_it_holds(architecture, dtype):
+    """Rotations and scores, a window, all scores, a recurrence, compressed keys."""
+    measured, estimated = sampled_and_estimated(architecture, dtype)
+    assert estimated == pytest.approx(measured, rel=0.15)
+
+
+@pytest.mark.parametrize("architecture", ["mistral", "gemma2", "deepseek_v3"])
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_an_estimate_knows_packed_rows(architecture, recomputed):
+    config = config_of(architecture, "float32", "lora", recomputed=recomputed, packing="on")
+    measured, estimated = measured_and_estimated(architecture, config)
+    assert estimated == pytest.approx(measured, rel=0.15)
+
+
+@pytest.mark.parametrize("kind", ["int8", "nf4", "nf4_double"])
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_an_estimate_knows_a_base_in_fewer_bits(kind, recomputed):
+    config = config_of("qwen3", "bfloat16", "lora", recomputed=recomputed, quantization=kind)
+    measured, estimated = of_fewer_bits(config)
+    assert estimated == pytest.approx(measured, rel=0.15)
+
+
+def test_live_bytes_are_those_of_tensors_that_are_still_there():
+    kept = torch.zeros(1000)
+    with LiveBytes() as live:
+        live.ignore([kept])
+        twice = kept * 2
+        view = twice[:10]
+        del twice
+        assert live.now == 4000
+        del view
+        assert live.now == 0
+        assert live.peak == 4000
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+@pytest.mark.parametrize("adapter", ["none", "lora"])
+@pytest.mark.parametrize("packing", ["off", "auto"])
+@pytest.mark.parametrize("architecture", ["qwen3", "mistral", "gemma2"])
+def test_an_estimate_is_within_15_percent_of_what_cuda_allocates(architecture, packing, adapter):
+    config = config_of(architecture, "bfloat16", adapter, recomputed=False, packing=packing)
+    measured, estimated = measured_and_estimated(architecture, config, device="cuda")
+    assert estimated == pytest.approx(measured, rel=0.15)

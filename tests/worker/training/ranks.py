@@ -1,0 +1,219 @@
+"""Measures how far a run on several ranks is from the same run in one process.
+
+    python -m tests.worker.training.ranks --ranks 1 2 4 --steps 20
+
+Prints a row for each objective: the largest difference of the gradient norm of any step, divided by that
+norm in one process; of any other metric; of any weight at the end; and how far the weights have moved. The
+row of 1 rank is a yardstick: one process again, with passes of fewer completions, so that it too sums in
+another order.
+"""
+
+import argparse
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from backend.base.settings import Settings
+from backend.config.merge import merge, resolve
+from benchmarks.common.nothing import Nothing
+from tests.worker.training import wide
+from worker.recording.records import StepRecord
+from worker.training.companions import FOLLOWER, joined_ranks
+from worker.training.trainer import Trainer
+
+LORA = {"policy": {"adapter": {"type": "lora", "rank": 8}}}
+
+MIXTURE = {"policy": {"name": "tiny_moe"}}
+
+EXPERTS = "all_linear,experts"
+"""Parts of a mixture with an adapter."""
+
+CASES: dict[str, dict[str, Any]] = {
+    "GRPO": {"preset": "grpo"},
+    "DAPO": {"preset": "dapo", "filters": {"groups": {"type": "zero_variance"}}},
+    "GSPO": {"preset": "gspo"},
+    "PPO with a critic": {"preset": "ppo"},
+    "GRPO, LoRA": {"preset": "grpo", **LORA},
+    "PPO with a critic, LoRA": {"preset": "ppo", **LORA},
+    "GRPO, mixture": {"preset": "grpo", **MIXTURE},
+    "RSPO, mixture": {"preset": "rspo", **MIXTURE},
+    "RSPO, mixture, replay": {"preset": "rspo", **MIXTURE, "sampling": {"routing_replay": True}},
+    "GRPO, mixture, LoRA": {
+        "preset": "grpo",
+        "policy": {**MIXTURE["policy"], "adapter": {**LORA["policy"]["adapter"], "targets": EXPERTS}},
+    },
+}
+
+SMALL: dict[str, Any] = {
+    "sampling": {"max_new_tokens": 64, "prompts_per_step": 4, "group_size": 4},
+    "rewards": [{"name": "correctness"}, {"name": "length"}],
+    "evaluation": {"every": 0},
+    "checkpointing": {"every": 0},
+    "optimizer": {"lr": 1e-4, "eps": 1e-5},
+}
+"""Cold weights are seldom right, but some completions are shorter than others. With the usual eps of 1e-8
+AdamW makes a step of the full length out of a gradient that is nothing but rounding."""
+
+OTHERS = ("time/", "memory/", "machine/", "gpu/", "throughput/")
+"""Beginnings of the names of metrics that say nothing about the training."""
+
+
+MISMATCH = "mismatch/"
+"""Metrics that compare the learner with the sampler: they measure the rounding in which ranks differ."""
+
+NORM = "optim/grad_norm"
+"""Metric that is compared in proportion to its value."""
+
+SHARE = "_frac"
+"""End of the names of metrics that count tokens beyond a limit, which rounding may move across it."""
+
+
+FEWER = {"resources": {"microbatch_completions": 3}}
+"""Passes of fewer completions."""
+
+
+class Trained(NamedTuple):
+    """What a run leaves behind."""
+
+    steps: list[dict[str, float]]
+    before: dict[str, Tensor]
+    after: dict[str, Tensor]
+
+
+class Apart(NamedTuple):
+    """How far two runs are from each other."""
+
+    norm: float
+    """The largest difference of a gradient norm, divided by the one in the first run."""
+    metric: float
+    """The largest difference of any other metric."""
+    name: str
+    """The metric that differs most."""
+    weight: float
+    moved: float
+    """The largest change of any weight in the first run."""
+    mismatch: float
+    """The largest difference of what the mismatch metrics say."""
+
+
+class Kept(Nothing):
+    """A recorder that keeps the records of steps in memory."""
+
+    def __init__(self) -> None:
+        self.records: list[StepRecord] = []
+
+    def record_step(self, record: StepRecord) -> None:
+        """Keep it."""
+        self.records.append(record)
+
+
+def train(
+    case: Mapping[str, Any],
+    *,
+    ranks: int,
+    steps: int,
+    checkpoints: Any = None,
+    device: str = "cpu",
+    gpus: Sequence[str] = (),
+    argv: tuple[str, ...] = FOLLOWER,
+) -> Trained:
+    """Train a case on so many ranks, of which this process is the first; `gpus` are theirs, by UUID.
+
+    `argv` is the command of the others.
+    """
+    config = resolve(merge(merge(SMALL, dict(case)), {"steps": steps, "resources": {"devices": ranks}}))
+    kept: Any = Kept()
+    with joined_ranks(config, device=device, threads=ranks, gpus=gpus, argv=argv) as joined:
+        trainer = Trainer(
+            config,
+            kept,
+            settings=Settings(),
+            checkpoints=Nothing() if checkpoints is None else checkpoints,  # type: ignore[arg-type]
+            device=device,
+            stopping=threading.Event(),
+            ranks=joined,
+        )
+        before = weights_of(trainer)
+        trainer.train()
+    return Trained(
+        [dict(record.metrics) for record in kept.records if record.step], before, weights_of(trainer)
+    )
+
+
+def weights_of(trainer: Trainer) -> dict[str, Tensor]:
+    """Copies of the weights that train, the critic's among them."""
+    critic = trainer.learner.critic_step
+    models = [trainer.policy.model, *([critic.critic.model] if critic else [])]
+    return {
+        f"{number}/{name}": weight.detach().clone()
+        for number, model in enumerate(models)
+        for name, weight in model.named_parameters()
+        if weight.requires_grad
+    }
+
+
+def apart(one: Trained, other: Trained) -> Apart:
+    """Compare every metric of every step, and the weights."""
+    differences = {
+        name: max(abs(mine[name] - theirs[name]) for mine, theirs in zip(one.steps, other.steps, strict=True))
+        for name in one.steps[0]
+        if not name.startswith(OTHERS) and all(name in step for step in (*one.steps, *other.steps))
+    }
+    mismatch = max(value for name, value in differences.items() if name.startswith(MISMATCH))
+    differences = {
+        name: value
+        for name, value in differences.items()
+        if not (name.startswith(MISMATCH) or name.endswith(SHARE) or name == NORM)
+    }
+    worst = max(differences, key=lambda name: differences[name])
+    return Apart(
+        max(
+            abs(mine[NORM] - theirs[NORM]) / mine[NORM]
+            for mine, theirs in zip(one.steps, other.steps, strict=True)
+            if mine.get(NORM)
+        ),
+        differences[worst],
+        worst,
+        _largest(one.after, other.after),
+        _largest(one.before, one.after),
+        mismatch,
+    )
+
+
+def _largest(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
+    return max(float((one[name] - other[name]).abs().max()) for name in one)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument(
+        "--wide", action="store_true", help="in float64, where rounding is too small to matter"
+    )
+    chosen = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    argv = FOLLOWER
+    if chosen.wide:
+        wide.widen()
+        argv = wide.FOLLOWER
+    precision = "float64" if chosen.wide else "float32"
+    print(f"torch {torch.__version__}, {chosen.steps} steps, {precision}", flush=True)
+    print("| objective | ranks | gradient norm | metrics | worst metric | mismatch/* | weights | moved |")
+    for name in chosen.cases:
+        alone = train(CASES[name], ranks=1, steps=chosen.steps)
+        for ranks in chosen.ranks:
+            case = CASES[name] if ranks > 1 else merge(CASES[name], FEWER)
+            found = apart(alone, train(case, ranks=ranks, steps=chosen.steps, argv=argv))
+            metrics = f"{found.norm:.1e} | {found.metric:.1e} | `{found.name}` | {found.mismatch:.1e}"
+            weights = f"{found.weight:.1e} | {found.moved:.1e}"
+            print(f"| {name} | {ranks} | {metrics} | {weights} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

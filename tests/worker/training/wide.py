@@ -1,0 +1,51 @@
+"""Training in float64, to tell rounding from a difference: for tests, and for no run of a user.
+
+python -m tests.worker.training.wide        a rank above 0, as worker.training.follower, in float64
+"""
+
+import sys
+from typing import Any
+
+import torch
+
+from worker.policy.model import load_policy
+from worker.training import follower, replica, trainer
+
+WIDE = torch.float64
+
+FOLLOWER = (sys.executable, "-m", "tests.worker.training.wide")
+"""Command of the ranks above 0."""
+
+
+class WideTorch:
+    """Module torch as the worker's modules and those of its models see it: float32 is float64."""
+
+    def __getattr__(self, name: str) -> Any:
+        return WIDE if name == "float32" else getattr(torch, name)
+
+
+def widen() -> None:
+    """From here on this process computes in float64 what it would compute in float32."""
+    torch.set_default_dtype(WIDE)
+    torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign]
+
+    def load_wide(*arguments: Any, **options: Any) -> Any:
+        policy = load_policy(*arguments, **options)
+        policy.model.double()
+        _widen_modules()  # transformers has imported the model's own
+        return policy
+
+    replica.load_policy = load_wide  # type: ignore[attr-defined]
+    _widen_modules()
+
+
+def _widen_modules() -> None:
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("worker.", "transformers.models.")) and getattr(module, "torch", None) is torch:
+            module.torch = WideTorch()  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    assert trainer  # all modules of a trainer are here to be widened
+    widen()
+    follower.main()
