@@ -6,8 +6,8 @@ from typing import Any
 
 from huggingface_hub import get_session, snapshot_download
 from huggingface_hub.errors import DryRunError
-from huggingface_hub.utils import tqdm
 from huggingface_hub.utils._xet import abort_xet_session
+from huggingface_hub.utils.tqdm import tqdm
 
 from backend.base.text import size_text
 from backend.catalog.policies.hub_models import cache_directory

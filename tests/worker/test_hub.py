@@ -4,8 +4,7 @@ import json
 from itertools import count
 
 import pytest
-from huggingface_hub import constants
-from huggingface_hub.utils import close_session
+from huggingface_hub import close_session, constants
 
 from backend.base.errors import InvalidConfig
 from backend.config.problems import HubProblem

@@ -2,6 +2,7 @@
 
 import shutil
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tokenizers import normalizers
@@ -223,13 +224,14 @@ def test_a_tokenizer_that_grows_one_row_is_refused_there(apart):
 
 
 def test_many_texts_share_calls_whose_replies_fit(apart, monkeypatch):
-    own = prompt_form(tokenizer(None), PolicyConfig(), apart())
+    process = apart()
+    own = prompt_form(tokenizer(None), PolicyConfig(), process)
     texts = ["1+1=?", "", "quick", "1" * 30, "=?"]
-    batches = []
-    ask = own.process._ask
-    monkeypatch.setattr(own.process, "_ask", lambda op, **kw: batches.append(kw["texts"]) or ask(op, **kw))
+    counted = Mock(wraps=process._ask)
+    monkeypatch.setattr(process, "_ask", counted)
     monkeypatch.setattr(tokenizer_process, "CHARACTERS", 10)
     assert own.encode_all(texts) == [tokenizer(None).encode(text) for text in texts]
+    batches = [call.kwargs["texts"] for call in counted.call_args_list]
     assert batches == [["1+1=?", "", "quick"], ["1" * 30], ["=?"]]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -147,14 +148,15 @@ def test_no_id_of_an_answer_is_a_control_token(tiny):
 
 
 def test_an_observation_is_one_call_of_the_process_of_the_tokenizer(tiny, monkeypatch):
-    calls = []
-    ask = TokenizerProcess._ask
-    monkeypatch.setattr(TokenizerProcess, "_ask", lambda *args, **kw: calls.append(kw) or ask(*args, **kw))
-    form = replace(tiny.form, process=TokenizerProcess(BUILT_IN["tiny"]))
-    encoder = ObservationEncoder(replace(tiny, form=form))
-    asked = {"text": "1<eos>2<think>3" * 20, "most": 300, "frame": ("<eos>[", "]")}
-    assert encoder.answer(**asked) == ObservationEncoder(tiny).answer(**asked)
-    assert len(calls) == 1
+    process = TokenizerProcess(BUILT_IN["tiny"])
+    counted = Mock(wraps=process._ask)
+    monkeypatch.setattr(process, "_ask", counted)
+    encoders = [
+        ObservationEncoder(replace(tiny, form=replace(tiny.form, process=one))) for one in (process, None)
+    ]
+    apart, here = (one.answer("1<eos>2<think>3" * 20, most=300, frame=("<eos>[", "]")) for one in encoders)
+    assert apart == here
+    assert counted.call_count == 1
 
 
 def test_an_equation_is_continued_by_the_one_tool(tiny):

@@ -164,7 +164,8 @@ def _completion(
     text = {name: utf8(cells.texts[name][place]) for name in TEXTS if name in cells.texts}
     text |= {name: exact_text(cells, name, place) for name in EXACT}
     documents = {name: parse(text.pop(name)) for name in JSON_TEXTS if name in text}
-    written, text, documents = text["text"], *redact_document([text, documents])
+    written = text["text"]
+    text, documents = redact_document([text, documents])
     left_out = text.get(LEFT_OUT, "")
     if left_out not in ("", *REASONS):
         raise ValueError(f"was left out of training for an unknown reason: {left_out!r:.40}")
