@@ -27,8 +27,6 @@ COPY frontend frontend
 COPY migrations migrations
 # The pages under /help, and their pictures.
 COPY docs docs
-COPY benchmarks/evidence/*.png benchmarks/evidence/
-COPY tests/browser/compare.png tests/browser/
 # Its user cannot write here, and would compile all sources at every start.
 RUN python -m compileall -q backend migrations
 USER grpolab

@@ -100,7 +100,7 @@ import-fixtures: .venv/runtime.stamp ## make the logs that tests import, with TR
 	  $$python tests/backend/exchange/imports/make_logs.py; }
 
 screenshot: test-tools .venv/dev.stamp ## retake the screenshot in README from real runs, with the browser test
-	@GRPOLAB_SCREENSHOT=tests/browser/compare.png .venv/bin/python -m pytest -q tests/browser/test_journey.py --timeout 1200
+	@GRPOLAB_SCREENSHOT=docs/pictures/compare.png .venv/bin/python -m pytest -q tests/browser/test_journey.py --timeout 1200
 
 check: venv-tools .venv/dev.stamp frontend/node_modules/.stamp ## format, lint, types and import rules; changes nothing
 	@.venv/bin/python -m ruff format --check .

@@ -81,7 +81,7 @@ def measured() -> dict[str, str]:
 
 def _from_docs(text: str) -> str:
     """The same text where links begin in docs/ and not in the project's root."""
-    return text.strip().replace("](benchmarks/", "](../benchmarks/")
+    return text.strip().replace("](docs/", "](")
 
 
 def survived() -> dict[str, str]:

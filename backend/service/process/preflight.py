@@ -45,11 +45,10 @@ def check_state_dir(settings: Settings) -> None:
 
 
 def check_frontend() -> None:
-    """The pages must lie beside the code, as in a checkout and in the image of the API, not in a wheel."""
+    """The files of the pages must be there: the image of a worker has none."""
     if not (FRONTEND / "index.html").is_file():
         raise CannotStart(
-            f"there are no pages in {FRONTEND}: GRPO Lab runs from a checkout (`make up`) or from its images "
-            "(`docker compose up --build`), not from an installed package"
+            f"there are no pages in {FRONTEND}: install the package, or run a checkout or the image of the API"
         )
 
 
