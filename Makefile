@@ -167,13 +167,18 @@ INSTALL = .venv/bin/python $(ALONE) sh -c 'test -e $@ && test -z "$$(find $^ -ne
   $(PIP) install --require-hashes -r $< && $(PIP) install -r requirements-torch.lock && \
   $(PIP) install --no-deps --require-hashes -r requirements-nodeps.lock && touch .venv/runtime.stamp $@; }'
 
-.venv/runtime.stamp: requirements.lock requirements-torch.lock requirements-nodeps.lock | .venv/bin/pip
+.venv/runtime.stamp: requirements.lock requirements-torch.lock requirements-nodeps.lock | .venv/bin/grpolab
 	@echo "Installing the pinned dependencies into .venv (the first time takes a few minutes) ..."
 	@$(INSTALL)
 
-.venv/dev.stamp: requirements-dev.lock requirements.lock requirements-torch.lock requirements-nodeps.lock | .venv/bin/pip
+.venv/dev.stamp: requirements-dev.lock requirements.lock requirements-torch.lock requirements-nodeps.lock | .venv/bin/grpolab
 	@echo "Installing the pinned dependencies of the tests into .venv ..."
 	@$(INSTALL)
+
+# The command as an installed package has it, with the code of this checkout.
+.venv/bin/grpolab: | .venv/bin/pip
+	@printf '#!/bin/sh\nPYTHONPATH="%s$${PYTHONPATH:+:$$PYTHONPATH}" exec "%s/.venv/bin/python" -m backend.service "$$@"\n' \
+	  '$(CURDIR)' '$(CURDIR)' > $@ && chmod +x $@
 
 .venv/bin/pip:
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
