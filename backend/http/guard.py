@@ -62,7 +62,7 @@ WRITES_AT_ONCE = 20
 FORBIDDEN = {
     Access.READ: "a writer's token can only push runs; this needs the operator's or a viewer's",
     Access.WRITE: "viewers cannot make changes; this needs the operator's token",
-    Access.PUSH: "viewers cannot push runs; this needs a writer's token (`make token WRITER=name`)",
+    Access.PUSH: "viewers cannot push runs; this needs a writer's token (`grpolab token --writer NAME`)",
 }
 """What the roles that lack an access are told."""
 

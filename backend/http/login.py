@@ -50,7 +50,8 @@ button { font: inherit; padding: .4rem 1rem; margin-top: .8rem } code { white-sp
 LOGIN_PAGE = (
     HEAD.replace("{", "{{").replace("}", "}}")
     + """<p>{message}</p>
-<p>On the machine where it runs, <code>make link</code> prints a new link, which works once, for ten minutes.
+<p>On the machine where it runs, <code>make link</code> or <code>grpolab link</code> prints a new link, which
+works once, for ten minutes.
 Or enter a token: the operator's (<code>GRPOLAB_TOKEN</code>, else the file <code>token</code> in the state
 directory) or a viewer's (<code>GRPOLAB_VIEWER_TOKEN</code>, else <code>viewer-token</code>).</p>
 <form method="post" action="/login"><label>Token

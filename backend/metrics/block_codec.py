@@ -3,26 +3,17 @@
     1 byte     COMPRESSED: the rest is a zstd frame of the content, with its checksum (XXH64)
                PLAIN: 4 bytes of CRC-32 of the content, and the content
     content, little-endian:
-        u8         layout of the values: DOUBLES, PLANES, DIFFERENCES or FLOATS
-        u8         steps: GAPS, DENSE (each is the one before plus one) or LISTED
-        u32, i32   number of points, first step
-        steps      GAPS: distances to the step before as u32, byte planes; LISTED: each as i32
-        values     DOUBLES: float64; FLOATS: float32 that are equal to them; PLANES: the lowest byte of each
-                   float64, then the next byte of each, up to the sign; DIFFERENCES: planes of each value's
-                   bits minus those of the value before (modulo 2^64), the first one's minus 0
+        u32        number of points
+        steps      the first step, then the distance of each step to the one before, as i32
+        values     float64, with every bit of NaN and -0.0
 
-What float32 holds is stored so, and what planes or differences make much smaller (counters, shares,
-constants) as these; the others are read as fast as a file of numbers. Every bit of a value is kept, also that
-of NaN and -0.0. Outlines are PLAIN, as they are read by the thousand.
+Outlines are PLAIN, as they are read by the thousand.
 """
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import zstandard
@@ -30,34 +21,15 @@ from numpy.typing import NDArray
 
 COMPRESSED, PLAIN = b"\1", b"\2"
 
-DOUBLES, PLANES, DIFFERENCES, FLOATS = range(4)
-
-GAPS, DENSE, LISTED = range(3)
-
-HEADER = struct.Struct("<BBIi")
-HEADERS = np.dtype([("layout", "u1"), ("steps", "u1"), ("count", "<u4"), ("first", "<i4")])
-"""The same, to read many at once."""
-NUMBERS = np.dtype([(name, np.int64) for name in HEADERS.names or ()])
-"""The same, to calculate with."""
+COUNT = struct.Struct("<I")
+CHECKSUM = struct.Struct("<I")
+STEP, VALUE = np.dtype("<i4"), np.dtype("<f8")
+FIRST_STEP = struct.Struct("<i")
 
 MOST_POINTS = 2**16
 """No block has more: a limit for bytes that somebody else made."""
 
-AT_ONCE = 2**19
-"""Bytes of content that are decoded together; their memory is used again for the next."""
-
-LEAST_GAIN = 1 / 3
-"""Values are taken apart where it saves this share of their bytes: it takes time to put them together."""
-
-FAST, SMALL = -1, 3
-"""Levels of zstd: without and with entropy coding."""
-
-CHECKSUM = struct.Struct("<I")
-PLAIN_HEADER = len(PLAIN) + CHECKSUM.size
-
-VALUE, FLOAT, BITS = np.dtype("<f8"), np.dtype("<f4"), np.dtype("<u8")
-DISTANCE, STEP = np.dtype("<u4"), np.dtype("<i4")
-WIDTHS = {DOUBLES: 8, PLANES: 8, DIFFERENCES: 8, FLOATS: 4}
+LEVEL = 3
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -83,60 +55,25 @@ class Columns:
 
 def encode(steps: Ints, values: Floats) -> bytes:
     """The block of at least one point; steps ascend."""
-    distances = np.diff(steps).astype(DISTANCE)
-    kind = DENSE if (distances == 1).all() else GAPS
-    where = [] if kind == DENSE else _planes(distances)
-    bits = np.ascontiguousarray(values, VALUE).view(BITS)
-    head = partial(_header, kind=kind, steps=steps)
-    floats = _floats(values)
-    best = (
-        _frame([head(DOUBLES), *where, bits.tobytes()], FAST)
-        if floats is None
-        else _frame([head(FLOATS), *where, floats], FAST)
-    )
-    for layout, columns in ((PLANES, bits), (DIFFERENCES, np.diff(bits, prepend=BITS.type(0)))):
-        frame = _frame([head(layout), *where, *_planes(columns)], SMALL)
-        if len(frame) < (1 - LEAST_GAIN) * len(best):
-            best = frame
-    return COMPRESSED + best
+    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    return COMPRESSED + compressor.compress(_content(steps, values))
 
 
 def encode_outline(steps: Ints, values: Floats) -> bytes:
     """The same, quicker to read."""
-    header = _header(DOUBLES, kind=LISTED, steps=steps)
-    found = header + steps.astype(STEP).tobytes() + values.astype(VALUE).tobytes()
-    return PLAIN + CHECKSUM.pack(zlib.crc32(found)) + found
+    plain = _content(steps, values)
+    return PLAIN + CHECKSUM.pack(zlib.crc32(plain)) + plain
 
 
-def _floats(values: Floats) -> bytes | None:
-    """The values as float32, where each is equal to the last bit."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        floats = values.astype(FLOAT)
-    same = floats.astype(VALUE).view(BITS) == np.ascontiguousarray(values, VALUE).view(BITS)
-    return floats.tobytes() if same.all() else None
-
-
-def _planes(numbers: NDArray[Any]) -> list[bytes]:
-    return [plane.tobytes() for plane in numbers.view(np.uint8).reshape(-1, numbers.itemsize).T]
-
-
-def _header(layout: int, *, kind: int, steps: Ints) -> bytes:
-    return HEADER.pack(layout, kind, len(steps), int(steps[0]))
-
-
-def _frame(parts: Sequence[bytes], level: int) -> bytes:
-    """Each part is a block of its own within the frame: noise does not spoil what compresses beside it."""
-    writer = zstandard.ZstdCompressor(level=level, write_checksum=True).compressobj(size=sum(map(len, parts)))
-    written = []
-    for part in parts:
-        written += [writer.compress(part), writer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)]
-    return b"".join([*written, writer.flush()])
+def _content(steps: Ints, values: Floats) -> bytes:
+    distances = np.diff(steps, prepend=0).astype(STEP)
+    return COUNT.pack(len(steps)) + distances.tobytes() + values.astype(VALUE).tobytes()
 
 
 def decode(data: bytes) -> Columns:
     """The points of one block; raises BlockDamaged."""
-    found = content(data)
-    return decode_all([found], count_of(found))
+    block = content(data)
+    return decode_all([block], count_of(block))
 
 
 def content(
@@ -149,154 +86,65 @@ def content(
     """The content of a block, not yet decoded; raises BlockDamaged.
 
     `points` were written, of which an outline holds some, at steps `within` a first and a last one.
-
-    One function: a chart reads hundreds of blocks.
     """
     kind = data[:1]
     if kind == PLAIN:
-        found = data[PLAIN_HEADER:]
-        if len(found) < HEADER.size or CHECKSUM.unpack_from(data, 1)[0] != zlib.crc32(found):
+        block = data[1 + CHECKSUM.size :]
+        if len(data) < 1 + CHECKSUM.size or CHECKSUM.unpack_from(data, 1)[0] != zlib.crc32(block):
             raise BlockDamaged("its checksum does not fit")
     elif kind == COMPRESSED:
-        found = _unpacked(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
+        block = _unpacked(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
     else:
         kind_of_error = BlockNewer if data else BlockDamaged
         raise kind_of_error(f"its version is {data[0] if data else None}, expected 1 or 2")
-    layout, steps, count, first = HEADER.unpack_from(found)
-    is_known = layout <= FLOATS and steps <= LISTED and (steps != LISTED or layout == DOUBLES)
-    places = 0 if steps == DENSE else count if steps == LISTED else count - 1
-    if not is_known or count == 0 or len(found) != HEADER.size + 4 * places + count * WIDTHS[layout]:
+    count = count_of(block)
+    if count == 0 or len(block) != _size(count):
         raise BlockDamaged("its header is wrong")
     most = MOST_POINTS if points is None else min(points, MOST_POINTS)
     if count > most or (count != points and points is not None and kind == COMPRESSED):
         raise BlockDamaged(f"it holds {count} points, {points or MOST_POINTS} were written")
+    first: int = FIRST_STEP.unpack_from(block, COUNT.size)[0]
     if not within[0] <= first <= within[1] - count + 1:
         raise BlockDamaged(f"it begins at step {first}, expected steps {within[0]} to {within[1]}")
-    return found
+    return block
+
+
+def _size(count: int) -> int:
+    """Bytes of the content of so many points."""
+    return COUNT.size + count * (STEP.itemsize + VALUE.itemsize)
 
 
 def _unpacked(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
     try:
         size = zstandard.frame_content_size(frame)
-        if not HEADER.size <= size <= HEADER.size + MOST_POINTS * (VALUE.itemsize + DISTANCE.itemsize):
+        if not _size(1) <= size <= _size(MOST_POINTS):  # the library believes it
             raise BlockDamaged(f"it says that it holds {size} bytes")
         return reader.decompress(frame)
     except zstandard.ZstdError as error:
         raise BlockDamaged(str(error)) from None
 
 
-def count_of(content: bytes) -> int:
-    """Number of points of a `content`."""
-    count: int = HEADER.unpack_from(content)[2]
-    return count
+def count_of(block: bytes) -> int:
+    """Number of points of a `content`; 0 where it is too short to say."""
+    return COUNT.unpack_from(block)[0] if len(block) >= COUNT.size else 0
 
 
 def decode_all(contents: Iterable[bytes], most: int) -> Columns:
     """The points of several blocks in one, of their `content`; there are at most `most` of them.
 
-    Contents are asked for a few at a time: memory for all of a long curve costs more time than reading it.
+    Contents are taken one at a time, so that no long curve is in memory twice.
     """
-    values, steps = np.empty(most, VALUE), np.empty(most, np.int64)
-    counts: list[NDArray[np.int64]] = []
-    first, end, is_gapless = 0, 0, True
-    for some in _batches(contents):
-        headers = np.frombuffer(b"".join([each[: HEADER.size] for each in some]), HEADERS).astype(NUMBERS)
-        counts.append(headers["count"])
-        begin, end = end, end + int(headers["count"].sum())
-        first = first if begin else int(headers["first"][0])
-        if is_gapless and not _goes_on(headers, first + begin):
-            is_gapless = False
-            steps[:begin] = np.arange(first, first + begin)
-        _decode(some, headers, values[begin:end], None if is_gapless else steps[begin:end])
-    found = np.arange(first, first + end) if is_gapless else steps[:end]
-    return Columns(found, values[:end], np.concatenate([np.empty(0, np.int64), *counts]))
-
-
-def _batches(contents: Iterable[bytes]) -> Iterator[list[bytes]]:
-    some, size = list[bytes](), 0
-    for each in contents:
-        some.append(each)
-        size += len(each)
-        if size >= AT_ONCE:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
-
-
-def _goes_on(headers: NDArray[Any], step: int) -> bool:
-    """Whether the blocks have every step from this one on."""
-    follows = headers["first"] == step + np.cumsum(headers["count"]) - headers["count"]
-    return bool(((headers["steps"] == DENSE) & follows).all())
-
-
-def _decode(contents: Sequence[bytes], headers: NDArray[Any], values: Floats, steps: Ints | None) -> None:
-    """Write the points of blocks to where they belong; `steps` is None where each follows the one before."""
-    counts, firsts = headers["count"], headers["first"]
-    ends = np.cumsum(counts)
-    if ((headers["steps"] == DENSE) & (headers["layout"] == DOUBLES)).all():  # the usual, and its quick way
-        if steps is not None:
-            np.add(np.arange(ends[-1]), np.repeat(firsts - ends + counts, counts), out=steps)
-        values[:] = np.frombuffer(b"".join([memoryview(each)[HEADER.size :] for each in contents]), VALUE)
-        return
-    for begin, end in _alike(headers):
-        layout, kind, count, _ = headers[begin].tolist()
-        place = slice(ends[begin] - count, ends[end - 1])
-        some = contents[begin:end]
-        if kind == LISTED:
-            listed, values[place] = _listed(some, counts[begin:end].tolist())
-            if steps is not None:
-                steps[place] = listed
-            continue
-        rows = np.frombuffer(b"".join(some), np.uint8).reshape(end - begin, -1)
-        first_value = rows.shape[1] - count * WIDTHS[layout]
-        _read_values(layout, rows[:, first_value:], values[place].reshape(end - begin, count))
-        if steps is not None:
-            to = steps[place].reshape(end - begin, count)
-            np.add(firsts[begin:end, None], 0 if kind == GAPS else np.arange(count), out=to)
-            if kind == GAPS:
-                to[:, 1:] += np.cumsum(
-                    _joined(rows[:, HEADER.size : first_value], DISTANCE), axis=1, dtype=np.int64
-                )
-
-
-def _alike(headers: NDArray[Any]) -> list[tuple[int, int]]:
-    """Neighbours that are read at once: of one shape, as a long curve has a thousand of them, or listed."""
-    shapes = headers["layout"] << 40 | headers["steps"] << 36
-    shapes |= np.where(headers["steps"] == LISTED, 0, headers["count"])
-    changes = np.flatnonzero(shapes[1:] != shapes[:-1]) + 1
-    return list(pairwise([0, *changes.tolist(), len(headers)]))
-
-
-def _listed(contents: Sequence[bytes], counts: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
-    ends = [HEADER.size + STEP.itemsize * count for count in counts]
-    views = [memoryview(each) for each in contents]
-    steps = b"".join([each[HEADER.size : end] for each, end in zip(views, ends, strict=True)])
-    values = b"".join([each[end:] for each, end in zip(views, ends, strict=True)])
-    return np.frombuffer(steps, STEP), np.frombuffer(values, VALUE)
-
-
-def _read_values(layout: int, columns: NDArray[np.uint8], to: Floats) -> None:
-    if layout == DOUBLES:
-        to.view(np.uint8)[:] = columns
-    elif layout == FLOATS:
-        to[:] = np.ascontiguousarray(columns).view(FLOAT)
-    else:
-        _join(columns, to)
-    if layout == DIFFERENCES:
-        bits = to.view(BITS)
-        np.cumsum(bits, axis=1, out=bits)
-
-
-def _joined(planes: NDArray[np.uint8], kind: np.dtype[Any]) -> NDArray[Any]:
-    found = np.empty((len(planes), planes.shape[1] // kind.itemsize), kind)
-    _join(planes, found)
-    return found
-
-
-def _join(planes: NDArray[np.uint8], to: NDArray[Any]) -> None:
-    """Numbers of their byte planes, row by row."""
-    apart = planes.reshape(len(planes), to.itemsize, -1)
-    together = to.view(np.uint8).reshape(*to.shape, to.itemsize)
-    for place in range(to.itemsize):
-        together[:, :, place] = apart[:, place]
+    values, distances = np.empty(most, VALUE), np.empty(most, STEP)
+    counts: list[int] = []
+    end = 0
+    for block in contents:
+        count = count_of(block)
+        begin, end = end, end + count
+        distances[begin:end] = np.frombuffer(block, STEP, count, COUNT.size)
+        values[begin:end] = np.frombuffer(block, VALUE, count, COUNT.size + count * STEP.itemsize)
+        counts.append(count)
+    sums = np.cumsum(distances[:end], dtype=STEP)  # modulo 2^32, as the distances are
+    ends = np.cumsum(counts, dtype=np.int64)
+    before = np.concatenate([np.zeros(1, STEP), sums[ends[:-1] - 1]]) if counts else np.empty(0, STEP)
+    steps = (sums - np.repeat(before, counts)).astype(np.int64)
+    return Columns(steps, values[:end], np.array(counts, np.int64))

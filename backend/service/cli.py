@@ -114,8 +114,7 @@ def link(settings: Settings, *, viewer: bool = False) -> int:
     show_link(terminal, settings, login_link(settings, _role(viewer=viewer)), opens_browser=False)
     if instance is None:
         terminal.say(
-            f"  `make up` is not running in {settings.state}: "
-            "the link works once a service uses this directory."
+            f"  No service is running in {settings.state}: the link works once a service uses this directory."
         )
     return 0
 

@@ -53,7 +53,7 @@ def test_a_port_that_is_taken_is_named_with_a_free_one(state_dir):
         port = other.getsockname()[1]
         said = complaint(command("up", STATE_DIR=state_dir, PORT=port))
     assert said.startswith(f"port {port} on 127.0.0.1 cannot be used (Address already in use)")
-    assert "make up PORT=" in said
+    assert "e.g. PORT=" in said
 
 
 def test_a_state_directory_that_cannot_be_written_is_named():

@@ -71,7 +71,7 @@ def program_refusal(settings: Settings) -> str:
         return ""
     return (
         "neither user namespaces nor Landlock hide the files of this machine from programs: allow one of "
-        "them (`make doctor` says how), or set SANDBOX=unconfined"
+        "them (`grpolab doctor` says how), or set SANDBOX=unconfined"
     )
 
 

@@ -82,7 +82,7 @@ def port(settings: Settings) -> Finding:
             return warn(
                 "port",
                 f"a service already answers at {service_url(settings)}: fine if you started it (`serve`), "
-                f"otherwise choose another port, e.g. `make up PORT={free_port()}`",
+                f"otherwise choose another port, e.g. PORT={free_port()}",
             )
         return checked("port", lambda: check_port(settings), f"{settings.port} is free")
     except CannotStart as error:

@@ -40,7 +40,7 @@ def check_state_dir(settings: Settings) -> None:
     except OSError as error:
         raise CannotStart(
             f"cannot write to the state directory {settings.state} ({error.strerror}): "
-            "choose another, e.g. `make up STATE_DIR=~/grpolab`"
+            "choose another, e.g. STATE_DIR=~/grpolab"
         ) from None
 
 
@@ -48,7 +48,7 @@ def check_frontend() -> None:
     """The files of the pages must be there: the image of a worker has none."""
     if not (FRONTEND / "index.html").is_file():
         raise CannotStart(
-            f"there are no pages in {FRONTEND}: install the package, or run a checkout or the image of the API"
+            f"there are no pages in {FRONTEND}: install the package, or use a checkout or the API image"
         )
 
 
@@ -75,8 +75,8 @@ def check_exposure(settings: Settings) -> None:
         return
     raise CannotStart(
         f"HOST={settings.host} would open the service to the network: choose a token and the names under "
-        "which it is reached, e.g. `make up HOST=0.0.0.0 GRPOLAB_TOKEN=$(openssl rand -hex 32) "
-        "ALLOWED_HOSTS=my-server`, or leave HOST out and use an SSH tunnel"
+        "which it is reached, e.g. HOST=0.0.0.0 GRPOLAB_TOKEN=$(openssl rand -hex 32) "
+        "ALLOWED_HOSTS=my-server, or leave HOST out and use an SSH tunnel"
     )
 
 
@@ -97,7 +97,7 @@ def check_port(settings: Settings, *, patience_seconds: float = 0.0) -> None:
             continue
         raise CannotStart(
             f"port {settings.port} on {settings.host} cannot be used ({error.strerror}): "
-            f"choose another one, e.g. `make up PORT={free_port()}`"
+            f"choose another one, e.g. PORT={free_port()}"
         )
 
 
@@ -129,7 +129,7 @@ def check_database(settings: Settings) -> None:
     """The database must open; the message shows its address without a password."""
     if (mark := restore_mark(settings)).exists():
         raise CannotStart(
-            f"a restore was interrupted: run it again (make restore FROM={mark.read_text().strip()})"
+            f"a restore was interrupted: run it again (grpolab restore {mark.read_text().strip()})"
         )
     url = make_url(settings.effective_database_url)
     if url.get_backend_name() == "sqlite" and url.database:

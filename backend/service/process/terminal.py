@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from backend.base.locations import CODE_ROOT, FILES_ROOT
 from backend.base.settings import Settings
 
 
@@ -80,7 +81,8 @@ def link_command(settings: Settings) -> str:
         for name, value in given.items()
         if value != usual[name.lower()].default
     ]
-    return " ".join(["make link", *differing])
+    is_installed = FILES_ROOT != CODE_ROOT
+    return " ".join([*differing, "grpolab link"] if is_installed else ["make link", *differing])
 
 
 def show_link(terminal: Terminal, settings: Settings, link: str, *, opens_browser: bool = True) -> None:

@@ -344,6 +344,6 @@ def test_programs_are_refused_where_nothing_hides_files(without):
 
 def test_the_refusal_names_both_remedies(without):
     without("namespaces", "landlock")
-    assert "make doctor" in program_refusal(Settings())
+    assert "grpolab doctor" in program_refusal(Settings())
     assert "SANDBOX=unconfined" in program_refusal(Settings())
     assert program_refusal(Settings(sandbox="unconfined")) == ""

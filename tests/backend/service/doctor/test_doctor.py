@@ -273,7 +273,7 @@ def test_a_socket_left_over_from_a_killed_broker(healthy):
 def test_an_interrupted_restore(healthy):
     healthy.state.mkdir()
     (healthy.state / "restoring").write_text("/backups/monday\n")
-    assert "make restore FROM=/backups/monday" in found(healthy, "database")
+    assert "grpolab restore /backups/monday" in found(healthy, "database")
 
 
 def test_a_database_that_is_away(healthy):
