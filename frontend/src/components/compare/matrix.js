@@ -1,7 +1,7 @@
 /** The ablation matrix: variants x metrics with intervals, differences to a baseline, and what may be claimed. */
 import { html, useState } from '../../dom.js';
 import { mayChange, say, sayError } from '../../app/state.js';
-import { copyText, download } from '../../data/actions.js';
+import { copyText, download } from '../../app/actions.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
 import { groupOf } from '../../lib/runs/groups.js';

@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { aboutMetric, say, sayError, theme as shade } from '../../app/state.js';
 import { ApiError, get } from '../../data/api.js';
-import { download } from '../../data/actions.js';
+import { download } from '../../app/actions.js';
 import { fetchSeries } from '../../data/series.js';
 import { cursor } from '../../charts/cursor.js';
 import { pictureOf } from '../../charts/draw.js';

@@ -5,7 +5,7 @@ import { rangeSeen, savePicture } from '../../charts/draw.js';
 import { exportOf } from '../../charts/export.js';
 import { figureOf } from '../../charts/figure.js';
 import { chartTheme } from '../../charts/theme.js';
-import { download, fileName } from '../../data/actions.js';
+import { download, fileName } from '../../app/actions.js';
 import { curvesAsCsv, placeText, readLines } from '../../lib/reading.js';
 
 /**

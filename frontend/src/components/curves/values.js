@@ -2,7 +2,7 @@
 import { html, useComputed, useEffect, useState } from '../../dom.js';
 import { cursor, free } from '../../charts/cursor.js';
 import { highlight } from '../../charts/crosshair.js';
-import { copyText, download } from '../../data/actions.js';
+import { copyText, download } from '../../app/actions.js';
 import {
   NO_VALUE,
   countText,

@@ -7,17 +7,18 @@ import { getAt } from '../../lib/launch/layers.js';
 import { contentKey } from '../../lib/launch/form.js';
 import { oneLine } from '../../lib/text/tokens.js';
 import { plural } from '../../lib/text/format.js';
-import { Errors, Fields, FormField, Sentence } from './field.js';
+import { Fields, FormField } from './field.js';
 import { ListField } from './list_field.js';
-import { OfferMenu } from './variant.js';
+import { OfferMenu } from './offer_menu.js';
+import { Errors, Sentence } from './row.js';
 import { lookup } from '../../lib/lookup.js';
 
-/** @typedef {import('./field.js').Layer} Layer */
+/** @typedef {import('./row.js').Layer} Layer */
 
 /** @typedef {import('../../lib/launch/layers.js').Fields} Full the full config */
 
 /** A field that every config has. @param {Layer} layer @param {Full} full @param {string} path */
-const field = (layer, full, path) => /** @type {import('./field.js').Field} */ (fieldAt(layer.root, path, full));
+const field = (layer, full, path) => /** @type {import('./row.js').Field} */ (fieldAt(layer.root, path, full));
 
 const WEIGHTS = ['adapter', 'dtype', 'quantization', 'revision'];
 const PROMPT = ['chat_template', 'system_prompt', 'chat_template_kwargs'];
@@ -92,6 +93,7 @@ export function ProblemsCard({ layer, full, offers, recipes, seed }) {
       field=${field(layer, full, 'problems')}
       value=${full.problems}
       layer=${layer}
+      FormField=${FormField}
       label="problems"
       bare
       titles=${new Map(offers.map(({ name, title }) => [name, title]))}
@@ -219,6 +221,7 @@ export function BudgetCard({ layer, full }) {
         field=${field(layer, full, 'stop_rules')}
         value=${full.stop_rules}
         layer=${layer}
+        FormField=${FormField}
         label="stop_rules"
       />
     </details>

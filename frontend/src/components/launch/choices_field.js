@@ -1,8 +1,8 @@
 /** A list in the form whose items are words of a fixed choice: one box for each. */
 import { html, useId } from '../../dom.js';
-import { Row } from './field.js';
+import { Row } from './row.js';
 
-/** @param {import('./field.js').FieldProps} props */
+/** @param {import('./row.js').FieldProps} props */
 export function ChoicesField({ field, value, layer, label }) {
   const id = useId();
   /** @type {string[]} */

@@ -2,7 +2,8 @@
 import { html } from '../../dom.js';
 import { fieldAt, isList } from '../../lib/launch/schema.js';
 import { getAt, setAt, spell, unsetAt, writes, writtenPaths } from '../../lib/launch/layers.js';
-import { Errors, FormField } from './field.js';
+import { FormField } from './field.js';
+import { Errors } from './row.js';
 
 /**
  * @typedef {import('../../lib/launch/schema.js').Node} Node
@@ -14,8 +15,8 @@ import { Errors, FormField } from './field.js';
 /**
  * The functions by which fields read and write one layer.
  * @param {{root: Node, secondary?: string[], own: Fields, below: Fields, full: Fields, errors: FieldError[],
- *   onOwn: (own: any) => void, onSweep?: import('./field.js').Layer['onSweep'], swept?: Map<string, string>}} parts
- * @returns {import('./field.js').Layer}
+ *   onOwn: (own: any) => void, onSweep?: import('./row.js').Layer['onSweep'], swept?: Map<string, string>}} parts
+ * @returns {import('./row.js').Layer}
  */
 export const layerOf = ({ root, secondary, own, below, full, errors, onOwn, onSweep, swept }) => ({
   root,
@@ -101,7 +102,7 @@ const labelOf = (/** @type {string} */ path) => path.replace(/^objective\./, '')
  * @typedef {{root: Node, secondary?: string[], groups: KnobGroup[], own: Fields, below: Fields, full: Fields,
  *   errors: FieldError[],
  *   onOwn: (own: any) => void, open: string[], onOpen: (open: string[]) => void, hidden?: string[], nothing:
- *   string, onSweep?: import('./field.js').Layer['onSweep'], swept?: Map<string, string>}} KnobProps
+ *   string, onSweep?: import('./row.js').Layer['onSweep'], swept?: Map<string, string>}} KnobProps
  *   `hidden`: parts that stand elsewhere on the page; `nothing`: said when the layer changes nothing
  */
 

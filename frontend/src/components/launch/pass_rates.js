@@ -3,11 +3,11 @@ import { html, useId, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
 import { plural } from '../../lib/text/format.js';
-import { Row } from './field.js';
+import { Row } from './row.js';
 import { ForOperator } from '../shared/role.js';
 
 /**
- * @param {{field: import('../../lib/launch/schema.js').Field, value: string, layer: import('./field.js').Layer,
+ * @param {{field: import('../../lib/launch/schema.js').Field, value: string, layer: import('./row.js').Layer,
  *   label: string}} props
  */
 export function PassRatesField({ field, value, layer, label }) {

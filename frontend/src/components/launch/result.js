@@ -2,7 +2,7 @@
  * What will be launched: how many runs, at what cost, what speaks against it; and the same as YAML, command and link.
  */
 import { html, useState } from '../../dom.js';
-import { copyText } from '../../data/actions.js';
+import { copyText } from '../../app/actions.js';
 import { mayChange, workers } from '../../app/state.js';
 import { commandOf } from '../../lib/launch/form.js';
 import { sandboxGaps } from '../../lib/service/workers.js';

@@ -6,7 +6,7 @@ import { useLoad } from '../../data/resource.js';
 import { shortValue } from '../../lib/launch/form.js';
 import { withKnob, withoutKnob } from '../../lib/launch/sweep.js';
 import { formatDurationRange, formatMoney, formatShort, plural } from '../../lib/text/format.js';
-import { Errors } from './field.js';
+import { Errors } from './row.js';
 import { WholeNumber } from './number.js';
 import { SearchSettings } from './search_settings.js';
 import { Icon } from '../shared/icons.js';

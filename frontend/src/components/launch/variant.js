@@ -1,18 +1,16 @@
 /** Variants of an experiment: one card each, with what it changes, its knobs and its formula. */
 import { html, useState } from '../../dom.js';
 import { methodDifferences, shortName, shortValue } from '../../lib/launch/form.js';
-import { byFamily, matching, sentences } from '../../lib/launch/offers.js';
+import { byFamily, sentences } from '../../lib/launch/offers.js';
 import { Icon } from '../shared/icons.js';
-import { Menu } from '../shared/overlay.js';
 import { Formula } from '../shared/formula.js';
 import { KnobPanels, Knobs } from './knobs.js';
+import { OfferMenu } from './offer_menu.js';
 import { Ablation } from './ablation.js';
 
 /** @typedef {import('../../lib/launch/offers.js').Offer} Offer */
 
 const QUICK = ['grpo', 'dapo', 'dr_grpo'];
-
-const FEW_OFFERS = 8;
 
 /**
  * Ways to add a variant.
@@ -39,81 +37,13 @@ export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
 }
 
 /**
- * Offers by family, narrowed by what is typed; Enter takes the first.
- * @param {{label: string, offers: Offer[], align?: 'left' | 'right', onChoose: (offer: Offer) => void}} props
- */
-export function OfferMenu({ label, offers, align = 'right', onChoose }) {
-  const [text, setText] = useState('');
-  const found = matching(offers, text);
-  return html`<${Menu} label=${label} align=${align} quiet>
-    ${(close) => {
-      const choose = (offer) => {
-        close();
-        setText('');
-        onChoose(offer);
-      };
-      return html`<div class="offers">
-        ${
-          offers.length > FEW_OFFERS &&
-          html`<input
-            class="field offer-filter"
-            type="search"
-            placeholder="Name, paper or method"
-            aria-label="Filter presets"
-            autofocus
-            ref=${focusOnce}
-            value=${text}
-            onInput=${(event) => setText(event.target.value)}
-            onKeyDown=${(event) => {
-              if (event.key === 'Enter') {
-                event.preventDefault();
-                if (found.length) choose(found[0]);
-              }
-            }}
-          />`
-        }
-        ${byFamily(found).map(
-          ([family, members]) => html`<div key=${family}>
-            ${family && html`<div class="menu-title">${family}</div>`}
-            ${members.map(
-              (offer) => html`<button
-                type="button"
-                class="offer"
-                key=${offer.name}
-                title=${offer.note}
-                onClick=${() => choose(offer)}
-              >
-                <span>
-                  <strong>${offer.title}</strong> <code>${offer.name}</code>
-                  ${
-                    offer.source &&
-                    html`
-                      ${' '}
-                      <span class="faint">${offer.source}</span>
-                    `
-                  }
-                </span>
-                <span class="quiet">${sentences(offer.note)[0]}</span>
-              </button>`,
-            )}
-          </div>`,
-        )}
-        ${!found.length && html`<p class="menu-title">No name, source or note contains “${text}”.</p>`}
-      </div>`;
-    }}
-  <//>`;
-}
-
-const focusOnce = (/** @type {HTMLElement | null} */ element) => element?.focus({ preventScroll: true });
-
-/**
  * @typedef {import('../../lib/launch/form.js').Variant} Variant
  * @typedef {import('../../lib/launch/layers.js').Fields} Fields
  * @param {{variant: Variant, index: number, below: Fields, full: Fields, root: Fields,
  *   groups: import('./knobs.js').KnobGroup[], secondary: string[], presets: Offer[],
  *   verdict: import('./validation.js').Verdict, errors: {path: string, message: string}[], open: string[], plain:
  *   import('./ablation.js').Plain[], start: Fields,
- *   onSweep?: import('./field.js').Layer['onSweep'], swept: Map<string, string>,
+ *   onSweep?: import('./row.js').Layer['onSweep'], swept: Map<string, string>,
  *   onChange: (variant: Variant) => void, onOpen: (open: string[]) => void, onDuplicate: () => void, onRemove: () =>
  *   void, onAdd: (variants: Variant[]) => void}} props
  */

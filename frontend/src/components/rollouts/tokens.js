@@ -1,6 +1,6 @@
 /** A completion token by token: coloured by a value, one token's numbers, the sums of the loss. */
 import { html, signal, useEffect, useMemo, useRef, useState } from '../../dom.js';
-import { copyText } from '../../data/actions.js';
+import { copyText } from '../../app/actions.js';
 import {
   chunksOf,
   COLOURINGS,

@@ -1,7 +1,7 @@
 /** Head of a run's page: name, state, what can be asked of it. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { post } from '../../data/api.js';
-import { renameRun } from '../../data/actions.js';
+import { renameRun } from '../../app/actions.js';
 import { runLook, sayError, status } from '../../app/state.js';
 import { address } from '../../lib/url.js';
 import { movesOf, reasonText, secondsLeft } from '../../lib/runs/moves.js';

@@ -1,6 +1,6 @@
 /** Actions of the table of runs that a run's own page offers too: tags, notes, archive, trash. */
 import { html } from '../../dom.js';
-import { actOnRuns } from '../../data/actions.js';
+import { actOnRuns } from '../../app/actions.js';
 import { useGet } from '../../data/resource.js';
 import { isPushed } from '../../lib/runs/origin.js';
 import { ActionMenu, Confirm } from '../shared/overlay.js';
@@ -14,7 +14,7 @@ import { NotesDialog } from './notes.js';
  * @param {{run: Api.RunItem, reload: () => void, ask: (what: Asked) => void}} props
  */
 export function MoreActions({ run, reload, ask }) {
-  const act = (/** @type {import('../../data/actions.js').Action} */ action) => actOnRuns(action, [run.id], reload);
+  const act = (/** @type {import('../../app/actions.js').Action} */ action) => actOnRuns(action, [run.id], reload);
   const items = [
     { label: 'Tags…', run: () => ask('tags') },
     { label: 'Notes…', run: () => ask('notes') },

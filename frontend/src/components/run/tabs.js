@@ -1,7 +1,7 @@
 /** What there is to read about a run: config, events, the trainer's output, files. */
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../../dom.js';
 import { fileAddress, get } from '../../data/api.js';
-import { copyText, download } from '../../data/actions.js';
+import { copyText, download } from '../../app/actions.js';
 import { useGet, useThrottled } from '../../data/resource.js';
 import { useHistory } from '../../data/run_events.js';
 import { changesBetween } from '../../lib/launch/layers.js';

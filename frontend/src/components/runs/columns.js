@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from '../../dom.js';
 import { lookup } from '../../lib/lookup.js';
 import { fieldOf, isEvaluation } from '../../lib/runs/fields.js';
 import { formatCount } from '../../lib/text/format.js';
-import { renameRun } from '../../data/actions.js';
+import { renameRun } from '../../app/actions.js';
 import { Icon } from '../shared/icons.js';
 import { Progress, Status, Swatch, Tag, Verdict } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';

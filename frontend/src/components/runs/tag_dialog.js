@@ -1,6 +1,6 @@
 /** Tagging of one run or many. */
 import { html, useState } from '../../dom.js';
-import { actOnRuns } from '../../data/actions.js';
+import { actOnRuns } from '../../app/actions.js';
 import { plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 

@@ -6,7 +6,7 @@ import { matching } from '../../lib/metrics.js';
 import { formatCount, formatValue, plural } from '../../lib/text/format.js';
 import { VERDICT_NAMES, verdictTitle } from '../../lib/runs/verdicts.js';
 import { spread } from '../../lib/runs/stats.js';
-import { download } from '../../data/actions.js';
+import { download } from '../../app/actions.js';
 import { Menu } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
 import { Segments } from '../shared/marks.js';

@@ -1,6 +1,6 @@
 /** What can be done with runs, one or many, with a message about how it went and a way back where there is one. */
-import { patch, post, remove } from './api.js';
-import { say, sayError } from '../app/state.js';
+import { patch, post, remove } from '../data/api.js';
+import { say, sayError } from './state.js';
 import { plural } from '../lib/text/format.js';
 
 /** @typedef {Api.RunItem} Run */
