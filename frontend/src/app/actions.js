@@ -66,8 +66,8 @@ export async function actOnRuns(action, ids, reload, tag = '') {
 /** Everything in the trash out of existence; what has to stay is named. @param {() => void} reload */
 export async function emptyTrash(reload) {
   try {
-    const { deleted, kept } = await remove('/runs', { forever: true });
-    const stays = kept.map((/** @type {Api.KeptRun} */ { name, reason }) => `${name} stays: ${reason}`).join('; ');
+    const { deleted, kept: refused } = await remove('/runs', { forever: true });
+    const stays = refused.map((/** @type {Api.KeptRun} */ { name, reason }) => `${name} stays: ${reason}`).join('; ');
     say(
       `${plural(deleted.length, 'run')} deleted permanently${stays && `. ${stays}`}`,
       stays ? { tone: 'error' } : undefined,
@@ -100,11 +100,11 @@ export function download(text, filename, type = 'text/csv') {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/** @param {string} text @param {string} what @returns {Promise<void>} */
-export async function copyText(text, what) {
+/** @param {string} text @param {string} subject @returns {Promise<void>} */
+export async function copyText(text, subject) {
   try {
     await navigator.clipboard.writeText(text);
-    say(`${what} copied`);
+    say(`${subject} copied`);
   } catch {
     say(`Your browser blocked copying: ${text}`, { tone: 'error' });
   }

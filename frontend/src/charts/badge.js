@@ -16,7 +16,7 @@ export function badge(series, { smoothing, logX, logY, grouped, asked, most, out
   const notFinite = sum(series, ({ non_finite }) => non_finite.length);
   const noLog = logY ? sum(series, ({ values }) => values.filter((value) => value <= 0).length) : 0;
   const noLogX = logX ? sum(series, ({ x }) => x.filter((value) => value <= 0).length) : 0;
-  const wanted = Math.min(asked, most);
+  const expectedRuns = Math.min(asked, most);
   return [
     note(grouped ? `${plural(series.length, grouped)}${seeds(series)}` : plural(series.length, 'run')),
     note(pointsText(shown, raw, grouped !== '')),
@@ -28,7 +28,9 @@ export function badge(series, { smoothing, logX, logY, grouped, asked, most, out
     ...(outside?.isBandCut ? [note("band cut at the panel's edge", true)] : []),
     ...(healthy ? [{ ...note(healthyText(healthy)), title: 'Runs that learn usually stay in the green band' }] : []),
     ...(asked > most ? [note(`showing ${formatCount(most)} of ${plural(asked, 'run')}`, true)] : []),
-    ...(!grouped && series.length < wanted ? [note(`${plural(wanted - series.length, 'run')} without data`)] : []),
+    ...(!grouped && series.length < expectedRuns
+      ? [note(`${plural(expectedRuns - series.length, 'run')} without data`)]
+      : []),
   ];
 }
 

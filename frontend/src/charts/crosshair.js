@@ -189,10 +189,10 @@ function lightAll(key) {
 }
 
 function light(/** @type {Drawn} */ { element, figure, isPainted, lit: canvas }, /** @type {string | null} */ key) {
-  const found = key !== null && figure.data.some(isMainOf(key));
-  element.classList.toggle('is-lit', found);
-  canvas.hidden = !found || !isPainted;
-  if (!found) return;
+  const hasCurve = key !== null && figure.data.some(isMainOf(key));
+  element.classList.toggle('is-lit', hasCurve);
+  canvas.hidden = !hasCurve || !isPainted;
+  if (!hasCurve) return;
   if (isPainted)
     return paint(
       canvas,
@@ -200,8 +200,8 @@ function light(/** @type {Drawn} */ { element, figure, isPainted, lit: canvas },
       paintedOf(figure.data).filter(({ meta }) => meta.key === key),
     );
   for (const trace of element.querySelectorAll('.scatterlayer .trace')) {
-    const { __data__: held } = /** @type {Element & {__data__?: {trace?: Plot.Trace}[]}} D3's */ (trace);
-    trace.classList.toggle('is-key', held?.[0]?.trace?.meta?.key === key);
+    const { __data__: points } = /** @type {Element & {__data__?: {trace?: Plot.Trace}[]}} D3's */ (trace);
+    trace.classList.toggle('is-key', points?.[0]?.trace?.meta?.key === key);
   }
 }
 

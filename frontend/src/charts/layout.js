@@ -64,9 +64,9 @@ export function extentOf(lines, xKind) {
     x.at(-1),
     ...strange.map(({ x: at, step }) => at ?? step),
   ]);
-  const known = ends.filter((end) => end !== undefined).filter(Number.isFinite);
-  if (!known.length) return [0, 0];
-  return [Math.min(...known, ...(isMetricAxis(xKind) ? [] : [0])), Math.max(...known)];
+  const finiteEnds = ends.filter((end) => end !== undefined).filter(Number.isFinite);
+  if (!finiteEnds.length) return [0, 0];
+  return [Math.min(...finiteEnds, ...(isMetricAxis(xKind) ? [] : [0])), Math.max(...finiteEnds)];
 }
 
 /** @type {Record<string, string>} */

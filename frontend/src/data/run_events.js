@@ -37,7 +37,7 @@ const added = (held, items) => new Map([...held, ...items.map((item) => /** @typ
 
 /**
  * @param {string} run
- * @returns {{data: Api.RunEvent[] | undefined, error: Error | null, loadedAt: number, reload: () => void, more:
+ * @returns {{data: Api.RunEvent[] | undefined, error: Error | null, loadedAt: number, reload: () => void, loadMore:
  *   (() => void) | null}}
  *   `more` loads the next older ones; null when there are none
  */
@@ -78,7 +78,7 @@ export function useHistory(run) {
         loadedAt: Date.now(),
       });
     });
-  const more = () =>
+  const loadOlder = () =>
     guarded(async () => {
       const { items, next } = await page(run, now.current.older);
       put({ events: added(now.current.events, items), older: next, error: null });
@@ -92,5 +92,5 @@ export function useHistory(run) {
   });
   const { events, older, error, loaded, loadedAt } = state;
   const data = loaded ? [...events.values()].sort((a, b) => Number(b.id) - Number(a.id)) : undefined;
-  return { data, error, loadedAt, reload, more: older ? more : null };
+  return { data, error, loadedAt, reload, loadMore: older ? loadOlder : null };
 }

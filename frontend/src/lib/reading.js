@@ -69,21 +69,21 @@ function newestGap({ gaps, non_finite: strange }, x) {
 /**
  * Reads all lines of a panel at one x, sorted by value: the largest first, then what is not finite, then lines
  * without a value.
- * @param {Line[]} lines @param {number} x Infinity reads the last values @param {string | null} [wanted] key of the
+ * @param {Line[]} lines @param {number} x Infinity reads the last values @param {string | null} [baseline] key of the
  *   baseline
  * @returns {Reading}
  */
-export function readLines(lines, x, wanted = null) {
+export function readLines(lines, x, baseline = null) {
   const raw = new Map(lines.filter(isRaw).map((line) => [keyOf(line), line.series]));
   const isSmoothed = raw.size > 0;
   const shown = lines.filter((line) => !isRaw(line));
-  const found = shown.map((line) => {
+  const readings = shown.map((line) => {
     const smoothed = isSmoothed ? readAt(line.series, x) : null;
     const series = isSmoothed ? raw.get(keyOf(line)) : line.series;
     return { line, smoothed, recorded: series ? readAt(series, x) : null };
   });
-  const base = found.find(({ line }) => wanted !== null && keyOf(line) === wanted);
-  const rows = found.map(({ line, smoothed, recorded }) => ({
+  const base = readings.find(({ line }) => baseline !== null && keyOf(line) === baseline);
+  const rows = readings.map(({ line, smoothed, recorded }) => ({
     key: keyOf(line),
     name: line.name,
     look: line.look,
@@ -100,7 +100,7 @@ export function readLines(lines, x, wanted = null) {
     x,
     rows: rows.sort((a, b) => rank(b) - rank(a)),
     baseline: base?.line.name ?? null,
-    isBaselineMissing: wanted !== null && !base,
+    isBaselineMissing: baseline !== null && !base,
     isSmoothed,
   };
 }
@@ -128,8 +128,8 @@ export const countText = ({ recorded, of }) =>
 /** With a sign, as a difference is read. @param {number | null} delta */
 export const deltaText = (delta) => (delta === null ? '' : `${delta > 0 ? '+' : ''}${formatValue(delta)}`);
 
-/** A place on the x axis in words. @param {import('./series.js').XKind} kind @param {number} x */
-export function placeText(kind, x) {
+/** A position on the x axis in words. @param {import('./series.js').XKind} kind @param {number} x */
+export function positionText(kind, x) {
   if (!Number.isFinite(x)) return 'last values';
   if (kind === 'step') return `step ${grouped(x)}`;
   if (isMetricAxis(kind)) return `${kind} ${formatValue(x)}`;
@@ -156,7 +156,7 @@ export function tableOf({ x, rows, baseline, isSmoothed }, { metric, unit, xKind
     'read at',
     'note',
   ];
-  const place = Number.isFinite(x) ? `${xKind} ${x}` : 'last value';
+  const position = Number.isFinite(x) ? `${xKind} ${x}` : 'last value';
   return {
     head,
     rows: rows.map(({ name, recorded, smoothed, delta, isOlder, of }) => [
@@ -167,7 +167,7 @@ export function tableOf({ x, rows, baseline, isSmoothed }, { metric, unit, xKind
       recorded?.n ?? '',
       recorded?.step ?? '',
       ...(xKind === 'step' ? [] : [recorded?.x ?? '']),
-      place,
+      position,
       recorded ? noteOf(recorded, isOlder, of) : NO_VALUE,
     ]),
   };

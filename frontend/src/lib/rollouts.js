@@ -159,7 +159,7 @@ const number = (/** @type {number | string | null} */ value) => (typeof value ==
  * @param {number} step
  */
 export function nearestStep(steps, step) {
-  const after = steps.findIndex((known) => known > step);
+  const after = steps.findIndex((storedStep) => storedStep > step);
   if (after < 0) return steps.length - 1;
   return Math.max(0, after - 1);
 }

@@ -36,19 +36,19 @@ export function View() {
   const [share, setShare] = useState(/** @type {number | null} */ (null));
   const newest = useRef(0);
 
-  /** @param {File} some @param {typeof NOTHING} wanted @param {boolean} isDry */
-  const send = async (some, wanted, isDry) => {
+  /** @param {File} log @param {typeof NOTHING} options @param {boolean} isDry */
+  const send = async (log, options, isDry) => {
     newest.current += 1;
     const mine = newest.current;
     setError(null);
     setShare(0);
     try {
-      const params = { ...parametersOf(some, wanted), dry_run: isDry ? 'true' : undefined };
+      const params = { ...parametersOf(log, options), dry_run: isDry ? 'true' : undefined };
       const signal = new AbortController().signal;
-      const answer = await upload('/imports', some, { params, signal, onProgress: setShare });
+      const answer = await upload('/imports', log, { params, signal, onProgress: setShare });
       if (mine !== newest.current) return;
-      const made = answer.runs.filter(({ run }) => run);
-      if (made.length > 1) navigate(`/compare?runs=${made.map(({ run }) => run).join(',')}`);
+      const importedRuns = answer.runs.filter(({ run }) => run);
+      if (importedRuns.length > 1) navigate(`/compare?runs=${importedRuns.map(({ run }) => run).join(',')}`);
       else if (answer.run) navigate(`/run/${answer.run}`);
       else setSeen(answer);
     } catch (failure) {
@@ -56,22 +56,22 @@ export function View() {
     }
     if (mine === newest.current) setShare(null);
   };
-  const choose = (some) => {
-    if (!some) return;
-    setFile(some);
+  const choose = (log) => {
+    if (!log) return;
+    setFile(log);
     setChoices(NOTHING);
     setSeen(null);
-    send(some, NOTHING, true);
+    send(log, NOTHING, true);
   };
   const change = (changes) => setChoices((old) => ({ ...old, ...changes }));
   const lookAgain = (changes) => {
     if (!file) return;
-    const wanted = { ...choices, ...changes };
-    setChoices(wanted);
-    send(file, wanted, true);
+    const options = { ...choices, ...changes };
+    setChoices(options);
+    send(file, options, true);
   };
-  const found = seen ? seen.runs.filter(({ is_chosen: is }) => is).map(({ label }) => label) : [];
-  const chosen = choices.runs.length ? choices.runs : found;
+  const defaultRuns = seen ? seen.runs.filter(({ is_chosen: is }) => is).map(({ label }) => label) : [];
+  const chosen = choices.runs.length ? choices.runs : defaultRuns;
 
   if (!mayChange.value) return html`<${Empty} title="Only operators import logs">You are logged in as a viewer.<//>`;
   return html`<div class="page import">
@@ -226,7 +226,7 @@ const FIELDS = [
  */
 function Runs({ runs, chosen, onChange }) {
   const turn = (/** @type {string} */ label) =>
-    onChange(chosen.includes(label) ? chosen.filter((each) => each !== label) : [...chosen, label]);
+    onChange(chosen.includes(label) ? chosen.filter((chosenLabel) => chosenLabel !== label) : [...chosen, label]);
   return html`<fieldset class="import-runs">
     <legend>The file holds ${formatCount(runs.length)} runs. The report is about the first that is chosen.</legend>
     ${runs.map(
@@ -272,8 +272,8 @@ function Names({ seen, several, names, onChange }) {
 /** Which column counts the steps. Another one is looked at anew. */
 function Steps({ report, value, onChange }) {
   const guess = report.step ? `${report.step}` : 'row numbers';
-  const others = [...report.step_candidates, ...report.columns.map(({ column }) => column)];
-  const options = [...new Set(others)].filter((name) => name !== report.step);
+  const columns = [...report.step_candidates, ...report.columns.map(({ column }) => column)];
+  const options = [...new Set(columns)].filter((name) => name !== report.step);
   return html`<p class="import-steps">
     <label>
       Steps are counted by${' '}

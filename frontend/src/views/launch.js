@@ -148,10 +148,13 @@ const resolvedOf = (verdicts, fulls) =>
   );
 
 /** @param {Query} query */
-const nameErrorsOf = ({ name: own, variants }) => {
+const nameErrorsOf = ({ name: experimentName, variants }) => {
   const names = variants.map(({ name }) => name.trim());
   const twice = names.find((name, i) => name && names.indexOf(name) !== i);
-  const long = [['The name', own.trim()], ...variants.map(({ name }, i) => [`The name of variant ${i + 1}`, name])]
+  const long = [
+    ['The name', experimentName.trim()],
+    ...variants.map(({ name }, i) => [`The name of variant ${i + 1}`, name]),
+  ]
     .map(([whose, name]) => ({ whose, length: [...name].length }))
     .filter(({ length }) => length > MOST_IN_NAME);
   return [
@@ -194,11 +197,11 @@ function LaunchForm({ offers, query, change, fork }) {
   const baseProps = {
     root: catalog.schema,
     secondary: offers.secondary,
-    own: base,
+    changes: base,
     ...layers.base,
     errors: errorsOf('base', verdicts, variants, base),
     ...sweeping,
-    onOwn: (/** @type {Query['base']} */ own) => change({ base: own }),
+    onChanges: (/** @type {Query['base']} */ newBase) => change({ base: newBase }),
   };
   const layer = layerOf(baseProps);
   const layerProps = {

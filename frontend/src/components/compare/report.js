@@ -7,7 +7,7 @@ import { fetchSeries } from '../../data/series.js';
 import { cursor } from '../../charts/cursor.js';
 import { pictureOf } from '../../charts/draw.js';
 import { chartTheme } from '../../charts/theme.js';
-import { placeText, readLines, tableOf } from '../../lib/reading.js';
+import { positionText, readLines, tableOf } from '../../lib/reading.js';
 import { reportHtml, sizes } from '../../lib/report.js';
 import { formatField, groupDifferences } from '../../lib/runs/config.js';
 import { groupOf } from '../../lib/runs/groups.js';
@@ -116,9 +116,9 @@ async function rolloutsOf({ groups }, { step, prompts, order }) {
   if (!prompts) return [];
   const parts = groups.slice(0, MOST_GROUPS).map(async ({ name, runs: [run] }) => {
     const { items: steps } = await get('/rollouts/steps', { run: run.id });
-    const kept = [...new Set(steps.map((each) => each.step))].sort((a, b) => a - b);
-    const wanted = step.trim() === '' ? Infinity : Number(step);
-    const at = kept.filter((each) => each <= wanted).at(-1) ?? kept[0];
+    const storedSteps = [...new Set(steps.map((item) => item.step))].sort((a, b) => a - b);
+    const latestStep = step.trim() === '' ? Infinity : Number(step);
+    const at = storedSteps.filter((storedStep) => storedStep <= latestStep).at(-1) ?? storedSteps[0];
     if (at === undefined) return [];
     const { items } = await get('/rollouts', { run: run.id, step: at, limit: 200 });
     const mean = (/** @type {Api.GroupItem} */ group) => group.reward_mean ?? 0;
@@ -166,7 +166,7 @@ async function makeReport(comparison, wishes, isWanted) {
   const rollouts = await rolloutsOf(comparison, wishes);
   const theme = chartTheme(shade.peek());
   const now = cursor.peek();
-  const place = placeText(view.x, now?.isPinned ? now.x : Infinity);
+  const cursorText = positionText(view.x, now?.isPinned ? now.x : Infinity);
   /** @type {Awaited<ReturnType<typeof chartOf>>[]} */
   let charts = [];
   let drawn = 0;
@@ -182,11 +182,11 @@ async function makeReport(comparison, wishes, isWanted) {
       title: wishes.title || comparison.title,
       note: wishes.note,
       link: location.href,
-      made: formatTime(Date.now()),
+      created: formatTime(Date.now()),
       facts: [
         plural(runs.length, 'run'),
         plural(groups.length, 'variant'),
-        `values: ${place}`,
+        `values: ${cursorText}`,
         view.smoothing ? `smoothed ${view.smoothing}` : 'unsmoothed',
         `at most ${points} points a curve, peaks kept`,
         ...leftOut(comparison, values, withRollouts, wishes.prompts),

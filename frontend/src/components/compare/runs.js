@@ -27,16 +27,13 @@ export function emptyChoice({ runs, query }) {
 
 /** The chosen runs with their configs. @param {Choice} view @param {AbortSignal} signal @returns {Promise<Loaded>} */
 export async function loadRuns({ experiment, runs, query }, signal) {
-  if (runs?.length) {
-    const { found, missing } = await namedRuns([...new Set(runs)], { include: 'config' }, signal);
-    return { runs: found, missing };
-  }
+  if (runs?.length) return namedRuns([...new Set(runs)], { include: 'config' }, signal);
   const filter = query ? { query } : { experiment };
   const most = query ? MOST_MATCHING + 1 : Infinity;
-  const found = await getAll('/runs', { ...filter, include: 'config', limit: 200 }, { most, signal });
-  return query && found.length > MOST_MATCHING
-    ? { runs: found.slice(0, MOST_MATCHING), missing: [], isCut: true }
-    : { runs: found, missing: [] };
+  const loadedRuns = await getAll('/runs', { ...filter, include: 'config', limit: 200 }, { most, signal });
+  return query && loadedRuns.length > MOST_MATCHING
+    ? { runs: loadedRuns.slice(0, MOST_MATCHING), missing: [], isCut: true }
+    : { runs: loadedRuns, missing: [] };
 }
 
 /** Without a choice in the address: what could be compared. */

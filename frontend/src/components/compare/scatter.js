@@ -17,15 +17,18 @@ export function Scatter({ runs, axes, brushes, chosen, lookOf, onBrush, width })
   if (!across || !up) return html`<p class="faint">Choose two axes above.</p>`;
   const long = Math.max(80, (width - LABELS - RIGHT) / (1 - NO_VALUE));
   const origin = LABELS - NO_VALUE * long;
-  const x = (/** @type {number} */ place) => origin + place * long;
-  const y = (/** @type {number} */ place) => TOP + (1 - place) * HEIGHT;
-  const placeX = (/** @type {number} */ pixel) => (pixel - origin) / long;
-  const placeY = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;
+  const x = (/** @type {number} */ position) => origin + position * long;
+  const y = (/** @type {number} */ position) => TOP + (1 - position) * HEIGHT;
+  const positionAtX = (/** @type {number} */ pixel) => (pixel - origin) / long;
+  const positionAtY = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;
   const sorted = (/** @type {number} */ a, /** @type {number} */ b) =>
     /** @type {[number, number]} */ (a < b ? [a, b] : [b, a]);
   const drag = dragged(
     ([x0, y0], [x1, y1]) =>
-      onBrush({ [across.key]: sorted(placeX(x0), placeX(x1)), [up.key]: sorted(placeY(y0), placeY(y1)) }),
+      onBrush({
+        [across.key]: sorted(positionAtX(x0), positionAtX(x1)),
+        [up.key]: sorted(positionAtY(y0), positionAtY(y1)),
+      }),
     () => onBrush({ [across.key]: null, [up.key]: null }),
   );
   const [rangeX, rangeY] = [lookup(brushes, across.key), lookup(brushes, up.key)];
@@ -69,8 +72,8 @@ export function Scatter({ runs, axes, brushes, chosen, lookOf, onBrush, width })
     ${runs.map(
       (run) => html`<circle
         key=${run.id}
-        cx=${x(across.place(run))}
-        cy=${y(up.place(run))}
+        cx=${x(across.positionOf(run))}
+        cy=${y(up.positionOf(run))}
         r="5"
         fill=${lookOf(run)?.colour ?? 'currentColor'}
         class=${chosen.has(run.id) ? 'relation-point' : 'relation-point is-left-out'}

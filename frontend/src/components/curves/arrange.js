@@ -15,9 +15,9 @@ export function ordered(metrics, order) {
 /** The order of a row of panels after one of them took the place of another.
  * @param {string[]} metrics as shown @param {string} metric @param {number} to its new place */
 export function moved(metrics, metric, to) {
-  const others = metrics.filter((other) => other !== metric);
-  const at = Math.max(0, Math.min(others.length, to));
-  return [...others.slice(0, at), metric, ...others.slice(at)];
+  const remainingMetrics = metrics.filter((name) => name !== metric);
+  const at = Math.max(0, Math.min(remainingMetrics.length, to));
+  return [...remainingMetrics.slice(0, at), metric, ...remainingMetrics.slice(at)];
 }
 
 /** The order of all panels with that of one row put in. @param {string[]} order @param {string[]} row */
@@ -71,7 +71,7 @@ function resized(tune, metric, wide, tall) {
 }
 
 /** Handlers of a place where a panel can be dropped. @param {(metric: string) => void} onDrop */
-export const dropPlace = (onDrop) => ({
+export const dropHandlers = (onDrop) => ({
   onDragOver: (/** @type {DragEvent} */ event) => {
     if (event.dataTransfer?.types.includes(KIND)) event.preventDefault();
   },

@@ -6,7 +6,7 @@ import { exportOf } from '../../charts/export.js';
 import { figureOf } from '../../charts/figure.js';
 import { chartTheme } from '../../charts/theme.js';
 import { download, fileName } from '../../app/actions.js';
-import { curvesAsCsv, placeText, readLines } from '../../lib/reading.js';
+import { curvesAsCsv, positionText, readLines } from '../../lib/reading.js';
 
 /**
  * @typedef {{view: import('./panel.js').PanelView, shown: import('../../charts/figure.js').View,
@@ -24,7 +24,7 @@ export function standing({ view, shown, lines, notes, about, element = null, lin
   return exportOf(figureOf(lines, { ...shown, theme, titled: true }), {
     title: shown.metric,
     subtitle: about?.meaning ?? '',
-    place: placeText(view.x, x ?? Infinity),
+    position: positionText(view.x, x ?? Infinity),
     rows,
     notes: notes.map(({ text }) => text),
     link,

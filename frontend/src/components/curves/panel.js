@@ -12,7 +12,7 @@ import { address } from '../../lib/url.js';
 import { notesOf, shownOf } from './shown.js';
 import { filesOf } from './files.js';
 import { DownloadMenu, SettingsMenu } from './tools.js';
-import { Corner, Handle, dropPlace } from './arrange.js';
+import { Corner, Handle, dropHandlers } from './arrange.js';
 import { sizeOf, tunedTo, viewOf } from './tuning.js';
 import { Icon } from '../shared/icons.js';
 import { useLines } from './lines.js';
@@ -119,7 +119,7 @@ export function Panel({
   const [wide, high] = tall ? [1, 1] : sizeOf(pageView.tune, metric);
   return html`<section
     class=${`panel card is-wide-${wide} is-high-${high}`}
-    ...${onDrop ? dropPlace(onDrop) : {}}
+    ...${onDrop ? dropHandlers(onDrop) : {}}
     aria-label=${metric}
     data-metric=${metric}
     onMouseEnter=${() => setOver(true)}

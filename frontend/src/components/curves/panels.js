@@ -49,9 +49,9 @@ export function Panels({
       )}
     </div>`;
   };
-  const panel = (/** @type {string} */ metric, /** @type {object} */ own) => html`<${Panel}
+  const panel = (/** @type {string} */ metric, /** @type {object} */ handlers) => html`<${Panel}
     key=${metric}
-    ...${own}
+    ...${handlers}
     metric=${metric}
     runs=${runs}
     view=${view}

@@ -55,8 +55,8 @@ function Notes({ report }) {
  */
 export function ColumnTable({ report, mapping, onChange }) {
   const name = (column, guess, typed) => {
-    const { [column]: _, ...others } = mapping;
-    onChange(typed === guess ? others : { ...others, [column]: typed });
+    const { [column]: _, ...otherColumns } = mapping;
+    onChange(typed === guess ? otherColumns : { ...otherColumns, [column]: typed });
   };
   return html`<div class="table-scroll" tabindex="0" role="group" aria-label="Columns of the log">
     <table class="table import-columns">

@@ -27,21 +27,21 @@ const PROMPT = ['chat_template', 'system_prompt', 'chat_template_kwargs'];
 export function PolicyCard({ layer, full, policies }) {
   const name = full.policy?.name;
   const offers = policies.filter((policy) => policy.name);
-  const other = !offers.some((policy) => policy.name === name);
-  const offer = policies.find((policy) => policy.name === (other ? '' : name));
+  const isUnlisted = !offers.some((policy) => policy.name === name);
+  const offer = policies.find((policy) => policy.name === (isUnlisted ? '' : name));
   const choose = (event) => layer.onChange('policy.name', event.target.value);
   return html`<section class="card launch-card" aria-labelledby="launch-policy">
     <h2 id="launch-policy">
       <span class="launch-number">1</span> Policy
     </h2>
     <span class="select">
-      <select aria-label="Policy" onChange=${choose} value=${other ? '' : name}>
+      <select aria-label="Policy" onChange=${choose} value=${isUnlisted ? '' : name}>
         ${offers.map(
-          (policy) => html`<option value=${policy.name} selected=${!other && policy.name === name}>
+          (policy) => html`<option value=${policy.name} selected=${!isUnlisted && policy.name === name}>
             ${policy.title}
           </option>`,
         )}
-        <option value="" selected=${other}>
+        <option value="" selected=${isUnlisted}>
           Another model…
         </option>
       </select>
@@ -52,7 +52,7 @@ export function PolicyCard({ layer, full, policies }) {
         <${Sentence} text=${offer.note} />
       </p>`
     }
-    ${other && html`<${FormField} field=${field(layer, full, 'policy.name')} value=${name} layer=${layer} />`}
+    ${isUnlisted && html`<${FormField} field=${field(layer, full, 'policy.name')} value=${name} layer=${layer} />`}
     <${MoreFields} title="LoRA and precision" fields=${WEIGHTS} layer=${layer} full=${full} />
     <${MoreFields} title="Chat template" fields=${PROMPT} layer=${layer} full=${full} />
   </section>`;

@@ -11,7 +11,7 @@ export function ChoicesField({ field, value, layer, label }) {
   const turn = (/** @type {string} */ option) =>
     layer.onChange(
       field.path,
-      options.filter((each) => chosen.includes(each) !== (each === option)),
+      options.filter((word) => chosen.includes(word) !== (word === option)),
     );
   return html`<${Row} field=${field} layer=${layer} label=${label} id=${id} wide>
     <span class="form-choices" role="group" aria-label=${label} aria-describedby=${`${id}-help`}>

@@ -166,23 +166,23 @@ function CheckField({ field, value, layer, label }) {
 /** @param {FieldProps} props */
 function TupleField({ field, value, layer, label }) {
   const id = useId();
-  const parts = Array.isArray(value) ? value : [];
-  const errors = [field.path, ...parts.map((_, i) => `${field.path}.${i}`)].flatMap((path) => layer.errorsAt(path));
+  const items = Array.isArray(value) ? value : [];
+  const errors = [field.path, ...items.map((_, i) => `${field.path}.${i}`)].flatMap((path) => layer.errorsAt(path));
   const change = (/** @type {number} */ at) => (/** @type {Event & {target: HTMLInputElement}} */ event) =>
     layer.onChange(
       field.path,
-      parts.map((part, i) => (i === at ? readTyped(field.node.prefixItems[i], event.target.value) : part)),
+      items.map((item, i) => (i === at ? readTyped(field.node.prefixItems[i], event.target.value) : item)),
     );
   return html`<${Row} field=${field} layer=${{ ...layer, errorsAt: () => errors }} label=${label} id=${id}>
     <span class="form-tuple">
-      ${parts.map(
-        (part, i) => html`<input
+      ${items.map(
+        (item, i) => html`<input
           key=${i}
           class="field"
           id=${i ? undefined : id}
           aria-label=${`${label} ${i + 1}`}
           inputmode="decimal"
-          value=${writeTyped(part)}
+          value=${writeTyped(item)}
           onChange=${change(i)}
           ...${described(id, errors)}
         />`,

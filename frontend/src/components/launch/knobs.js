@@ -14,22 +14,22 @@ import { Errors } from './row.js';
 
 /**
  * The functions by which fields read and write one layer.
- * @param {{root: Node, secondary?: string[], own: Fields, below: Fields, full: Fields, errors: FieldError[],
- *   onOwn: (own: any) => void, onSweep?: import('./row.js').Layer['onSweep'], swept?: Map<string, string>}} parts
+ * @param {{root: Node, secondary?: string[], changes: Fields, below: Fields, full: Fields, errors: FieldError[],
+ *   onChanges: (changes: any) => void, onSweep?: import('./row.js').Layer['onSweep'], swept?: Map<string, string>}} parts
  * @returns {import('./row.js').Layer}
  */
-export const layerOf = ({ root, secondary, own, below, full, errors, onOwn, onSweep, swept }) => ({
+export const layerOf = ({ root, secondary, changes, below, full, errors, onChanges, onSweep, swept }) => ({
   root,
   secondary,
-  isOwn: (path) => writes(own, path) && spell(getAt(full, path)) !== spell(getAt(below, path)),
+  isOwn: (path) => writes(changes, path) && spell(getAt(full, path)) !== spell(getAt(below, path)),
   belowAt: (path) => getAt(below, path),
   errorsAt: (path) =>
     errors
       .map((error) => atItsField(root, error, full))
       .filter((error) => error.path === path)
       .map(({ message }) => message),
-  onChange: (path, value) => onOwn(setAt(own, path, value, full)),
-  onReset: (path) => onOwn(unsetAt(own, path, below)),
+  onChange: (path, value) => onChanges(setAt(changes, path, value, full)),
+  onReset: (path) => onChanges(unsetAt(changes, path, below)),
   onSweep,
   sweptAt: (path) => swept?.get(path),
 });
@@ -80,28 +80,28 @@ export function knobOfError(root, path, full) {
 /** @param {string} outer @param {string} path */
 const covers = (outer, path) => path === outer || path.startsWith(`${outer}.`);
 /** @param {string[]} paths */
-const withoutInner = (paths) => paths.filter((path) => !paths.some((other) => other !== path && covers(other, path)));
+const withoutInner = (paths) => paths.filter((path) => !paths.some((outer) => outer !== path && covers(outer, path)));
 
 /**
  * Paths that this layer writes or has errors at, outside of the groups that are open anyway.
  * @param {KnobProps} props @param {string[]} hidden @param {string[]} openPaths
  */
-function tellingPaths({ root, own, below, full, errors }, hidden, openPaths) {
+function tellingPaths({ root, changes, below, full, errors }, hidden, openPaths) {
   const wrong = errors.flatMap(({ path }) => knobOfError(root, path, full) ?? []);
-  const paths = [...new Set([...writtenPaths(own, below), ...wrong])].filter(
+  const paths = [...new Set([...writtenPaths(changes, below), ...wrong])].filter(
     (path) => !['name', 'preset'].includes(path),
   );
   return withoutInner(paths).filter(
-    (path) => !hidden.some((part) => covers(part, path)) && !openPaths.some((part) => covers(part, path)),
+    (path) => !hidden.some((outer) => covers(outer, path)) && !openPaths.some((outer) => covers(outer, path)),
   );
 }
 
 const labelOf = (/** @type {string} */ path) => path.replace(/^objective\./, '');
 
 /**
- * @typedef {{root: Node, secondary?: string[], groups: KnobGroup[], own: Fields, below: Fields, full: Fields,
+ * @typedef {{root: Node, secondary?: string[], groups: KnobGroup[], changes: Fields, below: Fields, full: Fields,
  *   errors: FieldError[],
- *   onOwn: (own: any) => void, open: string[], onOpen: (open: string[]) => void, hidden?: string[], nothing:
+ *   onChanges: (changes: any) => void, open: string[], onOpen: (open: string[]) => void, hidden?: string[], nothing:
  *   string, onSweep?: import('./row.js').Layer['onSweep'], swept?: Map<string, string>}} KnobProps
  *   `hidden`: parts that stand elsewhere on the page; `nothing`: said when the layer changes nothing
  */
@@ -126,7 +126,7 @@ const shower = (props) => {
 
 /** What the layer changes, and a button for each group of knobs. @param {KnobProps} props */
 export function Knobs(props) {
-  const { root, groups, own, below, full, errors, open, onOpen, hidden = [], nothing } = props;
+  const { root, groups, changes, below, full, errors, open, onOpen, hidden = [], nothing } = props;
   const opened = groups.filter(({ title }) => open.includes(title));
   const telling = tellingPaths(
     props,
@@ -134,9 +134,9 @@ export function Knobs(props) {
     opened.flatMap(({ fields }) => fields),
   );
   const toggle = (/** @type {string} */ title) =>
-    onOpen(open.includes(title) ? open.filter((other) => other !== title) : [...open, title]);
+    onOpen(open.includes(title) ? open.filter((openTitle) => openTitle !== title) : [...open, title]);
   const fieldless = errors.filter(({ path }) => path === 'preset' || !knobOfError(root, path, full));
-  const written = writtenPaths(own, below);
+  const written = writtenPaths(changes, below);
   return html`<div class="knobs">
     <${Errors} errors=${fieldless.map(({ path, message }) => (path ? `${path} ${message}` : message))} id="" />
     ${
@@ -146,7 +146,7 @@ export function Knobs(props) {
     }
     <div class="knob-groups" role="group" aria-label="Knobs">
       ${groups.map(({ title, fields }) => {
-        const changed = written.filter((path) => fields.some((part) => covers(part, path))).length;
+        const changed = written.filter((path) => fields.some((field) => covers(field, path))).length;
         return html`<button
           type="button"
           class="knob-group"

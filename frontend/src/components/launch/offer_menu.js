@@ -14,7 +14,7 @@ const FEW_OFFERS = 8;
  */
 export function OfferMenu({ label, offers, align = 'right', onChoose }) {
   const [text, setText] = useState('');
-  const found = matching(offers, text);
+  const matches = matching(offers, text);
   return html`<${Menu} label=${label} align=${align} quiet>
     ${(close) => {
       const choose = (offer) => {
@@ -37,12 +37,12 @@ export function OfferMenu({ label, offers, align = 'right', onChoose }) {
             onKeyDown=${(event) => {
               if (event.key === 'Enter') {
                 event.preventDefault();
-                if (found.length) choose(found[0]);
+                if (matches.length) choose(matches[0]);
               }
             }}
           />`
         }
-        ${byFamily(found).map(
+        ${byFamily(matches).map(
           ([family, members]) => html`<div key=${family}>
             ${family && html`<div class="menu-title">${family}</div>`}
             ${members.map(
@@ -68,7 +68,7 @@ export function OfferMenu({ label, offers, align = 'right', onChoose }) {
             )}
           </div>`,
         )}
-        ${!found.length && html`<p class="menu-title">No name, source or note contains “${text}”.</p>`}
+        ${!matches.length && html`<p class="menu-title">No name, source or note contains “${text}”.</p>`}
       </div>`;
     }}
   <//>`;

@@ -21,7 +21,7 @@ import { Icon } from '../shared/icons.js';
 
 /** A sentence of the schema; what stands between backticks is code. @param {{text: string}} props */
 export function Sentence({ text }) {
-  return text.split('`').map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
+  return text.split('`').map((piece, i) => (i % 2 ? html`<code>${piece}</code>` : piece));
 }
 
 /**

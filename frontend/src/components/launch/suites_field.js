@@ -8,11 +8,11 @@ import { Errors, Reset, Sentence } from './row.js';
 
 const SHOWN = ['name', 'problem', 'prompts', 'n'];
 
-/** A name that no suite has yet. @param {string} wanted @param {{name?: string}[]} items */
-function freeName(wanted, items) {
+/** A name that no suite has yet. @param {string} stem @param {{name?: string}[]} items */
+function freeName(stem, items) {
   const taken = new Set(items.map(({ name }) => name));
   for (let n = 1; ; n += 1) {
-    const name = n === 1 ? wanted : `${wanted}${n}`;
+    const name = n === 1 ? stem : `${stem}${n}`;
     if (!taken.has(name)) return name;
   }
 }

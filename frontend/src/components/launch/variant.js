@@ -75,11 +75,11 @@ export function VariantCard({
     root,
     groups,
     secondary,
-    own: variant,
+    changes: variant,
     below,
     full,
     errors,
-    onOwn: onChange,
+    onChanges: onChange,
     open,
     onOpen,
     onSweep,
@@ -155,15 +155,15 @@ export function VariantCard({
 }
 
 /** @param {Variant} variant @param {string} name of a preset, or '' @returns {Variant} */
-const withPreset = ({ preset: _, name: own, ...variant }, name) => ({
-  name: own,
+const withPreset = ({ preset: _, name: variantName, ...variant }, name) => ({
+  name: variantName,
   ...variant,
   ...(name && { preset: name }),
 });
 
 /** @param {{value: string, presets: Offer[], index: number, onChange: (name: string) => void}} props */
 function PresetSelect({ value, presets, index, onChange }) {
-  const known = presets.some(({ name }) => name === value) || value === '';
+  const isListed = presets.some(({ name }) => name === value) || value === '';
   return html`<span class="select">
     <select
       aria-label=${`Preset of variant ${index + 1}`}
@@ -174,7 +174,7 @@ function PresetSelect({ value, presets, index, onChange }) {
         no preset
       </option>
       ${
-        !known &&
+        !isListed &&
         html`<option value=${value} selected>
           ${value} (unknown)
         </option>`
@@ -198,26 +198,26 @@ function PresetSelect({ value, presets, index, onChange }) {
  */
 function PresetAbout({ preset, start, below }) {
   if (!preset) return null;
-  const [first, ...rest] = sentences(preset.note);
+  const [summary, ...details] = sentences(preset.note);
   const sets = methodDifferences(start, below);
   return html`<div class="variant-about">
-    <p>${first}</p>
+    <p>${summary}</p>
     ${
       sets.length > 0 &&
       html`<p class="preset-sets">
         <span class="faint">sets</span>${' '}
         ${sets.map(
-          ({ path, other }) => html`<span key=${path} title=${path}>
-            <code>${shortName(path)}</code> ${shortValue(other)}
+          ({ path, after }) => html`<span key=${path} title=${path}>
+            <code>${shortName(path)}</code> ${shortValue(after)}
           </span>`,
         )}
       </p>`
     }
     ${
-      rest.length > 0 &&
+      details.length > 0 &&
       html`<details class="more">
         <summary>Notes and the paper's settings</summary>
-        <p class="quiet">${rest.join(' ')}</p>
+        <p class="quiet">${details.join(' ')}</p>
       </details>`
     }
   </div>`;

@@ -45,13 +45,13 @@ export function Breakdown({ run }) {
   };
   const field = (
     /** @type {'before' | 'after'} */ name,
-    /** @type {import('../../lib/breakdown.js').Window | undefined} */ one,
+    /** @type {import('../../lib/breakdown.js').Window | undefined} */ stepWindow,
   ) =>
     html`<label class="select">
       ${name}: steps
       <${CommittedInput}
         class="field breakdown-steps"
-        value=${one ? writeWindow(one) : ''}
+        value=${stepWindow ? writeWindow(stepWindow) : ''}
         placeholder="10-20"
         onCommit=${typed(name)}
       />

@@ -131,7 +131,7 @@ export function RolloutSearch({ run }) {
           { value: 'results', label: 'Completions' },
           { value: 'lift', label: 'Lift', title: 'Phrases that two sets of completions use differently often' },
         ]}
-        onChange=${(/** @type {string} */ part) => change({ part })}
+        onChange=${(/** @type {string} */ tab) => change({ part: tab })}
       />
     </div>
     ${

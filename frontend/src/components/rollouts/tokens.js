@@ -250,19 +250,19 @@ export function ColourLegend({ by }) {
  */
 export function LossSums({ sums, group }) {
   if (!sums || sums.stored === null || sums.logged === null) return null;
-  const own = sums.groups.find(({ id }) => id === group);
-  const one = pointed.value && own?.completions[pointed.value.index];
+  const groupSums = sums.groups.find(({ id }) => id === group);
+  const completionLoss = pointed.value && groupSums?.completions[pointed.value.index];
   return html`<p class="loss-sums" aria-label="Sums of the loss">
     <span class="faint">loss:</span>
     ${
       pointed.value &&
-      one !== null &&
-      one !== undefined &&
+      completionLoss !== null &&
+      completionLoss !== undefined &&
       html`<span>
-        completion ${pointed.value.index} <b>${exact(one)}</b>
+        completion ${pointed.value.index} <b>${exact(completionLoss)}</b>
       </span>`
     }
-    ${own && own.loss !== null && html`<span>this group <b>${exact(own.loss)}</b></span>`}
+    ${groupSums && groupSums.loss !== null && html`<span>this group <b>${exact(groupSums.loss)}</b></span>`}
     <span title="All tokens of the step that are stored">stored <b>${exact(sums.stored)}</b></span>
     <span title="Groups of the step whose rollouts are not stored">+ not stored <b>${exact(sums.unstored)}</b></span>
     ${

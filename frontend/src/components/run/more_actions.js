@@ -56,8 +56,8 @@ export function ActionDialog({ run, onChange, reload, asked, onClose }) {
 /** @param {{run: Api.RunItem, reload: () => void, onClose: () => void}} props */
 function Tags({ run, reload, onClose }) {
   const fields = useGet('/run-fields');
-  const known = fields.data?.items.find(({ name }) => name === 'tag')?.values ?? run.tags;
-  return html`<${TagDialog} ids=${[run.id]} loaded=${[run]} known=${known} reload=${reload} onClose=${onClose} />`;
+  const tags = fields.data?.items.find(({ name }) => name === 'tag')?.values ?? run.tags;
+  return html`<${TagDialog} ids=${[run.id]} loaded=${[run]} offeredTags=${tags} reload=${reload} onClose=${onClose} />`;
 }
 
 /** @param {{run: Api.RunItem, reload: () => void}} props */

@@ -140,23 +140,23 @@ const ONLY_TRAINING = ['tokens/total', 'time/wall_seconds'];
 /** Newest values, and the best one where that is known. @param {{run: Api.RunItem}} props */
 function Figures({ run }) {
   const { last = {}, best = {}, older = {} } = run.summary ?? {};
-  const rest = isEvaluation(run)
+  const suiteMetrics = isEvaluation(run)
     ? Object.keys(last)
         .filter((metric) => metric.startsWith('eval/') && metric !== 'eval/accuracy')
         .sort()
     : [];
   const usual = isEvaluation(run) ? FIGURES.filter(([metric]) => !ONLY_TRAINING.includes(metric)) : FIGURES;
   /** @type {typeof FIGURES} */
-  const others = rest.map((metric) => [
+  const suiteFigures = suiteMetrics.map((metric) => [
     metric,
     lookup(EVALUATED, metric) ?? metric.slice('eval/'.length).replaceAll('_', ' '),
     formatValue,
   ]);
-  const known = [...usual, ...others].filter(([metric]) => lookup(last, metric) !== undefined);
-  if (!known.length) return null;
+  const figures = [...usual, ...suiteFigures].filter(([metric]) => lookup(last, metric) !== undefined);
+  if (!figures.length) return null;
   const cost = costText(run.cost);
   return html`<dl class="figures">
-    ${known.map(
+    ${figures.map(
       ([metric, label, format]) => html`<div key=${metric} title=${catalog.value.get(metric)?.meaning ?? metric}>
         <dt>${label}</dt>
         <dd>

@@ -74,9 +74,9 @@ export function EventsTab({ run }) {
         ${items.map((event) => html`<${EventRow} key=${event.id} event=${event} run=${run.id} />`)}
       </ol>
       ${
-        history.more &&
+        history.loadMore &&
         html`<p class="run-more">
-          <button type="button" class="button" onClick=${history.more}>
+          <button type="button" class="button" onClick=${history.loadMore}>
             Older events
           </button>${' '}
           <span class="faint">the newest ${formatCount(items.length)} are shown</span>
@@ -238,11 +238,11 @@ function bestBy({ config }) {
 }
 
 /** Where the files of a checkpoint are. @param {Api.CopyItem[]} copies @param {string} name */
-function placeOf(copies, name) {
-  const found = copies.find((copy) => copy.name === name);
-  if (!found) return '';
-  if (found.is_copied) return found.is_here ? 'copied to the artifact store' : 'in the artifact store only';
-  return found.is_here ? 'not copied yet' : 'files are missing';
+function copyStateText(copies, name) {
+  const copy = copies.find((item) => item.name === name);
+  if (!copy) return '';
+  if (copy.is_copied) return copy.is_here ? 'copied to the artifact store' : 'in the artifact store only';
+  return copy.is_here ? 'not copied yet' : 'files are missing';
 }
 
 /** @param {{run: Api.RunItem}} props */
@@ -325,7 +325,7 @@ export function FilesTab({ run }) {
                     </td>
                     <td data-label="saved">
                       <${Ago} time=${item.created_at} />
-                      ${stored && html`<div class="faint run-copy">${placeOf(stored.items, item.name)}</div>`}
+                      ${stored && html`<div class="faint run-copy">${copyStateText(stored.items, item.name)}</div>`}
                       ${
                         item.kept_for &&
                         html`<div class="faint run-kept">

@@ -85,7 +85,7 @@ function Actions({ ids, runs, archived, compare, clear }) {
       html`<${TagDialog}
         ids=${ids}
         loaded=${loaded}
-        known=${distinct(runs.items, ({ tags }) => tags ?? [])}
+        offeredTags=${distinct(runs.items, ({ tags }) => tags ?? [])}
         reload=${runs.reload}
         onClose=${() => ask('')}
       />`

@@ -102,7 +102,7 @@ const plainOptions = (/** @type {string[]} */ values) => values.map((value) => (
  *   `error`: of the list
  */
 export function RunFilters({ view, change, runs, search, statuses, usual, error }) {
-  const rest = statuses.filter((status) => !IN_FRONT.includes(status));
+  const otherStatuses = statuses.filter((status) => !IN_FRONT.includes(status));
   const experiments = [
     ...new Map(
       runs
@@ -121,8 +121,8 @@ export function RunFilters({ view, change, runs, search, statuses, usual, error 
     <span class="toolbar toolbar-tight">
       <${Filter}
         name="status"
-        value=${rest.includes(view.status) ? view.status : ''}
-        options=${plainOptions(rest)}
+        value=${otherStatuses.includes(view.status) ? view.status : ''}
+        options=${plainOptions(otherStatuses)}
         onChange=${(status) => change({ status })}
       />
       <${Filter}
@@ -249,10 +249,10 @@ const totalText = ({ items, total }) =>
 /** @param {Api.RunItem[]} runs @param {string[]} fields */
 function tableAsCsv(runs, fields) {
   /** @type {(keyof Api.RunItem)[]} */
-  const own = ['id', 'name', 'experiment_name', 'variant', 'seed', 'status', 'last_step', 'steps', 'created_at'];
+  const runFields = ['id', 'name', 'experiment_name', 'variant', 'seed', 'status', 'last_step', 'steps', 'created_at'];
   return csv(
-    [...own, ...fields],
-    runs.map((run) => [...own.map((name) => run[name]), ...fields.map((key) => fieldOf(key).of(run))]),
+    [...runFields, ...fields],
+    runs.map((run) => [...runFields.map((name) => run[name]), ...fields.map((key) => fieldOf(key).of(run))]),
   );
 }
 

@@ -16,30 +16,30 @@ export const writes = (/** @type {Fields} */ fields, /** @type {string} */ path)
  * @param {Fields} fields
  * @param {string} path
  * @param {any} value
- * @param {Fields} whole the full config
+ * @param {Fields} full the full config
  * @returns {Fields}
  */
-export function setAt(fields, path, value, whole) {
-  const [key, ...rest] = path.split('.');
-  if (!rest.length) return { ...fields, [key]: value };
-  const under = lookup(whole, key);
-  if (Array.isArray(under)) return { ...fields, [key]: setInList(under, rest, value) };
-  const own = isRecord(lookup(fields, key)) ? lookup(fields, key) : {};
+export function setAt(fields, path, value, full) {
+  const [key, ...innerPath] = path.split('.');
+  if (!innerPath.length) return { ...fields, [key]: value };
+  const under = lookup(full, key);
+  if (Array.isArray(under)) return { ...fields, [key]: setInList(under, innerPath, value) };
+  const section = isRecord(lookup(fields, key)) ? lookup(fields, key) : {};
   const tag = typeof under?.type === 'string' ? { type: under.type } : {};
-  return { ...fields, [key]: { ...tag, ...setAt(own, rest.join('.'), value, under) } };
+  return { ...fields, [key]: { ...tag, ...setAt(section, innerPath.join('.'), value, under) } };
 }
 
 /**
- * A list is written whole: the item at `rest[0]` is changed in a copy.
+ * A list is written whole: the item at `index` is changed in a copy.
  * @param {any[]} items @param {string[]} path @param {any} value @returns {any[]}
  */
-const setInList = (items, [index, ...rest], value) =>
-  items.map((item, i) => (String(i) !== index ? item : rest.length ? setInside(item, rest, value) : value));
+const setInList = (items, [index, ...innerPath], value) =>
+  items.map((item, i) => (String(i) !== index ? item : innerPath.length ? setInside(item, innerPath, value) : value));
 
 /** @param {any} item @param {string[]} path @param {any} value @returns {any} */
-function setInside(item, [key, ...rest], value) {
-  if (Array.isArray(item)) return setInList(item, [key, ...rest], value);
-  return { ...item, [key]: rest.length ? setInside(lookup(item, key) ?? {}, rest, value) : value };
+function setInside(item, [key, ...innerPath], value) {
+  if (Array.isArray(item)) return setInList(item, [key, ...innerPath], value);
+  return { ...item, [key]: innerPath.length ? setInside(lookup(item, key) ?? {}, innerPath, value) : value };
 }
 
 /**
@@ -50,12 +50,12 @@ function setInside(item, [key, ...rest], value) {
  * @returns {Fields}
  */
 export function unsetAt(fields, path, below) {
-  const [key, ...rest] = path.split('.');
-  const { [key]: own, ...others } = fields;
-  if (!rest.length || !isRecord(own)) return others;
-  const left = unsetAt(own, rest.join('.'), lookup(below, key));
+  const [key, ...innerPath] = path.split('.');
+  const { [key]: section, ...otherFields } = fields;
+  if (!innerPath.length || !isRecord(section)) return otherFields;
+  const left = unsetAt(section, innerPath.join('.'), lookup(below, key));
   const says = Object.entries(left).some(([name, value]) => name !== 'type' || value !== lookup(below, key)?.type);
-  return says ? { ...others, [key]: left } : others;
+  return says ? { ...otherFields, [key]: left } : otherFields;
 }
 
 /**
@@ -91,14 +91,15 @@ export const spell = (value) =>
 
 /**
  * Knobs in which two configs differ: single fields where both use the same member of a union, the whole union (or
- * list) where they do not. @param {Fields} one @param {Fields} other @returns {{path: string, one: any, other: any}[]}
+ * list) where they do not.
+ * @param {Fields} before @param {Fields} after @returns {{path: string, before: any, after: any}[]}
  */
-export function knobDifferences(one, other, path = '') {
-  return [...new Set([...Object.keys(one), ...Object.keys(other)])].flatMap((key) => {
-    const [a, b] = [lookup(one, key), lookup(other, key)];
+export function knobDifferences(before, after, path = '') {
+  return [...new Set([...Object.keys(before), ...Object.keys(after)])].flatMap((key) => {
+    const [a, b] = [lookup(before, key), lookup(after, key)];
     const at = path ? `${path}.${key}` : key;
     if (same(a, b)) return [];
-    return isAlike(a, b) ? knobDifferences(a, b, at) : [{ path: at, one: a, other: b }];
+    return isAlike(a, b) ? knobDifferences(a, b, at) : [{ path: at, before: a, after: b }];
   });
 }
 

@@ -53,10 +53,10 @@ const profileOf = ({ profiles }, policy) =>
  * @param {Fields} merged @param {Fields} changes of the preset @param {Fields} base @param {Fields} variant
  */
 function withFewerMinibatches(merged, changes, base, variant) {
-  const wanted = changes.updates?.minibatches;
+  const minibatches = changes.updates?.minibatches;
   const prompts = merge(merged, variant).sampling?.prompts_per_step;
   const isChosen = !isRecord(merged.updates) || lookup(base.updates, 'minibatches') !== undefined;
-  const isTooMany = Number.isInteger(prompts) && prompts > 0 && prompts < wanted;
+  const isTooMany = Number.isInteger(prompts) && prompts > 0 && prompts < minibatches;
   return isTooMany && !isChosen ? merge(merged, { updates: { minibatches: prompts } }) : merged;
 }
 

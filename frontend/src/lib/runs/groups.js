@@ -116,18 +116,18 @@ export function bandOf(band, groups) {
   return Math.min(...groups.map(({ runs }) => runs.length)) >= ENOUGH_SEEDS ? 'ci95' : 'minmax';
 }
 
-/** The group of a name, or of a run in it. @param {string} wanted @param {Group[]} groups */
-export const groupOf = (wanted, groups) =>
-  groups.find(({ name, runs }) => name === wanted || runs.some(({ id }) => id === wanted));
+/** The group of a name, or of a run in it. @param {string} nameOrRun @param {Group[]} groups */
+export const groupOf = (nameOrRun, groups) =>
+  groups.find(({ name, runs }) => name === nameOrRun || runs.some(({ id }) => id === nameOrRun));
 
 /**
  * Key of the line with which the others are compared: a group, or one of its runs where single runs are drawn. The
  * first group where none was chosen; what was chosen and is gone stays, so that a page can say so.
- * @param {string} wanted name of a group or id of a run @param {Group[]} groups @param {boolean} isGrouped
+ * @param {string} nameOrRun name of a group or id of a run @param {Group[]} groups @param {boolean} isGrouped
  */
-export function baselineKey(wanted, groups, isGrouped) {
-  if (!wanted) return isGrouped && groups.length > 1 ? groups[0].name : '';
-  const group = groupOf(wanted, groups);
-  if (!group) return wanted;
-  return isGrouped ? group.name : group.name === wanted ? group.runs[0].id : wanted;
+export function baselineKey(nameOrRun, groups, isGrouped) {
+  if (!nameOrRun) return isGrouped && groups.length > 1 ? groups[0].name : '';
+  const group = groupOf(nameOrRun, groups);
+  if (!group) return nameOrRun;
+  return isGrouped ? group.name : group.name === nameOrRun ? group.runs[0].id : nameOrRun;
 }
