@@ -1,4 +1,4 @@
-/** Where we are: the path and the query string, and nothing else, decide what a page shows. */
+/** The address: its path and query string, and nothing else, decide what a page shows. */
 import { signal } from '../dom.js';
 import { pageAt } from './pages.js';
 import { decode, encode } from '../lib/url.js';
@@ -32,8 +32,8 @@ export function navigate(address, { replace = false } = {}) {
 export function useQuery(spec) {
   const values = decode(currentAddress.value.search, spec);
   const change = (/** @type {object} */ changes, { push = false } = {}) => {
-    const now = currentAddress.peek();
-    navigate(now.path + encode(now.search, changes, spec), { replace: !push });
+    const current = currentAddress.peek();
+    navigate(current.path + encode(current.search, changes, spec), { replace: !push });
   };
   return [values, change];
 }

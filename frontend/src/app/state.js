@@ -88,7 +88,7 @@ export function startWorkers() {
  */
 export const role = signal(stored('role', 'operator'));
 
-/** Whether this page may change anything. A viewer's may not: it shows no button that would be refused. */
+/** Whether the role may change anything. A viewer may not, and sees no button that would be refused. */
 export const mayChange = computed(() => role.value === 'operator');
 
 /**

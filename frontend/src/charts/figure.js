@@ -42,13 +42,13 @@ const NON_FINITE = {
 export const keyOf = (series) => series.run ?? series.group ?? series.name;
 
 /**
- * Whether nothing of any series lies in a window of x, not even a line that crosses it.
+ * Whether a window of x shows nothing of any series, not even a line that crosses the window.
  * @param {Series[]} items
  * @param {[number, number]} zoom
  */
 export const isOutside = (items, [from, to]) =>
-  items.every(({ x, non_finite: strange }) => {
-    const xs = [...x, ...strange.map((point) => point.x ?? point.step)];
+  items.every(({ x, non_finite: nonFinite }) => {
+    const xs = [...x, ...nonFinite.map((point) => point.x ?? point.step)];
     return xs.every((value) => value < from) || xs.every((value) => value > to);
   });
 
@@ -70,9 +70,9 @@ export function xUnit(kind, largest) {
  * A mean goes on without a run whose value is not finite, as `n` says; it has a gap where no run has one.
  * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], at: number[]}}
  */
-export function pathOf({ x, values, steps, gaps, non_finite: strange }) {
+export function pathOf({ x, values, steps, gaps, non_finite: nonFinite }) {
   const indexes = values.map((_, at) => at);
-  const breaks = gaps ?? strange;
+  const breaks = gaps ?? nonFinite;
   if (!breaks.length) return { x, y: values, steps, at: indexes };
   /** @type {ReturnType<typeof pathOf>} */
   const path = { x: [], y: [], steps: [], at: [] };

@@ -59,10 +59,10 @@ function zoomRange({ zoom, logX }, { size }, lines) {
  * @param {Line[]} lines @param {View['xKind']} xKind @returns {[number, number]}
  */
 export function extentOf(lines, xKind) {
-  const ends = lines.flatMap(({ series: { x, non_finite: strange } }) => [
+  const ends = lines.flatMap(({ series: { x, non_finite: nonFinite } }) => [
     x[0],
     x.at(-1),
-    ...strange.map(({ x: at, step }) => at ?? step),
+    ...nonFinite.map(({ x: at, step }) => at ?? step),
   ]);
   const finiteEnds = ends.filter((end) => end !== undefined).filter(Number.isFinite);
   if (!finiteEnds.length) return [0, 0];

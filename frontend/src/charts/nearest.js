@@ -29,11 +29,11 @@ export function nearestPoint({ element, figure }, event) {
     const { x, y } = scalesOf(element, trace);
     for (let at = Math.max(0, lastAtOrBelow(trace.x, from)); at < trace.x.length; at += 1) {
       if (trace.y[at] === null) continue;
-      const across = x(trace.x[at]) - pointerX;
-      if (across > best) break;
-      const away = Math.hypot(across, y(trace.y[at]) - pointerY);
-      if (away < best) {
-        best = away;
+      const distanceX = x(trace.x[at]) - pointerX;
+      if (distanceX > best) break;
+      const distance = Math.hypot(distanceX, y(trace.y[at]) - pointerY);
+      if (distance < best) {
+        best = distance;
         nearest = pointAt(trace, at);
       }
     }

@@ -1,4 +1,4 @@
-/** What the traces of a panel share: text that Plotly does not read, and places on the x axis. Pure. */
+/** Helpers of all traces of a panel: text that Plotly does not read as markup, and positions on the x axis. Pure. */
 import { visible } from '../lib/text/visible.js';
 
 /** @typedef {import('./figure.js').Series} Series */

@@ -1,4 +1,4 @@
-/** What makes something is sent under a key: pressed twice, or sent again after a failure, it makes nothing twice. */
+/** Posts under an idempotency key, so that a second press or a retry after a failure creates nothing twice. */
 import { useMemo } from '../dom.js';
 import { post } from './api.js';
 

@@ -17,9 +17,9 @@ const page = (run, cursor) => get(`/runs/${run}/events`, { order: 'desc', limit:
 
 /**
  * All that is newer than what is held: page by page until a known event is met.
- * @param {string} run @param {History['events']} held
+ * @param {string} run @param {History['events']} events
  */
-async function newest(run, held) {
+async function newest(run, events) {
   /** @type {Api.RunEvent[]} */
   let items = [];
   /** @type {string | null} */
@@ -28,12 +28,12 @@ async function newest(run, held) {
     const answer = await page(run, next);
     items = [...items, ...answer.items];
     next = answer.next;
-  } while (next && held.size && !items.some(({ id }) => held.has(id)));
+  } while (next && events.size && !items.some(({ id }) => events.has(id)));
   return { items, next };
 }
 
-/** @param {History['events']} held @param {Api.RunEvent[]} items */
-const added = (held, items) => new Map([...held, ...items.map((item) => /** @type {const} */ ([item.id, item]))]);
+/** @param {History['events']} events @param {Api.RunEvent[]} items */
+const added = (events, items) => new Map([...events, ...items.map((item) => /** @type {const} */ ([item.id, item]))]);
 
 /**
  * @param {string} run

@@ -24,7 +24,7 @@ const REFRESH_MS = 2000;
 /** @typedef {{resolve: (series: Series[]) => void, reject: (error: unknown) => void}} Waiter */
 /** @typedef {{runs: string[], shape: Shape, metrics: Map<string, Waiter[]>}} Batch */
 /** @type {Map<string, Batch>} */
-const asked = new Map();
+const waitingBatches = new Map();
 let timer = 0;
 
 /**
@@ -37,17 +37,17 @@ let timer = 0;
 export function fetchSeries(metric, runs, shape) {
   return new Promise((resolve, reject) => {
     const key = JSON.stringify([runs, shape]);
-    if (!asked.has(key)) asked.set(key, { runs, shape, metrics: new Map() });
-    const { metrics } = /** @type {Batch} */ (asked.get(key));
+    if (!waitingBatches.has(key)) waitingBatches.set(key, { runs, shape, metrics: new Map() });
+    const { metrics } = /** @type {Batch} */ (waitingBatches.get(key));
     metrics.set(metric, [...(metrics.get(metric) ?? []), { resolve, reject }]);
-    if (!timer) timer = setTimeout(sendAsked);
+    if (!timer) timer = setTimeout(sendBatches);
   });
 }
 
-function sendAsked() {
+function sendBatches() {
   timer = 0;
-  const batches = [...asked.values()];
-  asked.clear();
+  const batches = [...waitingBatches.values()];
+  waitingBatches.clear();
   for (const { runs, shape, metrics } of batches) {
     const atOnce = Math.max(1, Math.min(METRICS_PER_CALL, Math.floor(SERIES_PER_CALL / Math.max(1, runs.length))));
     const names = [...metrics.keys()];

@@ -59,8 +59,8 @@ const pointAt = ({ values, x, steps, n, low, high }, at) => ({
  * The newest value at or before x that is not finite; of a mean, where none of its runs has a finite one.
  * @param {Series} series @param {number} x @returns {Recorded | null}
  */
-function newestGap({ gaps, non_finite: strange }, x) {
-  const before = (gaps ?? strange).filter((point) => (point.x ?? point.step) <= x);
+function newestGap({ gaps, non_finite: nonFinite }, x) {
+  const before = (gaps ?? nonFinite).filter((point) => (point.x ?? point.step) <= x);
   if (!before.length) return null;
   const newest = before.reduce((a, b) => ((b.x ?? b.step) >= (a.x ?? a.step) ? b : a));
   return { value: gaps ? 'NaN' : newest.value, x: newest.x ?? newest.step, step: newest.step, n: gaps ? 0 : undefined };
@@ -194,13 +194,13 @@ export function curvesAsCsv(lines, metric, xKind) {
   const head = ['line', 'kind', 'metric', 'step', xKind === 'step' ? 'x' : xKind, 'value', 'n', 'low', 'high'];
   const rows = lines.flatMap(({ series, name, role = 'main' }) => {
     const kind = role === 'main' ? (series.runs ? 'mean' : 'run') : role;
-    const strange = series.gaps ?? series.non_finite;
+    const gaps = series.gaps ?? series.non_finite;
     const points = [
       ...series.values.map((value, i) => [
         series.x[i],
         [series.steps[i], series.x[i], value, series.n?.[i], series.low?.[i], series.high?.[i]],
       ]),
-      ...strange.map(({ step, x, value }) => [x ?? step, [step, x ?? step, value, undefined, undefined, undefined]]),
+      ...gaps.map(({ step, x, value }) => [x ?? step, [step, x ?? step, value, undefined, undefined, undefined]]),
     ];
     return points
       .sort(([a], [b]) => Number(a) - Number(b))

@@ -29,9 +29,9 @@ const fieldChanges = (oldFields, newFields) =>
     .filter(({ after }) => after !== undefined)
     .map(({ path, before, after }) => `${path}: ${shortValue(before)} → ${shortValue(after)}`);
 
-/** @param {any[]} old @param {any[]} now */
-function itemChanges(old, now) {
-  const [before, after] = [old, now].map((items) => new Map(items.map((item) => [item.name, item])));
+/** @param {any[]} oldItems @param {any[]} newItems */
+function itemChanges(oldItems, newItems) {
+  const [before, after] = [oldItems, newItems].map((items) => new Map(items.map((item) => [item.name, item])));
   return [...new Set([...before.keys(), ...after.keys()])].flatMap((name) => {
     if (!after.has(name)) return [`without ${name}`];
     if (!before.has(name)) return [`with ${shortValue(after.get(name))}`];

@@ -67,7 +67,7 @@ const parametersOf = (
 const isFiltered = (/** @type {RunsView} */ { q, status, verdict, tag, variant, experiment, archived, trash }) =>
   Boolean(q || status || verdict || tag || variant || experiment || archived || trash);
 
-/** Whether the query is what was wrong. @param {import('../data/api.js').ApiError | null} error */
+/** Whether an error is one of the query. @param {import('../data/api.js').ApiError | null} error */
 const isOfQuery = (error) => Boolean(error?.errors.some(({ path }) => path === 'query'));
 
 /** Adds or takes away. @param {Set<string>} set @param {string} id */

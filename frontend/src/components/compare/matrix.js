@@ -161,7 +161,7 @@ function Table({ data, rows, groups, baseline, looks, pointedCell, onPoint, onQu
   </div>`;
 }
 
-/** Whether a clone of a run with another seed is another seed of it: not of a fork, and of no other trainer's run. */
+/** Whether a clone with another seed repeats the run: a clone of a fork or of another trainer's run does not. */
 const startsAnew = (/** @type {Api.RunItem | undefined} */ run) =>
   Boolean(run && run.fork_step === null && !run.origin);
 
@@ -270,7 +270,8 @@ function CopyMenu({ rows, matrix }) {
 }
 
 /**
- * Asks, queues clones of the row's and of the baseline's first run with new seeds, and compares them too.
+ * The dialog that queues clones of the first run of the row and of the baseline with new seeds, and adds the clones to
+ * the comparison.
  * @param {{cell: CellAddress, group: Group, baseline: Group, groups: Group[], moreSeeds: number,
  *   change: (changes: object) => void, onClose: () => void}} props
  */

@@ -1,4 +1,4 @@
-/** What the matrix shows: its columns, and the number of seeds that was planned. */
+/** The menus of the matrix: its columns, and the number of seeds that was planned. */
 import { html, useState } from '../../dom.js';
 import { READINGS, keyTitle, needsThreshold } from '../../lib/runs/matrix.js';
 import { CommittedInput } from '../shared/committed_input.js';

@@ -13,13 +13,13 @@ import { Ago, Empty, Failure, Skeleton } from '../shared/states.js';
 /** Runs of a query that are compared at most: their configs are loaded too. */
 export const MOST_MATCHING = 1_000;
 
-/** What is compared, as one text; null: nothing was chosen. @param {Choice} view */
+/** The choice of runs as one text, the key of their request; null where nothing was chosen. @param {Choice} view */
 export function choiceOf({ runs, query, experiment }) {
   if (runs?.length) return runs.join();
   return query ? `query ${query}` : experiment || null;
 }
 
-/** What it means that there are no runs. @param {Choice} view */
+/** Says why there are no runs to compare. @param {Choice} view */
 export function emptyChoice({ runs, query }) {
   if (runs?.length) return 'These runs do not exist';
   return query ? 'No run matches this query now' : 'This experiment has no runs';
@@ -36,7 +36,7 @@ export async function loadRuns({ experiment, runs, query }, signal) {
     : { runs: loadedRuns, missing: [] };
 }
 
-/** Without a choice in the address: what could be compared. */
+/** The experiments and saved views that can be compared, where the address names none. */
 export function ChooseExperiment() {
   const experiments = useGet('/experiments');
   const comparisons = useGet('/views').data?.items.filter(({ page }) => page === 'compare') ?? [];

@@ -15,11 +15,11 @@ const BELOW = 74;
 export function Scatter({ runs, axes, brushes, chosen, lookOf, onBrush, width }) {
   const [across, up] = axes;
   if (!across || !up) return html`<p class="faint">Choose two axes above.</p>`;
-  const long = Math.max(80, (width - LABELS - RIGHT) / (1 - NO_VALUE));
-  const origin = LABELS - NO_VALUE * long;
-  const x = (/** @type {number} */ position) => origin + position * long;
+  const length = Math.max(80, (width - LABELS - RIGHT) / (1 - NO_VALUE));
+  const origin = LABELS - NO_VALUE * length;
+  const x = (/** @type {number} */ position) => origin + position * length;
   const y = (/** @type {number} */ position) => TOP + (1 - position) * HEIGHT;
-  const positionAtX = (/** @type {number} */ pixel) => (pixel - origin) / long;
+  const positionAtX = (/** @type {number} */ pixel) => (pixel - origin) / length;
   const positionAtY = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;
   const sorted = (/** @type {number} */ a, /** @type {number} */ b) =>
     /** @type {[number, number]} */ (a < b ? [a, b] : [b, a]);
@@ -66,7 +66,7 @@ export function Scatter({ runs, axes, brushes, chosen, lookOf, onBrush, width })
       />`
     }
     <rect
-      class="relations-grip" x=${x(NO_VALUE)} y=${y(1) - 6} width=${long * (1 - NO_VALUE) + 6}
+      class="relations-grip" x=${x(NO_VALUE)} y=${y(1) - 6} width=${length * (1 - NO_VALUE) + 6}
       height=${HEIGHT * (1 - NO_VALUE) + 12} onPointerDown=${drag}
     />
     ${runs.map(

@@ -17,8 +17,8 @@ import { curvesAsCsv, positionText, readLines } from '../../lib/reading.js';
 
 /** A panel as it is seen, as a figure that stands by itself. @param {Drawn} drawn */
 export function standing({ view, shown, lines, notes, about, element = null, link = location.href, mostEntries }) {
-  const now = cursor.peek();
-  const x = now?.isPinned ? now.x : null;
+  const cursorNow = cursor.peek();
+  const x = cursorNow?.isPinned ? cursorNow.x : null;
   const theme = chartTheme(shade.peek());
   const { rows } = readLines(lines, x ?? Infinity, view.baseline || null);
   return exportOf(figureOf(lines, { ...shown, theme, titled: true }), {

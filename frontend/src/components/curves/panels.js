@@ -75,7 +75,7 @@ export function Panels({
     }
     ${
       enlarged &&
-      html`<${Enlarged} metrics=${metrics} metric=${enlarged} change=${change}>
+      html`<${EnlargedPanel} metrics=${metrics} metric=${enlarged} change=${change}>
         ${panel(enlarged, { key: `${enlarged} enlarged`, tall: true })}
       <//>`
     }
@@ -98,7 +98,7 @@ function Section({ section, metrics, row }) {
 }
 
 /** @param {{metrics: string[], metric: string, change: (changes: object) => void, children?: any}} props */
-function Enlarged({ metrics, metric, change, children }) {
+function EnlargedPanel({ metrics, metric, change, children }) {
   const at = metrics.indexOf(metric);
   const go = (/** @type {number} */ by) => {
     if (metrics[at + by]) change({ panel: metrics[at + by] });

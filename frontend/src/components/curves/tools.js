@@ -1,4 +1,4 @@
-/** What can be done with one panel: files of it, and settings of its own. */
+/** The menus of one panel: files to download, and the panel's own settings. */
 import { html, useState } from '../../dom.js';
 import { Icon } from '../shared/icons.js';
 import { ActionMenu, Menu } from '../shared/overlay.js';

@@ -23,7 +23,7 @@ import { useLines } from './lines.js';
 /** @typedef {import('../../lib/reading.js').Reading} Reading */
 /** @typedef {import('../../lib/reading.js').Row} Row */
 
-/** Of a pinned cursor the newest point before it is asked for; a thinned curve may not have drawn it. */
+/** The service is asked for the newest point before a pinned cursor: a thinned curve may lack that point. */
 const NEWEST = 10;
 const SETTLED_MS = 150;
 const MOST_UNDER_POINTER = 12;
@@ -64,8 +64,8 @@ function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
 }
 
 /** How many recorded values the points of a line are made of. @param {import('./lines.js').Series} series */
-const valuesBehind = ({ values, n, non_finite: strange }) =>
-  (n ? n.reduce((sum, count) => sum + count, 0) : values.length) + strange.length;
+const valuesBehind = ({ values, n, non_finite: nonFinite }) =>
+  (n ? n.reduce((sum, count) => sum + count, 0) : values.length) + nonFinite.length;
 
 /** @typedef {Parameters<typeof useReading>[0] & {title: string, onBaseline?: (key: string) => void}} ValuesProps */
 
@@ -135,7 +135,7 @@ export function ValuesUnderPointer(props) {
 }
 
 /**
- * Where is read, and what to know about it.
+ * The position at which the values are read, with notes on it.
  * @param {{reading: Reading, view: PanelView, isPinned: boolean, isRecorded: boolean}} props
  */
 function Position({ reading: { x, baseline, isBaselineMissing }, view, isPinned, isRecorded }) {

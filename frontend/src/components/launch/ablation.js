@@ -119,14 +119,18 @@ const inOrder = (knobs, order) => {
  *   onMove: ((from: number, to: number) => void) | null}} props `names`: the variant's and the plain one's
  */
 function KnobTable({ names, knobs, chosen, onToggle, onMove }) {
-  const mover = (/** @type {number} */ i, /** @type {number} */ to, /** @type {'up' | 'down'} */ way) => html`<button
+  const mover = (
+    /** @type {number} */ i,
+    /** @type {number} */ to,
+    /** @type {'up' | 'down'} */ direction,
+  ) => html`<button
     type="button"
     class="button-icon"
-    aria-label=${`Move ${knobs[i].path} ${way}`}
+    aria-label=${`Move ${knobs[i].path} ${direction}`}
     disabled=${to < 0 || to >= knobs.length}
     onClick=${() => onMove?.(i, to)}
   >
-    <${Icon} name=${way} size=${12} />
+    <${Icon} name=${direction} size=${12} />
   </button>`;
   return html`<div class="table-scroll" tabindex="0" role="group" aria-label="Knobs">
     <table class="table ablation">

@@ -1,4 +1,4 @@
-/** Which dataset a problem reads: those of this installation are offered, and another one can be uploaded. */
+/** The choice of the dataset that a problem reads: one of this installation, or a new upload. */
 import { html, useId, useState } from '../../dom.js';
 import { get, remove } from '../../data/api.js';
 import { sayError } from '../../app/state.js';

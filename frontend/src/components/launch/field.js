@@ -197,21 +197,21 @@ function TupleField({ field, value, layer, label }) {
  */
 export function Fields({ node, value, path, layer, without = [] }) {
   const fields = fieldsOf(layer.root, node, value, path).filter((field) => !without.includes(field.path));
-  const later = fields.filter(
+  const secondary = fields.filter(
     (field) => layer.secondary?.includes(field.path) && !layer.isOwn(field.path) && !layer.errorsAt(field.path).length,
   );
   const show = (/** @type {Field} */ field) =>
     html`<${FormField} key=${field.path} field=${field} value=${lookup(value, field.key)} layer=${layer} />`;
   return html`
     ${
-      fields.length > later.length &&
-      html`<div class="form-grid">${fields.filter((field) => !later.includes(field)).map(show)}</div>`
+      fields.length > secondary.length &&
+      html`<div class="form-grid">${fields.filter((field) => !secondary.includes(field)).map(show)}</div>`
     }
     ${
-      later.length > 0 &&
+      secondary.length > 0 &&
       html`<details class="more">
-        <summary>${later.map(({ key }) => key).join(', ')}</summary>
-        <div class="form-grid">${later.map(show)}</div>
+        <summary>${secondary.map(({ key }) => key).join(', ')}</summary>
+        <div class="form-grid">${secondary.map(show)}</div>
       </details>`
     }
   `;
@@ -225,7 +225,7 @@ function SectionField({ field, value, layer, label }) {
   </fieldset>`;
 }
 
-/** Which member of a union, what it does, and its own fields. @param {FieldProps} props */
+/** The choice of a union's member, the description of the member, and its fields. @param {FieldProps} props */
 function UnionField({ field, value, layer, label }) {
   const id = useId();
   const tag = tagOf(field.node);

@@ -74,9 +74,9 @@ export function ListItem({ item, path, node, layer, FormField, titles, alone, sh
   const [open, setOpen] = useState(false);
   const tag = node.discriminator ? tagOf(node) : 'name';
   const name = isRecord(item) ? lookup(item, tag) : undefined;
-  const inner = { ...layer, onReset: undefined, isOwn: () => false, item };
+  const itemLayer = { ...layer, onReset: undefined, isOwn: () => false, item };
   const fields = fieldsOf(layer.root, node, item, path);
-  const telling = fields.filter(
+  const shownFields = fields.filter(
     (field) =>
       open ||
       field.required ||
@@ -90,9 +90,9 @@ export function ListItem({ item, path, node, layer, FormField, titles, alone, sh
       <strong>${titles.get(name) ?? name ?? '?'}</strong>
       <span class="spacer"></span>
       ${
-        fields.length > telling.length || open
+        fields.length > shownFields.length || open
           ? html`<button type="button" class="button-quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}>
-            ${open ? 'fewer fields' : plural(fields.length - telling.length, 'more field')}
+            ${open ? 'fewer fields' : plural(fields.length - shownFields.length, 'more field')}
           </button>`
           : null
       }
@@ -108,14 +108,14 @@ export function ListItem({ item, path, node, layer, FormField, titles, alone, sh
       <${Sentence} text=${shapeOf(layer.root, node, item)?.description ?? ''} />
     </p>
     ${
-      telling.length > 0 &&
+      shownFields.length > 0 &&
       html`<div class="form-grid">
-        ${telling.map(
+        ${shownFields.map(
           (field) => html`<${FormField}
           key=${field.path}
           field=${field}
           value=${lookup(item, field.key)}
-          layer=${inner} />`,
+          layer=${itemLayer} />`,
         )}
       </div>`
     }

@@ -56,7 +56,7 @@ export function MemoryEstimates({ names, verdicts, onApply }) {
     groups.set(key, group);
   });
   return [...groups].map(
-    ([key, { memory, indexes }]) => html`<${MemoryOf}
+    ([key, { memory, indexes }]) => html`<${MemoryEstimate}
       key=${key}
       memory=${memory}
       whose=${groups.size > 1 ? indexes.map((index) => names[index]).join(', ') : ''}
@@ -66,7 +66,7 @@ export function MemoryEstimates({ names, verdicts, onApply }) {
 }
 
 /** @param {{memory: Memory, whose: string, onApply: (changes: Api.MemoryChange[]) => void}} props */
-function MemoryOf({ memory, whose, onApply }) {
+function MemoryEstimate({ memory, whose, onApply }) {
   const of = whose ? ` of ${whose}` : '';
   if (typeof memory.peak_bytes !== 'number')
     return html`<p class="form-help memory">Memory${of}: ${memory.unknown}</p>`;
@@ -77,7 +77,7 @@ function MemoryOf({ memory, whose, onApply }) {
         Memory${of}: <strong>about ${formatBytes(memory.peak_bytes)}</strong> at its peak,${' '}
         ${memory.phase === 'sample' ? 'while it samples' : 'while it learns'}
       </summary>
-      <${Parts} parts=${memory.parts ?? {}} total=${memory.peak_bytes} />
+      <${MemoryParts} parts=${memory.parts ?? {}} total=${memory.peak_bytes} />
       <p class="form-help">
         Counted for ${countedFor(memory)}, prompts of ${memory.prompt_tokens} tokens and completions of maximum length.
         ${needsHost && ` The host needs ${formatBytes(memory.host_bytes)} more.`}
@@ -105,7 +105,7 @@ function countedFor({ device, devices = 1, nodes = 1 }) {
 }
 
 /** @param {{parts: Record<string, number>, total: number}} props */
-function Parts({ parts, total }) {
+function MemoryParts({ parts, total }) {
   return html`<table class="table estimates memory-parts">
     <caption class="visually-hidden">Memory by part</caption>
     <tbody>

@@ -31,7 +31,7 @@ export function PassRatesField({ field, value, layer, label }) {
     setBusy(false);
   };
   return html`<${Row} field=${field} layer=${layer} label=${label} id=${id} wide>
-    ${value && html`<${Stored} sha256=${value} onRemove=${() => layer.onChange(field.path, '')} />`}
+    ${value && html`<${StoredPassRates} sha256=${value} onRemove=${() => layer.onChange(field.path, '')} />`}
     <${ForOperator}>
       <div class="dataset">
         <input
@@ -60,7 +60,7 @@ export function PassRatesField({ field, value, layer, label }) {
 }
 
 /** Where stored pass rates come from. @param {{sha256: string, onRemove: () => void}} props */
-function Stored({ sha256, onRemove }) {
+function StoredPassRates({ sha256, onRemove }) {
   const stored = useLoad(`pass rates ${sha256}`, (signal) =>
     get(/** @type {'/rollouts/pass-rates/{sha256}'} */ (`/rollouts/pass-rates/${sha256}`), undefined, signal),
   );

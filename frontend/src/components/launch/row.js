@@ -1,4 +1,6 @@
-/** The parts that every field of the form is built of: a row with the label, the help sentence, the errors, the reset. */
+/**
+ * The parts that every field of the form is built of: a row with the label, the help sentence, the errors, the reset.
+ */
 import { html } from '../../dom.js';
 import { rangeText } from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
@@ -47,7 +49,7 @@ export function Row({ field, layer, label, id, wide = false, value, children }) 
   </div>`;
 }
 
-/** Takes a field back to what the layer below says. @param {{field: Field, layer: Layer}} props */
+/** The button that resets a field to the value of the layer below. @param {{field: Field, layer: Layer}} props */
 export function Reset({ field, layer }) {
   if (!layer.onReset || !layer.isOwn(field.path)) return null;
   const below = layer.belowAt(field.path);

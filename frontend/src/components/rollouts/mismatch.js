@@ -62,24 +62,24 @@ function firstCap({ caps, own_cap: runCap }) {
 function Simulator({ data, by }) {
   const [at, setAt] = useState(firstCap(data));
   const { caps, own_cap: runCap } = data;
-  const now = caps[at];
+  const simulation = caps[at];
   const isMask = data.kind.endsWith('mask');
   const rows = [
-    [isMask ? 'tokens dropped' : 'tokens truncated', formatPercent(now.limited, 2)],
-    ['mean weight', formatValue(now.mean)],
-    ['effective sample size', formatPercent(now.ess, 1)],
-    ['weight lost (bias)', formatPercent(now.lost, 2)],
+    [isMask ? 'tokens dropped' : 'tokens truncated', formatPercent(simulation.limited, 2)],
+    ['mean weight', formatValue(simulation.mean)],
+    ['effective sample size', formatPercent(simulation.ess, 1)],
+    ['weight lost (bias)', formatPercent(simulation.lost, 2)],
   ];
   return html`<div class="mismatch">
-    <${MismatchScatter} data=${data} by=${by} cap=${now.cap} />
+    <${MismatchScatter} data=${data} by=${by} cap=${simulation.cap} />
     <div>
       <label class="mismatch-cap">
-        ${isMask ? 'largest rho' : 'cap'} <b>${formatValue(now.cap)}</b>
-        ${runCap !== null && now.cap === runCap && html` <span class="faint">the run's own</span>`}
+        ${isMask ? 'largest rho' : 'cap'} <b>${formatValue(simulation.cap)}</b>
+        ${runCap !== null && simulation.cap === runCap && html` <span class="faint">the run's own</span>`}
         <input
           type="range"
           aria-label="Cap"
-          aria-valuetext=${formatValue(now.cap)}
+          aria-valuetext=${formatValue(simulation.cap)}
           min="0"
           max=${caps.length - 1}
           value=${at}
@@ -88,7 +88,7 @@ function Simulator({ data, by }) {
       </label>
       ${
         runCap !== null &&
-        now.cap !== runCap &&
+        simulation.cap !== runCap &&
         html`<button type="button" class="button button-small" onClick=${() => setAt(firstCap(data))}>
           Back to ${formatValue(runCap)}
         </button>`

@@ -67,12 +67,12 @@ export function LongText({ text, label, class: name = '' }) {
   const pieces = useMemo(() => html`<${Visible} text=${shown} />`, [shown]);
   return html`<div class=${`model-text ${name}`} tabindex="0" role="group" aria-label=${label}>
     ${pieces}
-    ${shown.length < text.length && html`<${More} left=${text.length - shown.length} onMore=${() => setAll(true)} />`}
+    ${shown.length < text.length && html`<${ShowMore} left=${text.length - shown.length} onMore=${() => setAll(true)} />`}
   </div>`;
 }
 
 /** @param {{left: number, onMore: () => void}} props */
-export const More = ({
+export const ShowMore = ({
   left,
   onMore,
 }) => html`<button type="button" class="button button-small model-more" onClick=${onMore}>

@@ -15,7 +15,7 @@ import {
 } from '../../lib/text/tokens.js';
 import { formatValue } from '../../lib/text/format.js';
 import { Alternatives } from './alternatives.js';
-import { More, MOST_SHOWN, Visible } from './text.js';
+import { MOST_SHOWN, ShowMore, Visible } from './text.js';
 import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {Api.TokensAnswer} Tokens */
@@ -122,7 +122,7 @@ export function TokenText({ tokens, by, index, pinned, onPin }) {
       )}
     ${
       count < chunks.length &&
-      html`<${More} left=${lengthFrom(tokens.tokens, chunks[count][0])} onMore=${() => setCount(count + 1)} />`
+      html`<${ShowMore} left=${lengthFrom(tokens.tokens, chunks[count][0])} onMore=${() => setCount(count + 1)} />`
     }
   </div>`;
 }

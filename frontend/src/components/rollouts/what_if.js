@@ -1,4 +1,4 @@
-/** What if: the stored batch of a step under other presets and knobs, beside the run's own objective. */
+/** What-if: the loss of a step's stored batch under other presets and knobs, beside the run's own objective. */
 import { html, useEffect, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';

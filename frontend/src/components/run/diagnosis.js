@@ -19,11 +19,11 @@ export function Diagnosis({ run }) {
     every: 15000,
   });
   if (diagnosis.error) return html`<p class="quiet" role="alert">Diagnosis unavailable: ${diagnosis.error.message}</p>`;
-  return diagnosis.data ? html`<${Shown} run=${run} diagnosis=${diagnosis.data} />` : null;
+  return diagnosis.data ? html`<${DiagnosisReport} run=${run} diagnosis=${diagnosis.data} />` : null;
 }
 
 /** @param {{run: Api.RunItem, diagnosis: Api.DiagnosisItem}} props */
-function Shown({ run, diagnosis }) {
+function DiagnosisReport({ run, diagnosis }) {
   const { verdict, causes, warnings, unjudged } = diagnosis;
   const { title, icon, tone } = VERDICTS[verdict];
   const shown = useGet(
@@ -117,7 +117,7 @@ function Causes({ run, causes, evidence }) {
           ${explainedCauses.map(
             (cause) => html`<li key=${cause.cause}>
               ${cause.title}, ${stepsText(cause.onset)}: follows from “${titles.get(cause.explained_by)}”.
-              ${' '}${cause.evidence[0]}. <${Read} run=${run.id} shown=${shownBy.get(cause.cause)} />
+              ${' '}${cause.evidence[0]}. <${CompletionsLink} run=${run.id} shown=${shownBy.get(cause.cause)} />
             </li>`,
           )}
         </ul>
@@ -132,7 +132,7 @@ const MARK_WORDS = { same_reward: 'equally rewarded', language: 'mixed-script' }
  * Completions that show a cause, at the first stored step that has some.
  * @param {{run: string, shown: Api.EvidenceItem | undefined}} props
  */
-function Read({ run, shown }) {
+function CompletionsLink({ run, shown }) {
   if (!shown) return null;
   const { step, kind, marks, completions } = shown;
   const href = address('/rollouts', {
@@ -157,7 +157,7 @@ function Cause({ run, cause, alone, shown }) {
     </h3>
     <ul>
       ${evidence.map((words, i) => html`<li key=${i}>${words}</li>`)}
-      ${shown && html`<li>Read <${Read} run=${run.id} shown=${shown} /></li>`}
+      ${shown && html`<li>Read <${CompletionsLink} run=${run.id} shown=${shown} /></li>`}
       ${tier === 'consistent' && html`<li class="quiet">This is consistent with the cause and does not prove it.</li>`}
     </ul>
     <p>

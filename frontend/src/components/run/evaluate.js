@@ -1,4 +1,4 @@
-/** Asks for evaluations of checkpoints: each is a run of its own that trains nothing. */
+/** The dialog that starts evaluations of checkpoints; each evaluation is a run that trains nothing. */
 import { html, useState } from '../../dom.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';

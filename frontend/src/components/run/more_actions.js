@@ -32,13 +32,13 @@ export function MoreActions({ run, reload, ask }) {
 
 /**
  * The dialog that was asked for.
- * @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, reload: () => void, asked: Asked,
+ * @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, reload: () => void, dialog: Asked,
  *   onClose: () => void}} props
  */
-export function ActionDialog({ run, onChange, reload, asked, onClose }) {
-  if (asked === 'notes') return html`<${NotesDialog} run=${run} onChange=${onChange} onClose=${onClose} />`;
-  if (asked === 'tags') return html`<${Tags} run=${run} reload=${reload} onClose=${onClose} />`;
-  if (asked === 'trash')
+export function ActionDialog({ run, onChange, reload, dialog, onClose }) {
+  if (dialog === 'notes') return html`<${NotesDialog} run=${run} onChange=${onChange} onClose=${onClose} />`;
+  if (dialog === 'tags') return html`<${Tags} run=${run} reload=${reload} onClose=${onClose} />`;
+  if (dialog === 'trash')
     return html`<${Confirm}
       title=${`Move ${run.name} to the trash?`}
       text=${

@@ -13,7 +13,7 @@ import { formatBytes, formatCount, formatTime, formatValue, plural } from '../..
 import { Icon } from '../shared/icons.js';
 import { Ago, Empty, Loaded } from '../shared/states.js';
 import { Visible } from '../rollouts/text.js';
-import { Restored, manifestOf } from './restored.js';
+import { Restoration, manifestOf } from './restorations.js';
 import { Evaluate } from './evaluate.js';
 import { ArchiveLinks, ModelLink } from './exports.js';
 import { ForkLink } from './fork_link.js';
@@ -103,7 +103,7 @@ function EventRow({ event, run }) {
         manifestOf(event) &&
         html`<details class="more">
           <summary>What was restored</summary>
-          <${Restored} manifest=${manifestOf(event)} />
+          <${Restoration} manifest=${manifestOf(event)} />
         </details>`
       }
     </span>

@@ -88,9 +88,9 @@ export function RunsCharts({ view, change, runs, unlisted, shown, looks, names, 
 /** @param {{runs: RunList, shown: string[], unlisted: UnlistedRuns, change: Function}} props */
 function ShownMenu({ runs, shown, unlisted, change }) {
   const ids = runs.items.map(({ id }) => id);
-  const elsewhere = shown.filter((id) => !ids.includes(id)).length;
-  const apart = [
-    elsewhere && `${formatCount(elsewhere)} not in this list`,
+  const unlistedCount = shown.filter((id) => !ids.includes(id)).length;
+  const notes = [
+    unlistedCount && `${formatCount(unlistedCount)} not in this list`,
     unlisted.missing.length && `${formatCount(unlisted.missing.length)} deleted`,
   ]
     .filter(Boolean)
@@ -113,8 +113,8 @@ function ShownMenu({ runs, shown, unlisted, change }) {
       <${Icon} name="eye" />${' '}
       <span>
         <b>${formatCount(shown.length)}</b>${' '}
-        ${elsewhere ? '' : `of ${formatCount(Math.max(runs.total, ids.length))} `}shown
-        ${apart && ` (${apart})`}
+        ${unlistedCount ? '' : `of ${formatCount(Math.max(runs.total, ids.length))} `}shown
+        ${notes && ` (${notes})`}
       </span>
     `}
   >

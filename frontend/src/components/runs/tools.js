@@ -174,17 +174,17 @@ export function RunFilters({ view, change, runs, search, statuses, usual, error 
  */
 export function TypedSearch({ value, onChange, placeholder }) {
   const [typed, setTyped] = useState(value);
-  const told = useRef(value);
+  const lastText = useRef(value);
   useEffect(() => {
-    if (value !== told.current) {
-      told.current = value;
+    if (value !== lastText.current) {
+      lastText.current = value;
       setTyped(value);
     }
   }, [value]);
   useEffect(() => {
-    if (typed === told.current) return undefined;
+    if (typed === lastText.current) return undefined;
     const timer = setTimeout(() => {
-      told.current = typed;
+      lastText.current = typed;
       onChange(typed);
     }, 200);
     return () => clearTimeout(timer);

@@ -88,7 +88,7 @@ function Arm({ arm, config }) {
   const changes = changedFields(config, arm.changes);
   if (!changes.length) changes.push(...changedFields(null, arm.changes));
   const { failed, stopped, unjudged, deleted } = arm;
-  const apart = Object.entries({ failed, stopped, 'no verdict': unjudged, deleted })
+  const missingCounts = Object.entries({ failed, stopped, 'no verdict': unjudged, deleted })
     .filter(([, count]) => count > 0)
     .map(([words, count]) => `${count} ${words}`);
   return html`<tr>
@@ -97,7 +97,7 @@ function Arm({ arm, config }) {
     <td class="number">${arm.planned - arm.waiting} of ${arm.planned}</td>
     <td class="number">${arm.recurred}</td>
     <td class="number">${arm.spared}</td>
-    <td class="number">${apart.join(', ') || 0}</td>
+    <td class="number">${missingCounts.join(', ') || 0}</td>
     <td class="number">${formatValue(arm.goal_end)}</td>
     <td class="number">${formatValue(arm.p)}</td>
   </tr>`;

@@ -48,7 +48,7 @@ export function freeName(stem, variants) {
   return `${stem} ${n}`;
 }
 
-/** What the experiment is called when nobody gives it a name. @param {Variant[]} variants */
+/** The name of an experiment that was given none. @param {Variant[]} variants */
 export const defaultName = (variants) =>
   shortened(
     (variants.length > 4

@@ -22,11 +22,11 @@ export const writes = (/** @type {Fields} */ fields, /** @type {string} */ path)
 export function setAt(fields, path, value, full) {
   const [key, ...innerPath] = path.split('.');
   if (!innerPath.length) return { ...fields, [key]: value };
-  const under = lookup(full, key);
-  if (Array.isArray(under)) return { ...fields, [key]: setInList(under, innerPath, value) };
+  const fullValue = lookup(full, key);
+  if (Array.isArray(fullValue)) return { ...fields, [key]: setInList(fullValue, innerPath, value) };
   const section = isRecord(lookup(fields, key)) ? lookup(fields, key) : {};
-  const tag = typeof under?.type === 'string' ? { type: under.type } : {};
-  return { ...fields, [key]: { ...tag, ...setAt(section, innerPath.join('.'), value, under) } };
+  const tag = typeof fullValue?.type === 'string' ? { type: fullValue.type } : {};
+  return { ...fields, [key]: { ...tag, ...setAt(section, innerPath.join('.'), value, fullValue) } };
 }
 
 /**
@@ -43,7 +43,7 @@ function setInside(item, [key, ...innerPath], value) {
 }
 
 /**
- * A layer without one field; what then says nothing more than the layer below is removed as well.
+ * A layer without one field, and without sections that then say nothing more than the layer below.
  * @param {Fields} fields
  * @param {string} path
  * @param {Fields} below
@@ -54,8 +54,10 @@ export function unsetAt(fields, path, below) {
   const { [key]: section, ...otherFields } = fields;
   if (!innerPath.length || !isRecord(section)) return otherFields;
   const left = unsetAt(section, innerPath.join('.'), lookup(below, key));
-  const says = Object.entries(left).some(([name, value]) => name !== 'type' || value !== lookup(below, key)?.type);
-  return says ? { ...otherFields, [key]: left } : otherFields;
+  const hasContent = Object.entries(left).some(
+    ([name, value]) => name !== 'type' || value !== lookup(below, key)?.type,
+  );
+  return hasContent ? { ...otherFields, [key]: left } : otherFields;
 }
 
 /**
@@ -69,12 +71,12 @@ export function changesBetween(below, above) {
     Object.entries(above)
       .filter(([key, value]) => !same(lookup(below, key), value))
       .map(([key, value]) => {
-        const under = lookup(below, key);
-        const inside = isRecord(under) && isRecord(value) && under.type === value.type;
+        const valueBelow = lookup(below, key);
+        const inside = isRecord(valueBelow) && isRecord(value) && valueBelow.type === value.type;
         return [
           key,
           inside
-            ? { ...(value.type === undefined ? {} : { type: value.type }), ...changesBetween(under, value) }
+            ? { ...(value.type === undefined ? {} : { type: value.type }), ...changesBetween(valueBelow, value) }
             : value,
         ];
       }),
@@ -121,8 +123,8 @@ function isAlike(a, b) {
 export function writtenPaths(fields, below, path = '') {
   return Object.entries(fields).flatMap(([key, value]) => {
     const at = path ? `${path}.${key}` : key;
-    const under = lookup(below, key);
-    if (!isRecord(value) || !isRecord(under)) return key === 'type' && path ? [] : [at];
-    return value.type !== undefined && value.type !== under.type ? [at] : writtenPaths(value, under, at);
+    const valueBelow = lookup(below, key);
+    if (!isRecord(value) || !isRecord(valueBelow)) return key === 'type' && path ? [] : [at];
+    return value.type !== undefined && value.type !== valueBelow.type ? [at] : writtenPaths(value, valueBelow, at);
   });
 }

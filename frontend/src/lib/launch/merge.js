@@ -17,17 +17,20 @@ import { complete, isRecord } from './schema.js';
  */
 export function merge(below, above) {
   const merged = Object.entries(above ?? {}).map(([key, value]) => {
-    const under = lookup(below, key);
-    return [key, isRecord(under) && isRecord(value) && isSameMember(under, value) ? merge(under, value) : value];
+    const valueBelow = lookup(below, key);
+    return [
+      key,
+      isRecord(valueBelow) && isRecord(value) && isSameMember(valueBelow, value) ? merge(valueBelow, value) : value,
+    ];
   });
   return { ...below, ...Object.fromEntries(merged) };
 }
 
 /**
  * A part of a union without a `type` belongs to whatever is below it.
- * @param {Fields} under @param {Fields} value
+ * @param {Fields} valueBelow @param {Fields} value
  */
-const isSameMember = (under, value) => value.type === undefined || value.type === under.type;
+const isSameMember = (valueBelow, value) => value.type === undefined || value.type === valueBelow.type;
 
 /**
  * The fields below a variant, before the schema fills the rest: defaults, profile of the policy, preset, base.

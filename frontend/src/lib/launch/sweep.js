@@ -32,7 +32,7 @@ export const SEARCH = {
 
 const isWhole = (/** @type {unknown} */ value) => Number.isInteger(value) && Number(value) >= 0;
 
-/** Whether each setting of a search is of the kind that it should be. @param {any} value */
+/** Whether each setting of a search has the right type. @param {any} value */
 const isSearch = (value) =>
   isRecord(value) &&
   Object.entries(value).every(

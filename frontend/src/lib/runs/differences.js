@@ -1,4 +1,4 @@
-/** What was set differently in any number of runs, what that means in effect, and what is the same. Pure. */
+/** Config fields that differ between groups of runs, what the differences mean, and the fields that agree. Pure. */
 import { flatten, formatField, groupDifferences } from './config.js';
 
 /**

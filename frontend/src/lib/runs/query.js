@@ -116,7 +116,10 @@ function optionsAt(position, field, fields) {
 /** @type {Record<Field['type'], string>} */
 const HINTS = { text: '', number: 'number', date: 'date', tags: '', config: '', metric: 'last value' };
 
-/** Those that begin with what is typed, then those that contain it. @param {Option[]} options @param {string} typed */
+/**
+ * Options that begin with the typed text, then options that contain it.
+ * @param {Option[]} options @param {string} typed
+ */
 function matching(options, typed) {
   const word = typed.toLowerCase();
   const rank = (/** @type {Option} */ { text }) => {

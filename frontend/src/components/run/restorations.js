@@ -24,7 +24,7 @@ const words = (/** @type {string[]} */ parts) => parts.map((name) => lookup(WORD
 export const manifestOf = (event) => event.data?.restored;
 
 /** @param {{manifest: Manifest}} props */
-export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, versions } }) {
+export function Restoration({ manifest: { checkpoint, run, parts, fresh, refused, versions } }) {
   const rows = [
     [
       'checkpoint',
@@ -48,9 +48,9 @@ export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, v
         <code>${refusal.checkpoint}</code> <${Visible} text=${refusal.reason} />
       `,
     ]),
-    ...Object.entries(versions).map(([name, [then, now]]) => [
+    ...Object.entries(versions).map(([name, [savedVersion, currentVersion]]) => [
       name,
-      `was ${then || 'unknown'}, now ${now}: results may differ in the last digits`,
+      `was ${savedVersion || 'unknown'}, now ${currentVersion}: results may differ in the last digits`,
     ]),
   ];
   return html`<dl class="restored">
@@ -74,7 +74,7 @@ export function Restorations({ events }) {
         <summary>
           attempt ${event.attempt}: ${event.message}
         </summary>
-        <${Restored} manifest=${manifestOf(event)} />
+        <${Restoration} manifest=${manifestOf(event)} />
       </details>`,
     )}
   `;
