@@ -22,10 +22,10 @@ const READ = /** @type {const} */ (['title', 'aria-label', 'alt', 'placeholder',
 /** Every text node and every label of every page passes here: names, tags, messages and logs come from outside. */
 const before = options.vnode;
 options.vnode = (vnode) => {
-  const made = /** @type {{type: any, props: any}} a text node has its text as props */ (vnode);
-  if (made.type === null) made.props = typeof made.props === 'string' ? visible(made.props) : made.props;
-  else if (typeof made.type === 'string') {
-    for (const name of READ) if (typeof made.props[name] === 'string') made.props[name] = visible(made.props[name]);
+  const node = /** @type {{type: any, props: any}} a text node has its text as props */ (vnode);
+  if (node.type === null) node.props = typeof node.props === 'string' ? visible(node.props) : node.props;
+  else if (typeof node.type === 'string') {
+    for (const name of READ) if (typeof node.props[name] === 'string') node.props[name] = visible(node.props[name]);
   }
   before?.(vnode);
 };

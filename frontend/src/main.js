@@ -28,7 +28,7 @@
  *   colours of runs: `runLooks(runs)` in app/state.js. Title of the page: `useTitle('Runs')` of app/title.js.
  */
 import { html, render, useErrorBoundary, useEffect, useState } from './dom.js';
-import { followLinks, navigate, place } from './app/router.js';
+import { currentAddress, followLinks, navigate } from './app/router.js';
 import { startLive } from './data/live.js';
 import { startKeys, useKeys } from './app/keys.js';
 import { home, pageAt } from './app/pages.js';
@@ -39,10 +39,10 @@ import { KeyHelp, Toasts } from './components/shared/overlay.js';
 
 /** The view of the current path, loaded when first needed; a crash in it leaves the frame standing. */
 function Page() {
-  const found = pageAt(place.value.path);
+  const match = pageAt(currentAddress.value.path);
   const [views, setViews] = useState(new Map());
   const [crash, reset] = useErrorBoundary((error) => console.error(error));
-  const page = found?.page;
+  const page = match?.page;
 
   useEffect(() => {
     reset();
@@ -67,18 +67,18 @@ function Page() {
       error=${{ title: 'Something went wrong on this page', detail: crash.message }}
       retry=${() => location.reload()}
     />`;
-  if (!found)
+  if (!match)
     return html`<${Empty}
       title="Page not found"
       action=${html`<a class="button" href="/runs">
         Back to runs
       </a>`}
     >
-      <code>${place.value.path}</code> does not exist.
+      <code>${currentAddress.value.path}</code> does not exist.
     <//>`;
   const View = views.get(page);
   return View
-    ? html`<${View} ...${found.props} key=${place.value.path} />`
+    ? html`<${View} ...${match.props} key=${currentAddress.value.path} />`
     : html`<div class="page">
       <${Skeleton} rows=${12} />
     </div>`;

@@ -5,7 +5,7 @@ import { notesOf, shownOf } from '../../frontend/src/components/curves/shown.js'
 import { series } from './series.js';
 
 function texts(items, view = {}) {
-  const plain = { smoothing: 0, logX: false, logY: false, grouped: '', asked: items.length, most: 200 };
+  const plain = { smoothing: 0, logX: false, logY: false, grouped: '', requestedRuns: items.length, most: 200 };
   return badge(items, { ...plain, ...view }).map(({ text }) => text);
 }
 
@@ -24,7 +24,7 @@ test('a page without groups has no means', () => {
 
 test('the badge counts what the picture leaves out', () => {
   const nan = series({ raw_points: 9000, non_finite: [{ step: 3, x: 3, value: 'NaN' }] });
-  assert.deepEqual(texts([nan], { smoothing: 0.6, logY: true, asked: 2 }), [
+  assert.deepEqual(texts([nan], { smoothing: 0.6, logY: true, requestedRuns: 2 }), [
     '1 run',
     '4 of 9\u202f000 points',
     'smoothed 0.6',
@@ -53,7 +53,7 @@ test('the badge counts what lies outside of the axis and names the green band', 
 });
 
 test('the badge says that more runs were asked for than can be drawn', () => {
-  assert.equal(texts(Array(200).fill(series()), { asked: 250 }).at(-1), 'showing 200 of 250 runs');
+  assert.equal(texts(Array(200).fill(series()), { requestedRuns: 250 }).at(-1), 'showing 200 of 250 runs');
 });
 
 test('the badge of means tells how many seeds', () => {

@@ -59,7 +59,7 @@ test('ten runs have ten colours and the eleventh is dashed', () => {
 });
 
 test('a group has the colour of its first run unless another has it', () => {
-  for (const [wanted, slots] of [
+  for (const [firstSlots, slots] of [
     [
       [3, 4, 5],
       [3, 4, 5],
@@ -74,7 +74,7 @@ test('a group has the colour of its first run unless another has it', () => {
     ],
     [Array(11).fill(7), [7, 8, 9, 0, 1, 2, 3, 4, 5, 6, 7]],
   ])
-    assert.deepEqual(slotsOfGroups(wanted), slots, String(wanted));
+    assert.deepEqual(slotsOfGroups(firstSlots), slots, String(firstSlots));
 });
 
 test('any two colours stay apart for every eye', () => {

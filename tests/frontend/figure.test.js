@@ -23,8 +23,8 @@ test('every trace is SVG', () => {
 });
 
 test('a line breaks where a value is not finite', () => {
-  const [line, marks, ...rest] = figure([series({ non_finite: [{ step: 3, x: 3, value: 'NaN' }] })]).data;
-  assert.deepEqual(rest, []);
+  const [line, marks, ...furtherTraces] = figure([series({ non_finite: [{ step: 3, x: 3, value: 'NaN' }] })]).data;
+  assert.deepEqual(furtherTraces, []);
   assert.deepEqual(line.y, [0, 1, null, 2]);
   assert.deepEqual([marks.x, marks.text, marks.yaxis], [[3], ['NaN'], 'y2']);
 });
@@ -121,9 +121,9 @@ test('a mean is faint where fewer runs count and says how many', () => {
     gaps: [],
     non_finite: [{ step: 1, x: 1.5, value: 'NaN' }],
   });
-  const [few, whole, marks, ...rest] = figure([item], { xKind: 'wall' }).data;
-  assert.deepEqual(rest, []);
-  assert.deepEqual([whole.y, whole.meta.role], [[1, 2, null, null], 'main']);
+  const [few, main, marks, ...furtherTraces] = figure([item], { xKind: 'wall' }).data;
+  assert.deepEqual(furtherTraces, []);
+  assert.deepEqual([main.y, main.meta.role], [[1, 2, null, null], 'main']);
   assert.deepEqual(marks.x, [1.5]);
   assert.deepEqual([few.y, few.opacity], [[null, 2, 3, 4], 0.5]);
   assert.deepEqual(few.text, ['n 3', 'n 3', 'n 1 of 3', 'n 1 of 3']);

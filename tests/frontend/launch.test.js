@@ -77,9 +77,9 @@ test('what is no list of seeds says so', () => {
 test('a ladder climbs to the variant', () => {
   const plain = { variant: { name: 'base' }, full: { a: { type: 'x', b: 1 }, c: 2, l: [{ w: 1 }] } };
   const knobs = [
-    { path: 'c', other: 3 },
-    { path: 'a.b', other: 5 },
-    { path: 'l.0.w', other: 9 },
+    { path: 'c', after: 3 },
+    { path: 'a.b', after: 5 },
+    { path: 'l.0.w', after: 9 },
   ];
   const rungs = [
     { name: 'base' },

@@ -59,12 +59,12 @@ test('filters join and groups without a match drop out', () => {
 
 test('a step without rollouts shows the one before', () => {
   const steps = [10, 20, 30];
-  for (const [wanted, step] of [
+  for (const [step, shown] of [
     [0, 10],
     [10, 10],
     [14, 10],
     [20, 20],
     [99, 30],
   ])
-    assert.equal(steps[nearestStep(steps, wanted)], step, String(wanted));
+    assert.equal(steps[nearestStep(steps, step)], shown, String(step));
 });

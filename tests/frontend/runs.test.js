@@ -22,9 +22,9 @@ test('a run offers the moves that the server allows', () => {
 });
 
 /** Places of values on the axis of a metric and on that of a config field. */
-const placesOf = (values) => {
+const positionsOf = (values) => {
   const runs = values.map((value, i) => ({ id: String(i), summary: { last: { m: value } }, config: { v: value } }));
-  return ['m', 'config:v'].map((key) => runs.map(axisOf(key, runs).place));
+  return ['m', 'config:v'].map((key) => runs.map(axisOf(key, runs).positionOf));
 };
 
 test('values have places on an axis', () => {
@@ -46,11 +46,11 @@ test('values have places on an axis', () => {
       [0, -0.1, 1],
     ],
   ])
-    for (const places of placesOf(values)) assertClose(places, expected, String(values));
+    for (const places of positionsOf(values)) assertClose(places, expected, String(values));
 });
 
 test('texts stand in their order and numbers that are not finite have no place', () => {
-  const [number, text] = placesOf(['b', 'a10', 'NaN', 'a9']);
+  const [number, text] = positionsOf(['b', 'a10', 'NaN', 'a9']);
   assert.deepEqual(number, [-0.1, -0.1, -0.1, -0.1]);
   assertClose(text, [2 / 3, 1 / 3, 1, 0]);
 });

@@ -6,7 +6,7 @@ import {
   levelClass,
   levelOf,
   probabilityText,
-  readPlace,
+  readTokenAddress,
   startOf,
   valueAt,
   valuesOf,
@@ -83,11 +83,11 @@ test('a long completion is drawn in pieces', () => {
 });
 
 test('an address of a token is read or ignored', () => {
-  assert.deepEqual(['2.17', '0.0'].map(readPlace), [
+  assert.deepEqual(['2.17', '0.0'].map(readTokenAddress), [
     [2, 17],
     [0, 0],
   ]);
-  for (const text of ['x', '1.2.3', '-1.4', '']) assert.equal(readPlace(text), null, text);
+  for (const text of ['x', '1.2.3', '-1.4', '']) assert.equal(readTokenAddress(text), null, text);
 });
 
 test('alternatives are named as text and what was cut off is left out', () => {

@@ -1,15 +1,15 @@
-/** Where we are: the path and the query string, and nothing else, decide what a page shows. */
+/** The address: its path and query string, and nothing else, decide what a page shows. */
 import { signal } from '../dom.js';
 import { pageAt } from './pages.js';
 import { decode, encode } from '../lib/url.js';
 
-/** @typedef {{path: string, search: string}} Place */
+/** @typedef {{path: string, search: string}} Address */
 
-/** @returns {Place} */
-const here = () => ({ path: location.pathname, search: location.search });
+/** @returns {Address} */
+const readAddress = () => ({ path: location.pathname, search: location.search });
 
-/** @type {import('../../vendor/signals.js').Signal<Place>} */
-export const place = signal(here());
+/** @type {import('../../vendor/signals.js').Signal<Address>} */
+export const currentAddress = signal(readAddress());
 
 /**
  * Goes to an address of this application.
@@ -19,7 +19,7 @@ export const place = signal(here());
 export function navigate(address, { replace = false } = {}) {
   if (address === location.pathname + location.search) return;
   history[replace ? 'replaceState' : 'pushState'](null, '', address);
-  place.value = here();
+  currentAddress.value = readAddress();
 }
 
 /**
@@ -30,10 +30,10 @@ export function navigate(address, { replace = false } = {}) {
  * @returns {[import('../lib/url.js').Values<S>, (changes: object, options?: {push?: boolean}) => void]}
  */
 export function useQuery(spec) {
-  const values = decode(place.value.search, spec);
+  const values = decode(currentAddress.value.search, spec);
   const change = (/** @type {object} */ changes, { push = false } = {}) => {
-    const now = place.peek();
-    navigate(now.path + encode(now.search, changes, spec), { replace: !push });
+    const current = currentAddress.peek();
+    navigate(current.path + encode(current.search, changes, spec), { replace: !push });
   };
   return [values, change];
 }
@@ -41,7 +41,7 @@ export function useQuery(spec) {
 /** Lets ordinary links move inside the application without loading the page anew. */
 export function followLinks() {
   addEventListener('popstate', () => {
-    place.value = here();
+    currentAddress.value = readAddress();
   });
   document.addEventListener('click', (event) => {
     const link = event.target instanceof Element && event.target.closest('a[href]');

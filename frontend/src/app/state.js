@@ -88,7 +88,7 @@ export function startWorkers() {
  */
 export const role = signal(stored('role', 'operator'));
 
-/** Whether this page may change anything. A viewer's may not: it shows no button that would be refused. */
+/** Whether the role may change anything. A viewer may not, and sees no button that would be refused. */
 export const mayChange = computed(() => role.value === 'operator');
 
 /**
@@ -98,9 +98,9 @@ export const mayChange = computed(() => role.value === 'operator');
 export const session = signal(null);
 
 export async function loadRole() {
-  const found = await get('/session');
-  role.value = found.role;
-  session.value = found.session;
+  const answer = await get('/session');
+  role.value = answer.role;
+  session.value = answer.session;
   store('role', role.value);
 }
 
@@ -113,10 +113,10 @@ const STATUS_EVERY = 4000;
 
 async function loadStatus() {
   try {
-    const found = await get('/status');
-    const before = status.peek();
-    const isBack = found.database.state === 'ok' && before !== null && before.database.state !== 'ok';
-    status.value = found;
+    const newStatus = await get('/status');
+    const oldStatus = status.peek();
+    const isBack = newStatus.database.state === 'ok' && oldStatus !== null && oldStatus.database.state !== 'ok';
+    status.value = newStatus;
     if (isBack) resync();
   } catch {
     status.value = null; // the service itself does not answer: the live connection's notice says so

@@ -3,20 +3,20 @@ import { formatCount, formatValue, plural } from '../lib/text/format.js';
 
 /**
  * @param {import('./figure.js').Series[]} series
- * @param {{smoothing: number, logX: boolean, logY: boolean, grouped: '' | 'variant' | 'group', asked: number,
+ * @param {{smoothing: number, logX: boolean, logY: boolean, grouped: '' | 'variant' | 'group', requestedRuns: number,
  *   most: number, outside?: {values: number, isBandCut: boolean}, healthy?: (number | null)[] | null}} view
  *   `grouped`: what a line is the mean of; `asked`: runs that were asked for, `most`: how many are drawn at most
  *   `outside`: what lies beyond the y axis; `healthy`: the shaded band
  * @returns {{text: string, isWarning: boolean, title?: string}[]}
  */
-export function badge(series, { smoothing, logX, logY, grouped, asked, most, outside, healthy }) {
+export function badge(series, { smoothing, logX, logY, grouped, requestedRuns, most, outside, healthy }) {
   // Of a mean, the values that are not finite are those of single runs: no points of its line.
   const shown = sum(series, ({ values, non_finite }) => values.length + (grouped ? 0 : non_finite.length));
   const raw = sum(series, ({ raw_points }) => raw_points);
   const notFinite = sum(series, ({ non_finite }) => non_finite.length);
   const noLog = logY ? sum(series, ({ values }) => values.filter((value) => value <= 0).length) : 0;
   const noLogX = logX ? sum(series, ({ x }) => x.filter((value) => value <= 0).length) : 0;
-  const wanted = Math.min(asked, most);
+  const expectedRuns = Math.min(requestedRuns, most);
   return [
     note(grouped ? `${plural(series.length, grouped)}${seeds(series)}` : plural(series.length, 'run')),
     note(pointsText(shown, raw, grouped !== '')),
@@ -27,8 +27,10 @@ export function badge(series, { smoothing, logX, logY, grouped, asked, most, out
     ...(outside?.values ? [note(`${plural(outside.values, 'point')} outside the y range`, true)] : []),
     ...(outside?.isBandCut ? [note("band cut at the panel's edge", true)] : []),
     ...(healthy ? [{ ...note(healthyText(healthy)), title: 'Runs that learn usually stay in the green band' }] : []),
-    ...(asked > most ? [note(`showing ${formatCount(most)} of ${plural(asked, 'run')}`, true)] : []),
-    ...(!grouped && series.length < wanted ? [note(`${plural(wanted - series.length, 'run')} without data`)] : []),
+    ...(requestedRuns > most ? [note(`showing ${formatCount(most)} of ${plural(requestedRuns, 'run')}`, true)] : []),
+    ...(!grouped && series.length < expectedRuns
+      ? [note(`${plural(expectedRuns - series.length, 'run')} without data`)]
+      : []),
   ];
 }
 

@@ -30,7 +30,9 @@ export function markElements() {
   };
 }
 
-/** A pointer that rests lights its line; one that crosses many would have all panels painted anew for each. */
+/**
+ * How long a pointer rests before its line is lit: a pointer that crosses many lines would repaint all panels for each.
+ */
 const LIT_AFTER_MS = 80;
 
 let frame = 0;
@@ -39,7 +41,7 @@ effect(() => {
   const at = cursor.value;
   cancelAnimationFrame(frame);
   frame = requestAnimationFrame(() => {
-    for (const panel of drawnPanels()) place(panel);
+    for (const panel of drawnPanels()) placeCursor(panel);
   });
   clearTimeout(lightTimer);
   lightTimer = setTimeout(() => lightAll(at?.key ?? null), at ? LIT_AFTER_MS : 0);
@@ -90,45 +92,48 @@ export function isOnPoint({ element, hovered }, event) {
   const { left, top } = element.getBoundingClientRect();
   const { xaxis, yaxis } = element._fullLayout;
   const scales = scalesOf(element, hovered.data);
-  const away = [
+  const offset = [
     scales.x(hovered.x) + xaxis._offset - (event.clientX - left),
     scales.y(hovered.y) + yaxis._offset - (event.clientY - top),
   ];
-  return Math.hypot(...away) <= REACH;
+  return Math.hypot(...offset) <= REACH;
 }
 
 /**
  * Moves the pinned cursor to the next point of its panel; where that has no lines, of the first that has some.
- * @param {1 | -1} by
+ * @param {1 | -1} direction
  */
-export function moveCursor(by) {
-  const now = cursor.peek();
-  if (!now) return;
-  const isOwn = (/** @type {Drawn} */ { metric }) => Number(metric === now.metric);
+export function moveCursor(direction) {
+  const pinned = cursor.peek();
+  if (!pinned) return;
+  const isOwn = (/** @type {Drawn} */ { metric }) => Number(metric === pinned.metric);
   const candidates = drawnPanels().sort((a, b) => isOwn(b) - isOwn(a));
-  const next = candidates.map((panel) => nextPoint(panel, now.x, by)).find((x) => x !== null);
-  if (next !== undefined && next !== null) pin(next, now.metric);
+  const next = candidates.map((panel) => nextPoint(panel, pinned.x, direction)).find((x) => x !== null);
+  if (next !== undefined && next !== null) pin(next, pinned.metric);
 }
 
-/** The recorded x beside another one in a panel. @param {Drawn} panel @param {number} x @param {1 | -1} by */
-function nextPoint({ figure }, x, by) {
+/**
+ * The next recorded x of a panel before or after `x`.
+ * @param {Drawn} panel @param {number} x @param {1 | -1} direction
+ */
+function nextPoint({ figure }, x, direction) {
   const { unit } = figure;
   const at = x / unit.size;
-  const places = figure.data
+  const xs = figure.data
     .filter(({ meta }) => meta.role === 'main')
     .flatMap(({ x: all }) => {
-      const next = by > 0 ? lastAtOrBelow(all, at) + 1 : lastAtOrBelow(all, beside(at));
+      const next = direction > 0 ? lastAtOrBelow(all, at) + 1 : lastAtOrBelow(all, justBelow(at));
       return all[next] === undefined ? [] : [unscaled(all, all[next], unit)];
     });
-  if (!places.length) return null;
-  return by > 0 ? Math.min(...places) : Math.max(...places);
+  if (!xs.length) return null;
+  return direction > 0 ? Math.min(...xs) : Math.max(...xs);
 }
 
-/** A number just below another, so that its own point does not count. @param {number} x */
-const beside = (x) => x - Math.max(Math.abs(x), 1) * 1e-9;
+/** A number just below x, so that the point at x does not count. @param {number} x */
+const justBelow = (x) => x - Math.max(Math.abs(x), 1) * 1e-9;
 
 /** Shows the cursor in one panel, e.g. after it was drawn anew. @param {Drawn} panel */
-export function place(panel) {
+export function placeCursor(panel) {
   const at = cursor.peek();
   if (!at) {
     panel.line.hidden = true;
@@ -189,10 +194,10 @@ function lightAll(key) {
 }
 
 function light(/** @type {Drawn} */ { element, figure, isPainted, lit: canvas }, /** @type {string | null} */ key) {
-  const found = key !== null && figure.data.some(isMainOf(key));
-  element.classList.toggle('is-lit', found);
-  canvas.hidden = !found || !isPainted;
-  if (!found) return;
+  const hasCurve = key !== null && figure.data.some(isMainOf(key));
+  element.classList.toggle('is-lit', hasCurve);
+  canvas.hidden = !hasCurve || !isPainted;
+  if (!hasCurve) return;
   if (isPainted)
     return paint(
       canvas,
@@ -200,8 +205,8 @@ function light(/** @type {Drawn} */ { element, figure, isPainted, lit: canvas },
       paintedOf(figure.data).filter(({ meta }) => meta.key === key),
     );
   for (const trace of element.querySelectorAll('.scatterlayer .trace')) {
-    const { __data__: held } = /** @type {Element & {__data__?: {trace?: Plot.Trace}[]}} D3's */ (trace);
-    trace.classList.toggle('is-key', held?.[0]?.trace?.meta?.key === key);
+    const { __data__: points } = /** @type {Element & {__data__?: {trace?: Plot.Trace}[]}} D3's */ (trace);
+    trace.classList.toggle('is-key', points?.[0]?.trace?.meta?.key === key);
   }
 }
 

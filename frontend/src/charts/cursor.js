@@ -11,9 +11,10 @@ export const cursor = signal(null);
 
 /** Follows the pointer, unless the cursor is pinned. @param {Omit<Cursor, 'isPinned'> | null} at */
 export function point(at) {
-  const now = cursor.peek();
-  if (now?.isPinned) return;
-  if (at === null ? now === null : now?.x === at.x && now.metric === at.metric && now.key === at.key) return;
+  const current = cursor.peek();
+  if (current?.isPinned) return;
+  if (at === null ? current === null : current?.x === at.x && current.metric === at.metric && current.key === at.key)
+    return;
   cursor.value = at && { ...at, isPinned: false };
 }
 

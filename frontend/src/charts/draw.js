@@ -3,7 +3,7 @@
  * purged when it is far, and the page reacts between two panels; hover is shown in all of them.
  */
 import { plotlyAddress } from '../lib/trusted.js';
-import { follow, isOnPoint, markElements, paintCurves, pinUnder, place, placeShade } from './crosshair.js';
+import { follow, isOnPoint, markElements, paintCurves, pinUnder, placeCursor, placeShade } from './crosshair.js';
 import { point } from './cursor.js';
 import { panels } from './mounted.js';
 import { placeLabel } from './nearest.js';
@@ -207,11 +207,11 @@ function keepCanvases(panel) {
   placeAll(panel);
 }
 
-/** Everything that is drawn over and under Plotly's own, e.g. after its axes have changed. @param {Drawn} panel */
+/** Draws what lies over and under Plotly's own elements, e.g. after its axes have changed. @param {Drawn} panel */
 function placeAll(panel) {
   paintCurves(panel);
   placeShade(panel);
-  place(panel);
+  placeCursor(panel);
 }
 
 function purge(/** @type {Mounted} */ panel) {
@@ -232,17 +232,17 @@ const STILL = 4;
  * A press and a release in one place are a click: on a point it opens what is behind it, elsewhere it pins the cursor.
  * Plotly lays a sheet over the page while a button is down, so the release is heard from the document.
  * In a zoomed panel a click waits a moment: it may be the first half of the double click that resets.
- * @param {Mounted} mounted @param {PointerEvent} down
+ * @param {Mounted} mounted @param {PointerEvent} downEvent
  */
-function pressed(mounted, down) {
-  if (down.button !== 0 || !mounted.drawn) return;
+function pressed(mounted, downEvent) {
+  if (downEvent.button !== 0 || !mounted.drawn) return;
   const panel = /** @type {Drawn} */ ({ ...mounted });
-  const released = (/** @type {PointerEvent} */ up) => {
-    if (Math.hypot(up.clientX - down.clientX, up.clientY - down.clientY) > STILL) return;
+  const released = (/** @type {PointerEvent} */ upEvent) => {
+    if (Math.hypot(upEvent.clientX - downEvent.clientX, upEvent.clientY - downEvent.clientY) > STILL) return;
     if (performance.now() - resetAt < CONFIG.doubleClickDelay) return;
     const isZoomed = panel.figure.isZoomed || !panel.element._fullLayout.yaxis.autorange;
     clearTimeout(clickTimer);
-    clickTimer = setTimeout(() => clicked(panel, up), isZoomed ? CONFIG.doubleClickDelay + 30 : 0);
+    clickTimer = setTimeout(() => clicked(panel, upEvent), isZoomed ? CONFIG.doubleClickDelay + 30 : 0);
   };
   document.addEventListener('pointerup', released, { capture: true, once: true });
 }

@@ -6,10 +6,11 @@ import { plain } from './parts.js';
 /** @typedef {import('./mounted.js').Figure} Figure */
 /** @typedef {import('../lib/reading.js').Row} Row */
 /**
- * @typedef {{title: string, subtitle: string, place: string, rows: Row[], notes: string[], link: string,
+ * @typedef {{title: string, subtitle: string, position: string, rows: Row[], notes: string[], link: string,
  *   theme: Record<string, string>, background: string, yRange: [number, number] | null, cursorX: number | null,
  *   mostEntries?: number}} About
- *   `place`: where the values of the legend were read; `yRange`: of the axis as it is seen, in its own units
+ *   `position`: where on the x axis the values of the legend were read; `yRange`: of the visible
+ *   axis, in its own units
  */
 
 export const WIDTH = 1000;
@@ -81,7 +82,7 @@ export function exportOf({ data, layout, healthy, unit }, about) {
       },
       showlegend: main.length > 0,
       legend: {
-        title: { text: plain(about.place), font: { size: 12 } },
+        title: { text: plain(about.position), font: { size: 12 } },
         orientation: 'v',
         x: 0,
         xanchor: 'left',

@@ -42,14 +42,14 @@ const NON_FINITE = {
 export const keyOf = (series) => series.run ?? series.group ?? series.name;
 
 /**
- * Whether nothing of any series lies in a window of x, not even a line that crosses it.
+ * Whether a window of x shows nothing of any series, not even a line that crosses the window.
  * @param {Series[]} items
  * @param {[number, number]} zoom
  */
 export const isOutside = (items, [from, to]) =>
-  items.every(({ x, non_finite: strange }) => {
-    const places = [...x, ...strange.map((point) => point.x ?? point.step)];
-    return places.every((place) => place < from) || places.every((place) => place > to);
+  items.every(({ x, non_finite: nonFinite }) => {
+    const xs = [...x, ...nonFinite.map((point) => point.x ?? point.step)];
+    return xs.every((value) => value < from) || xs.every((value) => value > to);
   });
 
 /**
@@ -70,30 +70,30 @@ export function xUnit(kind, largest) {
  * A mean goes on without a run whose value is not finite, as `n` says; it has a gap where no run has one.
  * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], at: number[]}}
  */
-export function pathOf({ x, values, steps, gaps, non_finite: strange }) {
-  const places = values.map((_, at) => at);
-  const breaks = gaps ?? strange;
-  if (!breaks.length) return { x, y: values, steps, at: places };
+export function pathOf({ x, values, steps, gaps, non_finite: nonFinite }) {
+  const indexes = values.map((_, at) => at);
+  const breaks = gaps ?? nonFinite;
+  if (!breaks.length) return { x, y: values, steps, at: indexes };
   /** @type {ReturnType<typeof pathOf>} */
   const path = { x: [], y: [], steps: [], at: [] };
-  const add = (/** @type {number} */ place, /** @type {number | null} */ y, /** @type {number} */ step, at = -1) => {
-    path.x.push(place);
+  const add = (/** @type {number} */ pointX, /** @type {number | null} */ y, /** @type {number} */ step, at = -1) => {
+    path.x.push(pointX);
     path.y.push(y);
     path.steps.push(step);
     path.at.push(at);
   };
   let next = 0;
-  for (const { step, place } of breaks.map((gap) => ({ step: gap.step, place: gap.x ?? gap.step })).sort(inOrder)) {
-    for (; next < x.length && (x[next] - place || steps[next] - step) <= 0; next += 1)
+  for (const gap of breaks.map((point) => ({ step: point.step, x: point.x ?? point.step })).sort(inOrder)) {
+    for (; next < x.length && (x[next] - gap.x || steps[next] - gap.step) <= 0; next += 1)
       add(x[next], values[next], steps[next], next);
-    add(place, null, step);
+    add(gap.x, null, gap.step);
   }
   for (; next < x.length; next += 1) add(x[next], values[next], steps[next], next);
   return path;
 }
 
-/** @typedef {{place: number, step: number}} Spot @param {Spot} a @param {Spot} b */
-const inOrder = (a, b) => a.place - b.place || a.step - b.step;
+/** @typedef {{x: number, step: number}} Gap @param {Gap} a @param {Gap} b */
+const inOrder = (a, b) => a.x - b.x || a.step - b.step;
 
 /**
  * Without the points that have no logarithm where an axis is logarithmic: the line breaks there.
@@ -183,7 +183,7 @@ function lineTrace({ series, name, look, role = 'main', key = keyOf(series) }, v
     hovertemplate:
       role === 'raw'
         ? undefined
-        : `<b>${plain(name)}</b>  %{y:.4~g}<br>${hoverPlace(view, unit, series)}${spread}<extra></extra>`,
+        : `<b>${plain(name)}</b>  %{y:.4~g}<br>${hoverPosition(view, unit, series)}${spread}<extra></extra>`,
   };
 }
 
@@ -195,12 +195,12 @@ function meanTraces(line, view, unit, most) {
   const trace = lineTrace(line, view, unit, most);
   const { n } = line.series;
   if (!Array.isArray(n) || !n.length || Math.min(...n) === Math.max(...n)) return [trace];
-  const whole = Math.max(...n);
+  const mostRuns = Math.max(...n);
   const { at } = pathOf(line.series);
-  const isFew = (/** @type {number} */ i) => at[i] >= 0 && n[at[i]] < whole;
+  const isFew = (/** @type {number} */ i) => at[i] >= 0 && n[at[i]] < mostRuns;
   const touches = (/** @type {number} */ i) =>
     isFew(i) || (i > 0 && isFew(i - 1)) || (i + 1 < at.length && isFew(i + 1));
-  const part = (
+  const traceWhere = (
     /** @type {string} */ role,
     /** @type {(i: number) => boolean} */ has,
     /** @type {Plot.Trace} */ look,
@@ -217,7 +217,7 @@ function meanTraces(line, view, unit, most) {
     };
   };
   const thin = { opacity: 0.5, line: { ...trace.line, width: trace.line.width * 0.7 } };
-  return [part('fewer', touches, thin), part('main', (i) => !isFew(i), {})];
+  return [traceWhere('fewer', touches, thin), traceWhere('main', (i) => !isFew(i), {})];
 }
 
 /**
@@ -238,7 +238,7 @@ function spreadTexts({ n, runs, low, high }, at) {
  * Runs reach a step at different times: a mean along time has no step.
  * @param {View} view @param {Unit} unit @param {Series} series
  */
-const hoverPlace = ({ xKind }, { unit }, { n }) =>
+const hoverPosition = ({ xKind }, { unit }, { n }) =>
   xKind === 'step'
     ? 'step %{customdata}'
     : `${n ? '' : 'step %{customdata} · '}${isMetricAxis(xKind) ? `${unit} %{x:.4~g}` : `%{x:.4~s} ${unit}`}`;
@@ -294,14 +294,14 @@ function nonFiniteTrace({ series, name, look, key = keyOf(series) }, unit) {
  * @param {{size: number, unit: string}} unit
  */
 export function tracesOf(lines, view, unit) {
-  const role = (/** @type {string} */ wanted) => lines.filter((line) => (line.role ?? 'main') === wanted);
-  const main = role('main');
+  const linesOf = (/** @type {string} */ role) => lines.filter((line) => (line.role ?? 'main') === role);
+  const main = linesOf('main');
   return [
     ...(isMetricAxis(view.xKind) ? [] : onsetTraces(main, view, unit)),
     ...(view.marks?.length && main.length && !isMetricAxis(view.xKind) ? [markTrace(main[0].series, view, unit)] : []),
     ...main.filter(({ series }) => series.low?.length).map((line) => bandTrace(line, view, unit)),
-    ...role('raw').map((line) => lineTrace(line, view, unit)),
-    ...role('seed').map((line) => lineTrace(line, view, unit)),
+    ...linesOf('raw').map((line) => lineTrace(line, view, unit)),
+    ...linesOf('seed').map((line) => lineTrace(line, view, unit)),
     ...main.flatMap((line) => meanTraces(line, view, unit, mainWidth(main.length))),
     ...main.filter(({ series }) => series.non_finite.length).map((line) => nonFiniteTrace(line, unit)),
   ];

@@ -59,14 +59,14 @@ function zoomRange({ zoom, logX }, { size }, lines) {
  * @param {Line[]} lines @param {View['xKind']} xKind @returns {[number, number]}
  */
 export function extentOf(lines, xKind) {
-  const ends = lines.flatMap(({ series: { x, non_finite: strange } }) => [
+  const ends = lines.flatMap(({ series: { x, non_finite: nonFinite } }) => [
     x[0],
     x.at(-1),
-    ...strange.map(({ x: at, step }) => at ?? step),
+    ...nonFinite.map(({ x: at, step }) => at ?? step),
   ]);
-  const known = ends.filter((end) => end !== undefined).filter(Number.isFinite);
-  if (!known.length) return [0, 0];
-  return [Math.min(...known, ...(isMetricAxis(xKind) ? [] : [0])), Math.max(...known)];
+  const finiteEnds = ends.filter((end) => end !== undefined).filter(Number.isFinite);
+  if (!finiteEnds.length) return [0, 0];
+  return [Math.min(...finiteEnds, ...(isMetricAxis(xKind) ? [] : [0])), Math.max(...finiteEnds)];
 }
 
 /** @type {Record<string, string>} */

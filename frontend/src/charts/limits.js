@@ -53,8 +53,10 @@ export function limitsOf(all, { logY, yRange, outliers }) {
   if (yRange && (!logY || yRange[0] > 0)) return { range: yRange, clip: null, isFlat: false };
   const values = () => lines.flatMap(({ series }) => series.values).filter((value) => !logY || value > 0);
   if (outliers === false) {
-    const inner = rangeWithoutOutliers(logY ? values().map(Math.log10) : values());
-    const range = /** @type {[number, number] | null} */ (inner && (logY ? inner.map((edge) => 10 ** edge) : inner));
+    const axisRange = rangeWithoutOutliers(logY ? values().map(Math.log10) : values());
+    const range = /** @type {[number, number] | null} */ (
+      axisRange && (logY ? axisRange.map((edge) => 10 ** edge) : axisRange)
+    );
     if (range) return { range, clip: null, isFlat: false };
   }
   const flat = logY ? null : flatValue(lines);

@@ -1,6 +1,6 @@
 /** Events and onsets in a panel, from its floor to its ceiling. Pure. */
 import { withOpacity } from '../lib/colours.js';
-import { placeOf, plain, scaled } from './parts.js';
+import { plain, scaled, xOfStep } from './parts.js';
 
 /** @typedef {import('./figure.js').Line} Line */
 /** @typedef {import('./figure.js').Series} Series */
@@ -9,24 +9,24 @@ import { placeOf, plain, scaled } from './parts.js';
 
 /** A dotted line from floor to ceiling at each event. @param {Series} series @param {View} view @param {Unit} unit */
 export function markTrace(series, { marks = [], xKind, theme }, unit) {
-  const places = marks
-    .map(({ step, text }) => ({ step, text, x: xKind === 'step' ? step : placeOf(series, step) }))
+  const placedMarks = marks
+    .map(({ step, text }) => ({ step, text, x: xKind === 'step' ? step : xOfStep(series, step) }))
     .filter(({ x }) => typeof x === 'number');
-  /** @template T @param {(place: {step: number, text: string, x: number}) => T[]} values */
-  const each = (values) => places.flatMap(values);
+  /** @template T @param {(mark: {step: number, text: string, x: number}) => T[]} values */
+  const perMark = (values) => placedMarks.flatMap(values);
   return {
     type: 'scatter',
     mode: 'lines+markers',
     yaxis: 'y2',
     x: scaled(
-      each(({ x }) => [x, x, null]),
+      perMark(({ x }) => [x, x, null]),
       unit,
     ),
-    y: each(() => [0, 1, null]),
-    customdata: each(({ step }) => [step, step, null]),
-    text: each(({ text }) => [plain(text), plain(text), '']),
+    y: perMark(() => [0, 1, null]),
+    customdata: perMark(({ step }) => [step, step, null]),
+    text: perMark(({ text }) => [plain(text), plain(text), '']),
     line: { width: 1, dash: 'dot', color: theme.label },
-    marker: { symbol: each(() => ['line-ew', 'triangle-down', 'line-ew']), size: 7, color: theme.label },
+    marker: { symbol: perMark(() => ['line-ew', 'triangle-down', 'line-ew']), size: 7, color: theme.label },
     meta: { key: null, run: series.run ?? null, role: 'mark' },
     hovertemplate: '%{text}<br>step %{customdata}<extra></extra>',
     cliponaxis: false,
@@ -47,7 +47,7 @@ export function onsetTraces(lines, { onsets = [], xKind, theme }, unit) {
   return onsets.flatMap(({ run, from, to, text }) => {
     const line = lines.find(({ series }) => series.run === run || series.runs?.includes(run));
     if (!line || (xKind !== 'step' && !line.series.run)) return [];
-    const [left, right] = [from, to].map((step) => (xKind === 'step' ? step : placeOf(line.series, step)));
+    const [left, right] = [from, to].map((step) => (xKind === 'step' ? step : xOfStep(line.series, step)));
     if (typeof right !== 'number') return [];
     const first = typeof left === 'number' ? left : right;
     const colour = isOne ? theme.bad : line.look.colour;

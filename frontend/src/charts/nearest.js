@@ -23,22 +23,22 @@ export function nearestPoint({ element, figure }, event) {
   const from = xaxis.p2d(pointerX - REACH);
   let best = REACH;
   /** @type {Plot.Point | null} */
-  let found = null;
+  let nearest = null;
   for (const trace of figure.data) {
     if (SILENT.includes(trace.meta.role)) continue;
     const { x, y } = scalesOf(element, trace);
     for (let at = Math.max(0, lastAtOrBelow(trace.x, from)); at < trace.x.length; at += 1) {
       if (trace.y[at] === null) continue;
-      const across = x(trace.x[at]) - pointerX;
-      if (across > best) break;
-      const away = Math.hypot(across, y(trace.y[at]) - pointerY);
-      if (away < best) {
-        best = away;
-        found = pointAt(trace, at);
+      const distanceX = x(trace.x[at]) - pointerX;
+      if (distanceX > best) break;
+      const distance = Math.hypot(distanceX, y(trace.y[at]) - pointerY);
+      if (distance < best) {
+        best = distance;
+        nearest = pointAt(trace, at);
       }
     }
   }
-  return found ?? onsetBelow(figure.data, xaxis.p2d(pointerX));
+  return nearest ?? onsetBelow(figure.data, xaxis.p2d(pointerX));
 }
 
 /** @param {Plot.Trace} trace @param {number} at @returns {Plot.Point} */
@@ -57,7 +57,7 @@ function onsetBelow(data, x) {
 }
 
 /**
- * The words of a label: whose point it is, its value, its place, and what else is known of it.
+ * The lines of a label: the name of the curve and the value, the position on the x axis, the spread of a mean.
  * @param {Plot.Point} point @param {import('./figure.js').Unit} unit @returns {string[]}
  */
 function wordsOf({ data: { meta, name }, customdata, x, y, text }, { unit }) {
@@ -65,12 +65,12 @@ function wordsOf({ data: { meta, name }, customdata, x, y, text }, { unit }) {
   if (meta.role === 'mark') return [unescaped(text ?? ''), `step ${customdata}`];
   const hasValue = meta.role !== 'non-finite';
   const isMean = hasValue && text !== undefined;
-  const place = [
+  const position = [
     ...(isMean && unit !== 'step' ? [] : [`step ${customdata}`]),
     ...(unit === 'step' ? [] : [`${formatShort(x)} ${unescaped(unit)}`]),
   ];
   const value = hasValue ? formatValue(y) : (text ?? '');
-  return [`${unescaped(name ?? '')}  ${value}`, place.join(' · '), ...(isMean && text ? [text] : [])];
+  return [`${unescaped(name ?? '')}  ${value}`, position.join(' · '), ...(isMean && text ? [text] : [])];
 }
 
 /** Shows the label of the point that is pointed at, or hides it. @param {Drawn} panel */

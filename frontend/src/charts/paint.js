@@ -37,12 +37,12 @@ function cornersOf(traces) {
     stretch(corners.x, x);
     stretch(corners.y, y);
   }
-  const apart = (/** @type {[number, number]} */ [low, high]) => (low <= high ? [low, null, high] : []);
+  const withGap = (/** @type {[number, number]} */ [low, high]) => (low <= high ? [low, null, high] : []);
   return {
     type: 'scatter',
     mode: 'lines',
-    x: apart(corners.x),
-    y: apart(corners.y),
+    x: withGap(corners.x),
+    y: withGap(corners.y),
     hoverinfo: 'skip',
     meta: { key: null, run: null, role: 'corners' },
   };

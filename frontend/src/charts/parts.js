@@ -1,4 +1,4 @@
-/** What the traces of a panel share: text that Plotly does not read, and places on the x axis. Pure. */
+/** Helpers of all traces of a panel: text that Plotly does not read as markup, and positions on the x axis. Pure. */
 import { visible } from '../lib/text/visible.js';
 
 /** @typedef {import('./figure.js').Series} Series */
@@ -20,28 +20,28 @@ export const unescaped = (text) =>
  * Where on the x axis a step of a line lies: at its point, or at the last one before it.
  * @param {Series} series @param {number} step
  */
-export function placeOf({ x, steps }, step) {
-  const after = steps.findIndex((each) => each > step);
+export function xOfStep({ x, steps }, step) {
+  const after = steps.findIndex((recordedStep) => recordedStep > step);
   return x[after < 0 ? steps.length - 1 : after - 1];
 }
 
-/** What places on an axis were made of. @type {WeakMap<(number | null)[], (number | null)[]>} */
+/** The recorded x of each scaled list. @type {WeakMap<(number | null)[], (number | null)[]>} */
 const recorded = new WeakMap();
 
 /** @param {(number | null)[]} x @param {Unit} unit */
 export function scaled(x, { size }) {
   if (size === 1) return x;
-  const places = x.map((value) => (value === null ? null : value / size));
-  recorded.set(places, x);
-  return places;
+  const scaledX = x.map((value) => (value === null ? null : value / size));
+  recorded.set(scaledX, x);
+  return scaledX;
 }
 
 /**
- * The recorded x of a place of `scaled`. Multiplying it again often ends just below, where a reading finds the point
- * before.
- * @param {(number | null)[] | undefined} places @param {number} place @param {Unit} unit @returns {number}
+ * The recorded x of a value of `scaled`. The product of the value and the size is often a little smaller, and a reading
+ * there finds the point before.
+ * @param {(number | null)[] | undefined} scaledX @param {number} value @param {Unit} unit @returns {number}
  */
-export function unscaled(places, place, { size }) {
-  const x = places && recorded.get(places)?.[places.lastIndexOf(place)];
-  return x ?? place * size;
+export function unscaled(scaledX, value, { size }) {
+  const x = scaledX && recorded.get(scaledX)?.[scaledX.lastIndexOf(value)];
+  return x ?? value * size;
 }

@@ -1,4 +1,4 @@
-/** What makes something is sent under a key: pressed twice, or sent again after a failure, it makes nothing twice. */
+/** Posts under an idempotency key, so that a second press or a retry after a failure creates nothing twice. */
 import { useMemo } from '../dom.js';
 import { post } from './api.js';
 
@@ -7,7 +7,7 @@ const randomKey = () =>
 
 /**
  * Posts the requests of one form in turn; their keys stay as long as their content does.
- * @returns {(requests: {path: string, body: object}[]) => Promise<any[]>} what was made, in the same order
+ * @returns {(requests: {path: string, body: object}[]) => Promise<any[]>} the answers, in the same order
  */
 export function postOnce() {
   let sent = { content: '', key: '' };
@@ -15,10 +15,10 @@ export function postOnce() {
     const content = JSON.stringify(requests);
     if (sent.content !== content) sent = { content, key: randomKey() };
     const { key } = sent;
-    const made = [];
+    const answers = [];
     for (const [i, { path, body }] of requests.entries())
-      made.push(await post(path, body, { headers: { 'Idempotency-Key': `${key}-${i}` } }));
-    return made;
+      answers.push(await post(path, body, { headers: { 'Idempotency-Key': `${key}-${i}` } }));
+    return answers;
   };
 }
 

@@ -17,9 +17,9 @@ const page = (run, cursor) => get(`/runs/${run}/events`, { order: 'desc', limit:
 
 /**
  * All that is newer than what is held: page by page until a known event is met.
- * @param {string} run @param {History['events']} held
+ * @param {string} run @param {History['events']} events
  */
-async function newest(run, held) {
+async function newest(run, events) {
   /** @type {Api.RunEvent[]} */
   let items = [];
   /** @type {string | null} */
@@ -28,16 +28,16 @@ async function newest(run, held) {
     const answer = await page(run, next);
     items = [...items, ...answer.items];
     next = answer.next;
-  } while (next && held.size && !items.some(({ id }) => held.has(id)));
+  } while (next && events.size && !items.some(({ id }) => events.has(id)));
   return { items, next };
 }
 
-/** @param {History['events']} held @param {Api.RunEvent[]} items */
-const added = (held, items) => new Map([...held, ...items.map((item) => /** @type {const} */ ([item.id, item]))]);
+/** @param {History['events']} events @param {Api.RunEvent[]} items */
+const added = (events, items) => new Map([...events, ...items.map((item) => /** @type {const} */ ([item.id, item]))]);
 
 /**
  * @param {string} run
- * @returns {{data: Api.RunEvent[] | undefined, error: Error | null, loadedAt: number, reload: () => void, more:
+ * @returns {{data: Api.RunEvent[] | undefined, error: Error | null, loadedAt: number, reload: () => void, loadMore:
  *   (() => void) | null}}
  *   `more` loads the next older ones; null when there are none
  */
@@ -78,7 +78,7 @@ export function useHistory(run) {
         loadedAt: Date.now(),
       });
     });
-  const more = () =>
+  const loadOlder = () =>
     guarded(async () => {
       const { items, next } = await page(run, now.current.older);
       put({ events: added(now.current.events, items), older: next, error: null });
@@ -92,5 +92,5 @@ export function useHistory(run) {
   });
   const { events, older, error, loaded, loadedAt } = state;
   const data = loaded ? [...events.values()].sort((a, b) => Number(b.id) - Number(a.id)) : undefined;
-  return { data, error, loadedAt, reload, more: older ? more : null };
+  return { data, error, loadedAt, reload, loadMore: older ? loadOlder : null };
 }

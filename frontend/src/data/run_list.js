@@ -14,7 +14,7 @@ const RUNS_PER_CALL = 200;
  *   error: import('./api.js').ApiError | null, loading: boolean, loaded: boolean, loadedAt: number}} List
  */
 /**
- * @typedef {List & {more: () => void, reload: () => void,
+ * @typedef {List & {loadMore: () => void, reload: () => void,
  *   put: (run: Partial<Api.RunItem> & {id: string}) => void}} RunList
  */
 /** @type {List} */
@@ -71,7 +71,7 @@ export function useRuns(parameters) {
   }, [key, round]);
 
   const isFetching = useRef(false);
-  const more = useCallback(async () => {
+  const loadMore = useCallback(async () => {
     const { next, items, key: loaded } = now.current;
     if (!next || loaded !== key || isFetching.current) return; // a cursor belongs to the list that gave it
     isFetching.current = true;
@@ -86,10 +86,10 @@ export function useRuns(parameters) {
     } finally {
       isFetching.current = false;
     }
-    if (isStale) again.current(); // the list was read again meanwhile, and whoever asked still wants more
+    if (isStale) again.current(); // the list was read again meanwhile: the next page is still to be loaded
   }, [key]);
-  const again = useRef(more);
-  again.current = more;
+  const again = useRef(loadMore);
+  again.current = loadMore;
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
   /** Changed runs that are not shown yet: thousands may change at once. */
@@ -113,40 +113,44 @@ export function useRuns(parameters) {
     if (type === 'resync') reloadSoon();
     else put(run);
   });
-  return { ...state, more, reload, put };
+  return { ...state, loadMore, reload, put };
 }
 
 /**
  * Runs by their ids, in this order, archived and trashed ones too.
  * @param {string[]} ids @param {import('./api.js').Parameters} params @param {AbortSignal} signal
- * @returns {Promise<{found: Api.RunItem[], missing: string[]}>}
+ * @returns {Promise<{runs: Api.RunItem[], missing: string[]}>}
  */
 export async function namedRuns(ids, params, signal) {
-  const parts = Array.from({ length: Math.ceil(ids.length / RUNS_PER_CALL) }, (_, n) =>
+  const batches = Array.from({ length: Math.ceil(ids.length / RUNS_PER_CALL) }, (_, n) =>
     ids.slice(n * RUNS_PER_CALL, (n + 1) * RUNS_PER_CALL),
   );
-  const found = await Promise.all(
-    parts.map((part) => getAll('/runs', { ...params, ids: part, limit: RUNS_PER_CALL }, { signal })),
+  const pages = await Promise.all(
+    batches.map((batch) => getAll('/runs', { ...params, ids: batch, limit: RUNS_PER_CALL }, { signal })),
   );
-  const byId = new Map(found.flat().map((run) => [run.id, run]));
-  return { found: ids.flatMap((id) => byId.get(id) ?? []), missing: ids.filter((id) => !byId.has(id)) };
+  const byId = new Map(pages.flat().map((run) => [run.id, run]));
+  return { runs: ids.flatMap((id) => byId.get(id) ?? []), missing: ids.filter((id) => !byId.has(id)) };
 }
 
 /**
  * Runs that are named but not in the list that is loaded: an old one of a shared link, or one behind the filters.
  * @param {string[]} ids @param {Api.RunItem[]} items the loaded list
- * @returns {{found: Api.RunItem[], missing: string[]}}
+ * @returns {{runs: Api.RunItem[], missing: string[]}}
  */
-export function useOthers(ids, items) {
+export function useUnlistedRuns(ids, items) {
   const listed = new Set(items.map(({ id }) => id));
-  const wanted = ids.filter((id) => !listed.has(id));
-  const { data } = useLoad(wanted.length ? wanted.join() : null, (signal) => namedRuns(wanted, {}, signal), {
-    subject: 'others',
-  });
-  const kept = data ?? { found: [], missing: [] };
+  const unlistedIds = ids.filter((id) => !listed.has(id));
+  const { data } = useLoad(
+    unlistedIds.length ? unlistedIds.join() : null,
+    (signal) => namedRuns(unlistedIds, {}, signal),
+    {
+      subject: 'unlisted runs',
+    },
+  );
+  const loaded = data ?? { runs: [], missing: [] };
   return {
-    found: kept.found.filter(({ id }) => wanted.includes(id)),
-    missing: kept.missing.filter((id) => wanted.includes(id)),
+    runs: loaded.runs.filter(({ id }) => unlistedIds.includes(id)),
+    missing: loaded.missing.filter((id) => unlistedIds.includes(id)),
   };
 }
 

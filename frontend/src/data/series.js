@@ -24,7 +24,7 @@ const REFRESH_MS = 2000;
 /** @typedef {{resolve: (series: Series[]) => void, reject: (error: unknown) => void}} Waiter */
 /** @typedef {{runs: string[], shape: Shape, metrics: Map<string, Waiter[]>}} Batch */
 /** @type {Map<string, Batch>} */
-const asked = new Map();
+const waitingBatches = new Map();
 let timer = 0;
 
 /**
@@ -37,17 +37,17 @@ let timer = 0;
 export function fetchSeries(metric, runs, shape) {
   return new Promise((resolve, reject) => {
     const key = JSON.stringify([runs, shape]);
-    if (!asked.has(key)) asked.set(key, { runs, shape, metrics: new Map() });
-    const { metrics } = /** @type {Batch} */ (asked.get(key));
+    if (!waitingBatches.has(key)) waitingBatches.set(key, { runs, shape, metrics: new Map() });
+    const { metrics } = /** @type {Batch} */ (waitingBatches.get(key));
     metrics.set(metric, [...(metrics.get(metric) ?? []), { resolve, reject }]);
-    if (!timer) timer = setTimeout(sendAsked);
+    if (!timer) timer = setTimeout(sendBatches);
   });
 }
 
-function sendAsked() {
+function sendBatches() {
   timer = 0;
-  const batches = [...asked.values()];
-  asked.clear();
+  const batches = [...waitingBatches.values()];
+  waitingBatches.clear();
   for (const { runs, shape, metrics } of batches) {
     const atOnce = Math.max(1, Math.min(METRICS_PER_CALL, Math.floor(SERIES_PER_CALL / Math.max(1, runs.length))));
     const names = [...metrics.keys()];
@@ -92,17 +92,17 @@ const parametersOf = (metrics, runs, { x, smoothing, groupBy, band, zoom, points
  *   retry: () => void}}
  */
 export function useSeries(metric, runs, shape, enabled) {
-  const wanted = runs.slice(0, MOST_RUNS);
-  const key = JSON.stringify([metric, shape, shape.groupBy ? wanted : null]);
+  const drawnRuns = runs.slice(0, MOST_RUNS);
+  const key = JSON.stringify([metric, shape, shape.groupBy ? drawnRuns : null]);
   const holder = useRef(emptyHolder(''));
   const [, redraw] = useState(0);
   const show = () => redraw((n) => n + 1);
 
   const load = async () => {
     const held = holder.current;
-    const missing = wanted.filter((run) => !held.fresh.has(run));
+    const missing = drawnRuns.filter((run) => !held.fresh.has(run));
     if (!enabled || !missing.length) return;
-    const asking = shape.groupBy ? wanted : missing;
+    const asking = shape.groupBy ? drawnRuns : missing;
     held.asked += 1;
     for (const run of asking) held.fresh.add(run);
     held.pending += 1;
@@ -115,17 +115,17 @@ export function useSeries(metric, runs, shape, enabled) {
   if (holder.current.key !== key) holder.current = emptyHolder(key, holder.current);
   useLayoutEffect(() => {
     load();
-  }, [key, wanted.join(), enabled]);
+  }, [key, drawnRuns.join(), enabled]);
   const refresh = useThrottled(load, REFRESH_MS);
   useLive(['points'], (type, data) => {
-    if (type !== 'resync' && !wanted.includes(data.run)) return;
+    if (type !== 'resync' && !drawnRuns.includes(data.run)) return;
     if (type === 'resync') holder.current.fresh.clear();
     else holder.current.fresh.delete(data.run);
     refresh();
   });
 
   const { parts, pending, loaded, error } = holder.current;
-  const series = shape.groupBy ? [...parts.values()] : wanted.flatMap((run) => parts.get(run) ?? []);
+  const series = shape.groupBy ? [...parts.values()] : drawnRuns.flatMap((run) => parts.get(run) ?? []);
   return {
     series,
     loading: pending > 0,
@@ -167,20 +167,20 @@ async function fill(held, promise, number, asking, isGrouped) {
   const notOvertaken = () => asking.filter((run) => (held.shown.get(run) ?? 0) < number);
   try {
     const series = await promise;
-    const own = notOvertaken();
-    if (!own.length) return;
-    for (const run of own) held.shown.set(run, number);
-    const kept = isGrouped || !held.loaded ? [] : [...held.parts].filter(([run]) => !own.includes(run));
+    const currentRuns = notOvertaken();
+    if (!currentRuns.length) return;
+    for (const run of currentRuns) held.shown.set(run, number);
+    const otherParts = isGrouped || !held.loaded ? [] : [...held.parts].filter(([run]) => !currentRuns.includes(run));
     const fresh = series
       .map((item) => /** @type {const} */ ([keyOf(item), item]))
-      .filter(([key]) => isGrouped || own.includes(key));
-    held.parts = new Map([...kept, ...fresh]);
+      .filter(([key]) => isGrouped || currentRuns.includes(key));
+    held.parts = new Map([...otherParts, ...fresh]);
     held.loaded = true;
     held.error = null;
   } catch (error) {
-    const own = notOvertaken();
-    if (!own.length) return;
-    for (const run of own) held.fresh.delete(run);
+    const currentRuns = notOvertaken();
+    if (!currentRuns.length) return;
+    for (const run of currentRuns) held.fresh.delete(run);
     held.error = /** @type {Error} */ (error);
   }
 }

@@ -27,9 +27,9 @@ const USUAL = 10;
 
 /** `10-20` or `10`; null where it is none. @param {string} text @returns {Window | null} */
 export function readWindow(text) {
-  const found = /^(\d{1,9})(?:-(\d{1,9}))?$/.exec(text.trim());
-  if (!found) return null;
-  const [first, last] = [Number(found[1]), Number(found[2] ?? found[1])];
+  const match = /^(\d{1,9})(?:-(\d{1,9}))?$/.exec(text.trim());
+  if (!match) return null;
+  const [first, last] = [Number(match[1]), Number(match[2] ?? match[1])];
   return first <= last ? { first, last } : null;
 }
 

@@ -44,10 +44,10 @@ export function looksTogether(items, theme) {
   const seen = new Map();
   return new Map(
     items.map(({ key, slot }) => {
-      const place = slot % LIGHT.length;
-      const turn = seen.get(place) ?? 0;
-      seen.set(place, turn + 1);
-      return [key, { colour: PALETTES[theme][place], dash: DASHES[turn % DASHES.length] }];
+      const paletteIndex = slot % LIGHT.length;
+      const turn = seen.get(paletteIndex) ?? 0;
+      seen.set(paletteIndex, turn + 1);
+      return [key, { colour: PALETTES[theme][paletteIndex], dash: DASHES[turn % DASHES.length] }];
     }),
   );
 }
@@ -55,14 +55,14 @@ export function looksTogether(items, theme) {
 /**
  * A slot of the palette for each group: that of its first run unless a group before it has that one, else a free one.
  * From the eleventh group on none is free, and each takes that of its run.
- * @param {number[]} wanted slots of their first runs @returns {number[]}
+ * @param {number[]} slots those of their first runs @returns {number[]}
  */
-export function slotsOfGroups(wanted) {
-  const places = wanted.map((slot) => slot % LIGHT.length);
-  const taken = new Set(places);
-  return places.map((place, i) => {
-    if (places.indexOf(place) === i) return place;
-    let free = place;
+export function slotsOfGroups(slots) {
+  const indexes = slots.map((slot) => slot % LIGHT.length);
+  const taken = new Set(indexes);
+  return indexes.map((paletteIndex, i) => {
+    if (indexes.indexOf(paletteIndex) === i) return paletteIndex;
+    let free = paletteIndex;
     for (let tried = 0; taken.has(free) && tried < LIGHT.length; tried += 1) free = (free + 1) % LIGHT.length;
     taken.add(free);
     return free;

@@ -16,10 +16,10 @@ export function metricsOfSuites(items) {
   const names = [...new Set(items.flatMap(({ values }) => Object.keys(values)))].filter(
     (name) => name !== 'prompts' && name !== 'n',
   );
-  const kinds = ['accuracy', 'pass_at_', 'maj_at_', 'length_mean', 'truncated_frac'];
-  const kind = (/** @type {string} */ name) => kinds.findIndex((each) => name.startsWith(each));
+  const prefixes = ['accuracy', 'pass_at_', 'maj_at_', 'length_mean', 'truncated_frac'];
+  const rankOf = (/** @type {string} */ name) => prefixes.findIndex((prefix) => name.startsWith(prefix));
   const k = (/** @type {string} */ name) => Number(name.split('_at_')[1] ?? 0);
-  return names.sort((a, b) => kind(a) - kind(b) || k(a) - k(b));
+  return names.sort((a, b) => rankOf(a) - rankOf(b) || k(a) - k(b));
 }
 
 /** A metric of a suite as people write it: pass@4. @param {string} name */

@@ -59,8 +59,8 @@ const pointAt = ({ values, x, steps, n, low, high }, at) => ({
  * The newest value at or before x that is not finite; of a mean, where none of its runs has a finite one.
  * @param {Series} series @param {number} x @returns {Recorded | null}
  */
-function newestGap({ gaps, non_finite: strange }, x) {
-  const before = (gaps ?? strange).filter((point) => (point.x ?? point.step) <= x);
+function newestGap({ gaps, non_finite: nonFinite }, x) {
+  const before = (gaps ?? nonFinite).filter((point) => (point.x ?? point.step) <= x);
   if (!before.length) return null;
   const newest = before.reduce((a, b) => ((b.x ?? b.step) >= (a.x ?? a.step) ? b : a));
   return { value: gaps ? 'NaN' : newest.value, x: newest.x ?? newest.step, step: newest.step, n: gaps ? 0 : undefined };
@@ -69,21 +69,21 @@ function newestGap({ gaps, non_finite: strange }, x) {
 /**
  * Reads all lines of a panel at one x, sorted by value: the largest first, then what is not finite, then lines
  * without a value.
- * @param {Line[]} lines @param {number} x Infinity reads the last values @param {string | null} [wanted] key of the
+ * @param {Line[]} lines @param {number} x Infinity reads the last values @param {string | null} [baseline] key of the
  *   baseline
  * @returns {Reading}
  */
-export function readLines(lines, x, wanted = null) {
+export function readLines(lines, x, baseline = null) {
   const raw = new Map(lines.filter(isRaw).map((line) => [keyOf(line), line.series]));
   const isSmoothed = raw.size > 0;
   const shown = lines.filter((line) => !isRaw(line));
-  const found = shown.map((line) => {
+  const readings = shown.map((line) => {
     const smoothed = isSmoothed ? readAt(line.series, x) : null;
     const series = isSmoothed ? raw.get(keyOf(line)) : line.series;
     return { line, smoothed, recorded: series ? readAt(series, x) : null };
   });
-  const base = found.find(({ line }) => wanted !== null && keyOf(line) === wanted);
-  const rows = found.map(({ line, smoothed, recorded }) => ({
+  const base = readings.find(({ line }) => baseline !== null && keyOf(line) === baseline);
+  const rows = readings.map(({ line, smoothed, recorded }) => ({
     key: keyOf(line),
     name: line.name,
     look: line.look,
@@ -100,7 +100,7 @@ export function readLines(lines, x, wanted = null) {
     x,
     rows: rows.sort((a, b) => rank(b) - rank(a)),
     baseline: base?.line.name ?? null,
-    isBaselineMissing: wanted !== null && !base,
+    isBaselineMissing: baseline !== null && !base,
     isSmoothed,
   };
 }
@@ -128,8 +128,8 @@ export const countText = ({ recorded, of }) =>
 /** With a sign, as a difference is read. @param {number | null} delta */
 export const deltaText = (delta) => (delta === null ? '' : `${delta > 0 ? '+' : ''}${formatValue(delta)}`);
 
-/** A place on the x axis in words. @param {import('./series.js').XKind} kind @param {number} x */
-export function placeText(kind, x) {
+/** A position on the x axis in words. @param {import('./series.js').XKind} kind @param {number} x */
+export function positionText(kind, x) {
   if (!Number.isFinite(x)) return 'last values';
   if (kind === 'step') return `step ${grouped(x)}`;
   if (isMetricAxis(kind)) return `${kind} ${formatValue(x)}`;
@@ -156,7 +156,7 @@ export function tableOf({ x, rows, baseline, isSmoothed }, { metric, unit, xKind
     'read at',
     'note',
   ];
-  const place = Number.isFinite(x) ? `${xKind} ${x}` : 'last value';
+  const position = Number.isFinite(x) ? `${xKind} ${x}` : 'last value';
   return {
     head,
     rows: rows.map(({ name, recorded, smoothed, delta, isOlder, of }) => [
@@ -167,7 +167,7 @@ export function tableOf({ x, rows, baseline, isSmoothed }, { metric, unit, xKind
       recorded?.n ?? '',
       recorded?.step ?? '',
       ...(xKind === 'step' ? [] : [recorded?.x ?? '']),
-      place,
+      position,
       recorded ? noteOf(recorded, isOlder, of) : NO_VALUE,
     ]),
   };
@@ -194,13 +194,13 @@ export function curvesAsCsv(lines, metric, xKind) {
   const head = ['line', 'kind', 'metric', 'step', xKind === 'step' ? 'x' : xKind, 'value', 'n', 'low', 'high'];
   const rows = lines.flatMap(({ series, name, role = 'main' }) => {
     const kind = role === 'main' ? (series.runs ? 'mean' : 'run') : role;
-    const strange = series.gaps ?? series.non_finite;
+    const gaps = series.gaps ?? series.non_finite;
     const points = [
       ...series.values.map((value, i) => [
         series.x[i],
         [series.steps[i], series.x[i], value, series.n?.[i], series.low?.[i], series.high?.[i]],
       ]),
-      ...strange.map(({ step, x, value }) => [x ?? step, [step, x ?? step, value, undefined, undefined, undefined]]),
+      ...gaps.map(({ step, x, value }) => [x ?? step, [step, x ?? step, value, undefined, undefined, undefined]]),
     ];
     return points
       .sort(([a], [b]) => Number(a) - Number(b))

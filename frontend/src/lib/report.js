@@ -10,7 +10,7 @@ import { lookup } from './lookup.js';
  * @typedef {{title: string, note?: string, table?: Table}} Section
  * @typedef {{title: string, picture: string, values?: Table}} Chart `picture`: source of an SVG
  * @typedef {{title: string, prompt: string, answer: string, completions: {facts: string, text: string}[]}} Rollout
- * @typedef {{title: string, note: string, link: string, made: string, facts: string[], charts: Chart[],
+ * @typedef {{title: string, note: string, link: string, created: string, facts: string[], charts: Chart[],
  *   sections: Section[], rollouts: Rollout[], colours: {background: string, ink: string, quiet: string,
  *   line: string}}} Report `facts`: what the charts are made of; colours as CSS
  */
@@ -80,7 +80,7 @@ ${completions.map(({ facts, text }) => `<p class="quiet">${escaped(facts)}</p><p
 </details>`;
 
 /** @param {Report} report @returns {string} */
-export function reportHtml({ title, note, link, made, facts, charts, sections, rollouts, colours }) {
+export function reportHtml({ title, note, link, created, facts, charts, sections, rollouts, colours }) {
   const { background, ink, quiet, line } = colours;
   return `<!doctype html>
 <html lang="en">
@@ -103,7 +103,7 @@ pre { margin: 0 0 8px; padding: 8px; border: 1px solid ${line}; white-space: pre
 </head>
 <body>
 <h1>${escaped(title)}</h1>
-<p class="quiet">${[...facts, `made ${made}`].map(escaped).join(' · ')}</p>
+<p class="quiet">${[...facts, `made ${created}`].map(escaped).join(' · ')}</p>
 <p class="quiet">${linked(link)}</p>
 ${note ? `<p>${escaped(note).replaceAll('\n', '<br>')}</p>` : ''}
 <h2>Curves</h2>

@@ -8,13 +8,13 @@ import { lookup } from './lookup.js';
 export const isTruncated = ({ finish_reason: reason, flags }) => reason === 'length' || flags.includes('truncated');
 
 /**
- * Whether it is known to be wrong. Where correctness was not recorded the flag decides.
+ * Whether a completion is known to be wrong. Where correctness was not recorded the flag decides.
  * @param {Completion} completion
  */
 export const isWrong = ({ correct, flags }) => (typeof correct === 'boolean' ? !correct : flags.includes('wrong'));
 
 /**
- * Whether it is known to be right; null where nobody can tell.
+ * Whether a completion is known to be right; null where that was not recorded.
  * @param {Completion} completion
  * @returns {boolean | null}
  */
@@ -159,7 +159,7 @@ const number = (/** @type {number | string | null} */ value) => (typeof value ==
  * @param {number} step
  */
 export function nearestStep(steps, step) {
-  const after = steps.findIndex((known) => known > step);
+  const after = steps.findIndex((storedStep) => storedStep > step);
   if (after < 0) return steps.length - 1;
   return Math.max(0, after - 1);
 }

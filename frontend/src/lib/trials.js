@@ -23,15 +23,15 @@ export const changedFields = (config, changes) =>
     return fieldChanges({ [path]: old }, { [path]: value });
   });
 
-/** @param {Record<string, any>} old @param {Record<string, any>} now */
-const fieldChanges = (old, now) =>
-  knobDifferences(old, now)
-    .filter(({ other }) => other !== undefined)
-    .map(({ path, one, other }) => `${path}: ${shortValue(one)} → ${shortValue(other)}`);
+/** @param {Record<string, any>} oldFields @param {Record<string, any>} newFields */
+const fieldChanges = (oldFields, newFields) =>
+  knobDifferences(oldFields, newFields)
+    .filter(({ after }) => after !== undefined)
+    .map(({ path, before, after }) => `${path}: ${shortValue(before)} → ${shortValue(after)}`);
 
-/** @param {any[]} old @param {any[]} now */
-function itemChanges(old, now) {
-  const [before, after] = [old, now].map((items) => new Map(items.map((item) => [item.name, item])));
+/** @param {any[]} oldItems @param {any[]} newItems */
+function itemChanges(oldItems, newItems) {
+  const [before, after] = [oldItems, newItems].map((items) => new Map(items.map((item) => [item.name, item])));
   return [...new Set([...before.keys(), ...after.keys()])].flatMap((name) => {
     if (!after.has(name)) return [`without ${name}`];
     if (!before.has(name)) return [`with ${shortValue(after.get(name))}`];
@@ -86,9 +86,9 @@ export function placedErrors(errors) {
   const placed = new Map();
   for (const { path, message } of errors) {
     const [, number, field = ''] = path.match(/^arms\.(\d+)(?:\.changes)?\.?(.*)$/) ?? [];
-    const place = number ?? path.split('.')[0];
+    const key = number ?? path.split('.')[0];
     const words = field ? `${field} ${message}` : message;
-    placed.set(place, placed.has(place) ? `${placed.get(place)}; ${words}` : words);
+    placed.set(key, placed.has(key) ? `${placed.get(key)}; ${words}` : words);
   }
   return placed;
 }

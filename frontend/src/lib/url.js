@@ -89,8 +89,8 @@ const unescapeComma = (/** @type {string} */ t) => t.replace(/~([~.-])/g, (_, si
 export function decode(search, spec) {
   const query = new URLSearchParams(search);
   const values = Object.entries(spec).map(([name, codec]) => {
-    const found = query.get(name);
-    return [name, (found === null ? undefined : codec.read(found)) ?? codec.initial];
+    const parameter = query.get(name);
+    return [name, (parameter === null ? undefined : codec.read(parameter)) ?? codec.initial];
   });
   return /** @type {Values<S>} */ (Object.fromEntries(values));
 }
@@ -121,8 +121,10 @@ export function toSearch(query) {
 
 /** Address from a path and parameters; empty ones are left out. @param {string} path @param {object} parameters */
 export function address(path, parameters = {}) {
-  const kept = Object.entries(parameters).filter(([, v]) => v !== undefined && v !== null && v !== '' && v !== false);
-  return path + toSearch(kept.map(([name, v]) => [name, Array.isArray(v) ? v.join(',') : String(v)]));
+  const nonEmpty = Object.entries(parameters).filter(
+    ([, v]) => v !== undefined && v !== null && v !== '' && v !== false,
+  );
+  return path + toSearch(nonEmpty.map(([name, v]) => [name, Array.isArray(v) ? v.join(',') : String(v)]));
 }
 
 const same = (/** @type {unknown} */ a, /** @type {unknown} */ b) => a === b || JSON.stringify(a) === JSON.stringify(b);

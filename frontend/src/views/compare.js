@@ -62,9 +62,9 @@ export function View() {
   useLive(['run'], (type, run) => {
     if (type === 'resync') resource.reload();
     else
-      resource.put(({ runs, ...rest }) => ({
-        ...rest,
-        runs: runs.map((old) => (old.id === run.id ? { ...old, ...run } : old)),
+      resource.put((loaded) => ({
+        ...loaded,
+        runs: loaded.runs.map((old) => (old.id === run.id ? { ...old, ...run } : old)),
       }));
   });
   useTitle('Compare');

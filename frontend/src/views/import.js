@@ -14,7 +14,7 @@ const ROWS = 'rows';
 const KINDS = `CSV, JSONL or Parquet; a trainer_state.json or completions of TRL; logs or rollouts of verl;
   a TensorBoard event file, a .wandb file, a database of Trackio; a zip or tar file of such files; or a run's archive`;
 
-/** What the service is asked for: only what differs from its guess. */
+/** The parameters of the request: only choices that differ from the service's guess. */
 const parametersOf = (file, { names, steps, mapping, runs }) => ({
   file: file.name.slice(-LONGEST_NAME),
   ...names,
@@ -36,42 +36,42 @@ export function View() {
   const [share, setShare] = useState(/** @type {number | null} */ (null));
   const newest = useRef(0);
 
-  /** @param {File} some @param {typeof NOTHING} wanted @param {boolean} isDry */
-  const send = async (some, wanted, isDry) => {
+  /** @param {File} log @param {typeof NOTHING} options @param {boolean} isDry */
+  const send = async (log, options, isDry) => {
     newest.current += 1;
-    const mine = newest.current;
+    const request = newest.current;
     setError(null);
     setShare(0);
     try {
-      const params = { ...parametersOf(some, wanted), dry_run: isDry ? 'true' : undefined };
+      const params = { ...parametersOf(log, options), dry_run: isDry ? 'true' : undefined };
       const signal = new AbortController().signal;
-      const answer = await upload('/imports', some, { params, signal, onProgress: setShare });
-      if (mine !== newest.current) return;
-      const made = answer.runs.filter(({ run }) => run);
-      if (made.length > 1) navigate(`/compare?runs=${made.map(({ run }) => run).join(',')}`);
+      const answer = await upload('/imports', log, { params, signal, onProgress: setShare });
+      if (request !== newest.current) return;
+      const importedRuns = answer.runs.filter(({ run }) => run);
+      if (importedRuns.length > 1) navigate(`/compare?runs=${importedRuns.map(({ run }) => run).join(',')}`);
       else if (answer.run) navigate(`/run/${answer.run}`);
       else setSeen(answer);
     } catch (failure) {
-      if (mine === newest.current) setError(failure);
+      if (request === newest.current) setError(failure);
     }
-    if (mine === newest.current) setShare(null);
+    if (request === newest.current) setShare(null);
   };
-  const choose = (some) => {
-    if (!some) return;
-    setFile(some);
+  const choose = (log) => {
+    if (!log) return;
+    setFile(log);
     setChoices(NOTHING);
     setSeen(null);
-    send(some, NOTHING, true);
+    send(log, NOTHING, true);
   };
   const change = (changes) => setChoices((old) => ({ ...old, ...changes }));
   const lookAgain = (changes) => {
     if (!file) return;
-    const wanted = { ...choices, ...changes };
-    setChoices(wanted);
-    send(file, wanted, true);
+    const options = { ...choices, ...changes };
+    setChoices(options);
+    send(file, options, true);
   };
-  const found = seen ? seen.runs.filter(({ is_chosen: is }) => is).map(({ label }) => label) : [];
-  const chosen = choices.runs.length ? choices.runs : found;
+  const defaultRuns = seen ? seen.runs.filter(({ is_chosen: is }) => is).map(({ label }) => label) : [];
+  const chosen = choices.runs.length ? choices.runs : defaultRuns;
 
   if (!mayChange.value) return html`<${Empty} title="Only operators import logs">You are logged in as a viewer.<//>`;
   return html`<div class="page import">
@@ -86,7 +86,7 @@ export function View() {
     <${Drop} file=${file} onChoose=${choose} />
     ${!file && html`<${PushHint} />`}
     ${share !== null && html`<${Sending} file=${file} share=${share} />`}
-    ${error && html`<${Refused} error=${error} />`}
+    ${error && html`<${ImportError} error=${error} />`}
     ${
       seen &&
       html`<form
@@ -135,7 +135,7 @@ export GRPOLAB_TOKEN=...  # printed where this service runs: make token WRITER=n
 const IN_THE_SCRIPT = `from grpolab import GRPOLabCallback
 trainer.add_callback(GRPOLabCallback(trainer=trainer))`;
 
-/** How a trainer that still runs pushes its run instead. */
+/** Instructions to push the run of a trainer that still runs. */
 const PushHint = () => html`<section class="import-push">
   <h2>Or push a run while it trains</h2>
   <p class="quiet">
@@ -155,7 +155,7 @@ const PushHint = () => html`<section class="import-push">
   <p class="quiet"><a href="/help/push">verl, other trainers, and what happens when something fails</a></p>
 </section>`;
 
-/** Takes a file by a click or by dropping it. */
+/** The area that takes a file, by a click or by dropping the file. */
 function Drop({ file, onChoose }) {
   const [over, setOver] = useState(false);
   const drop = (event) => {
@@ -199,7 +199,7 @@ const Sending = ({ file, share }) => html`<p class="import-sending" role="status
 </p>`;
 
 /** Why the service does not take the file, or a choice. */
-function Refused({ error }) {
+function ImportError({ error }) {
   const lines = error.errors?.length ? error.errors : [{ path: '', message: error.detail || error.message }];
   return html`<div class="import-refused" role="alert">
     <strong>The log was not imported</strong>
@@ -221,12 +221,12 @@ const FIELDS = [
 ];
 
 /**
- * Which runs of the file are imported; at least one is.
+ * The choice of the file's runs that are imported, at least one.
  * @param {{runs: Api.RunItemOfImport[], chosen: string[], onChange: (labels: string[]) => void}} props
  */
 function Runs({ runs, chosen, onChange }) {
   const turn = (/** @type {string} */ label) =>
-    onChange(chosen.includes(label) ? chosen.filter((each) => each !== label) : [...chosen, label]);
+    onChange(chosen.includes(label) ? chosen.filter((chosenLabel) => chosenLabel !== label) : [...chosen, label]);
   return html`<fieldset class="import-runs">
     <legend>The file holds ${formatCount(runs.length)} runs. The report is about the first that is chosen.</legend>
     ${runs.map(
@@ -269,11 +269,11 @@ function Names({ seen, several, names, onChange }) {
   </fieldset>`;
 }
 
-/** Which column counts the steps. Another one is looked at anew. */
+/** The choice of the column that counts the steps. A change makes a new report. */
 function Steps({ report, value, onChange }) {
   const guess = report.step ? `${report.step}` : 'row numbers';
-  const others = [...report.step_candidates, ...report.columns.map(({ column }) => column)];
-  const options = [...new Set(others)].filter((name) => name !== report.step);
+  const columns = [...report.step_candidates, ...report.columns.map(({ column }) => column)];
+  const options = [...new Set(columns)].filter((name) => name !== report.step);
   return html`<p class="import-steps">
     <label>
       Steps are counted by${' '}

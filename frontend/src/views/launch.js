@@ -21,7 +21,7 @@ import {
 import { NO_SWEEP, isSweep, sweepable, withKnob } from '../lib/launch/sweep.js';
 import { Loaded, Skeleton, Failure } from '../components/shared/states.js';
 import { useVerdicts } from '../components/launch/validation.js';
-import { layerOf, worded } from '../components/launch/knobs.js';
+import { layerOf, withPlainMessage } from '../components/launch/knobs.js';
 import { Variants, errorsOf, hasOwnPlace } from '../components/launch/variants.js';
 import { BudgetCard, PolicyCard, ProblemsCard, SeedsCard } from '../components/launch/base_cards.js';
 import { useLaunch } from '../components/launch/launching.js';
@@ -54,7 +54,10 @@ const SPEC = {
   check: text(),
 };
 
-/** Everything the form is made of, from six calls that do not change while one types. @param {AbortSignal} signal */
+/**
+ * Loads the schema, defaults and offers of the form; they do not change while the form is edited.
+ * @param {AbortSignal} signal
+ */
 async function loadOffers(signal) {
   const [schema, presets, recipes, policies, problems, data] = await Promise.all([
     get('/config-schema', undefined, signal),
@@ -131,8 +134,8 @@ export function useLayers(catalog, base, variants) {
     return {
       base: { below, full: laidOver(catalog, below, base) },
       variants: variants.map((variant) => {
-        const under = belowVariant(catalog, base, variant);
-        return { below: under, full: laidOver(catalog, under, ownFields(variant)) };
+        const fieldsBelow = belowVariant(catalog, base, variant);
+        return { below: fieldsBelow, full: laidOver(catalog, fieldsBelow, ownFields(variant)) };
       }),
     };
   }, [catalog, contentKey({ base, variants })]);
@@ -148,16 +151,19 @@ const resolvedOf = (verdicts, fulls) =>
   );
 
 /** @param {Query} query */
-const nameErrorsOf = ({ name: own, variants }) => {
+const nameErrorsOf = ({ name: experimentName, variants }) => {
   const names = variants.map(({ name }) => name.trim());
-  const twice = names.find((name, i) => name && names.indexOf(name) !== i);
-  const long = [['The name', own.trim()], ...variants.map(({ name }, i) => [`The name of variant ${i + 1}`, name])]
+  const repeatedName = names.find((name, i) => name && names.indexOf(name) !== i);
+  const tooLong = [
+    ['The name', experimentName.trim()],
+    ...variants.map(({ name }, i) => [`The name of variant ${i + 1}`, name]),
+  ]
     .map(([whose, name]) => ({ whose, length: [...name].length }))
     .filter(({ length }) => length > MOST_IN_NAME);
   return [
     ...(names.includes('') ? ['Every variant must have a name'] : []),
-    ...(twice ? [`Two variants are called “${twice}”`] : []),
-    ...long.map(({ whose, length }) => `${whose} has ${length} characters, at most ${MOST_IN_NAME} are possible`),
+    ...(repeatedName ? [`Two variants are called “${repeatedName}”`] : []),
+    ...tooLong.map(({ whose, length }) => `${whose} has ${length} characters, at most ${MOST_IN_NAME} are possible`),
   ];
 };
 
@@ -172,7 +178,7 @@ function LaunchForm({ offers, query, change, fork }) {
   const layers = useLayers(catalog, base, variants);
   const verdicts = useVerdicts(base, variants, seeds.seeds[0] ?? 0, fork).map((verdict, i) => ({
     ...verdict,
-    errors: verdict.errors.map((error) => worded(catalog.schema, error, layers.variants[i].full)),
+    errors: verdict.errors.map((error) => withPlainMessage(catalog.schema, error, layers.variants[i].full)),
   }));
   const fulls = layers.variants.map(({ full }) => full);
   const resolved = resolvedOf(verdicts, fulls);
@@ -194,11 +200,11 @@ function LaunchForm({ offers, query, change, fork }) {
   const baseProps = {
     root: catalog.schema,
     secondary: offers.secondary,
-    own: base,
+    changes: base,
     ...layers.base,
     errors: errorsOf('base', verdicts, variants, base),
     ...sweeping,
-    onOwn: (/** @type {Query['base']} */ own) => change({ base: own }),
+    onChanges: (/** @type {Query['base']} */ newBase) => change({ base: newBase }),
   };
   const layer = layerOf(baseProps);
   const layerProps = {

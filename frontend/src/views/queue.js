@@ -3,7 +3,7 @@ import { html, useState } from '../dom.js';
 import { patch, post } from '../data/api.js';
 import { useGet } from '../data/resource.js';
 import { mayChange, sayError, status, workers } from '../app/state.js';
-import { actOnRuns } from '../data/actions.js';
+import { actOnRuns } from '../app/actions.js';
 import { useTitle } from '../app/title.js';
 import { etaText, gpuText } from '../lib/service/queue.js';
 import { isAlive, runOn } from '../lib/service/workers.js';

@@ -71,7 +71,7 @@ function Page({ run, onChange, reload }) {
   };
   const tabs = isForeign(run) ? TABS_OF_FOREIGN : Object.keys(TABS);
   const at = tabs.includes(view.tab) ? view.tab : 'overview';
-  const Part = lookup(parts, at);
+  const Tab = lookup(parts, at);
   return html`
     <${RunHeader} run=${run} onChange=${onChange} reload=${reload} />
     <${Tabs} names=${tabs} at=${at} onGo=${go} />
@@ -79,7 +79,7 @@ function Page({ run, onChange, reload }) {
       ${
         at === 'rollouts'
           ? html`<${RolloutBrowser} run=${run.id} live=${live} foreign=${isForeign(run)} onset=${run.onset} />`
-          : html`<${Part} key=${`${at} ${run.id}`} run=${run} view=${view} change=${change} />`
+          : html`<${Tab} key=${`${at} ${run.id}`} run=${run} view=${view} change=${change} />`
       }
     </div>
   `;

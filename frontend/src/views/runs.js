@@ -1,7 +1,7 @@
 /** Runs: the table of all runs and, beside it, the curves of those that are switched on. */
 import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
-import { useOthers, useRuns } from '../data/run_list.js';
+import { useRuns, useUnlistedRuns } from '../data/run_list.js';
 import { get } from '../data/api.js';
 import { mayChange, runLooks, sayError } from '../app/state.js';
 import { useTitle } from '../app/title.js';
@@ -67,7 +67,7 @@ const parametersOf = (
 const isFiltered = (/** @type {RunsView} */ { q, status, verdict, tag, variant, experiment, archived, trash }) =>
   Boolean(q || status || verdict || tag || variant || experiment || archived || trash);
 
-/** Whether the query is what was wrong. @param {import('../data/api.js').ApiError | null} error */
+/** Whether an error is one of the query. @param {import('../data/api.js').ApiError | null} error */
 const isOfQuery = (error) => Boolean(error?.errors.some(({ path }) => path === 'query'));
 
 /** Adds or takes away. @param {Set<string>} set @param {string} id */
@@ -87,12 +87,17 @@ export function View() {
   const search = useRef(/** @type {HTMLInputElement | null} */ (null));
 
   const ids = runs.items.map(({ id }) => id);
-  const others = useOthers(runs.loaded ? (view.show ?? []) : [], runs.items);
-  const shown = view.show ? view.show.filter((id) => !others.missing.includes(id)) : ids.slice(0, MOST_SHOWN_AT_FIRST);
-  const known = [...runs.items, ...others.found];
-  const byId = useMemo(() => new Map(known.map((run) => [run.id, run])), [runs.items, others.found.length]);
+  const unlisted = useUnlistedRuns(runs.loaded ? (view.show ?? []) : [], runs.items);
+  const shown = view.show
+    ? view.show.filter((id) => !unlisted.missing.includes(id))
+    : ids.slice(0, MOST_SHOWN_AT_FIRST);
+  const allRuns = [...runs.items, ...unlisted.runs];
+  const byId = useMemo(() => new Map(allRuns.map((run) => [run.id, run])), [runs.items, unlisted.runs.length]);
   const looks = runLooks(shown.map((id) => byId.get(id) ?? { id, colour: 0 }));
-  const names = useMemo(() => new Map(known.map((run) => [run.id, runTitle(run)])), [runs.items, others.found.length]);
+  const names = useMemo(
+    () => new Map(allRuns.map((run) => [run.id, runTitle(run)])),
+    [runs.items, unlisted.runs.length],
+  );
   const toggleShown = (/** @type {string} */ id) => change({ show: [...flipped(new Set(view.show ?? shown), id)] });
   const anchor = useRef('');
   const toggleSelected = (/** @type {string} */ id, /** @type {boolean} */ range = false) => {
@@ -119,7 +124,7 @@ export function View() {
   const order = rows.flatMap((row) => (isHead(row) ? [] : row.id));
   const step = (/** @type {number} */ by) =>
     setActive((old) => order[Math.max(0, Math.min(order.length - 1, order.indexOf(old ?? '') + by))] ?? null);
-  const compare = (/** @type {string[]} */ some) => navigate(address('/compare', { runs: some }));
+  const compare = (/** @type {string[]} */ runIds) => navigate(address('/compare', { runs: runIds }));
 
   useKeys({
     '/': { label: 'search runs', run: () => search.current?.focus() },
@@ -166,7 +171,7 @@ export function View() {
     active=${active}
     onActivate=${({ id }) => setActive(id)}
     isSelected=${({ id }) => selected.has(id)}
-    onEnd=${runs.more}
+    onEnd=${runs.loadMore}
     onHover=${(run) => highlight(run && looks.has(run.id) ? run.id : null)}
     groupRow=${(group) => html`<${GroupRow} group=${group} fields=${view.columns} />`}
   />`;
@@ -206,7 +211,7 @@ export function View() {
       view=${view}
       change=${change}
       runs=${runs}
-      others=${others}
+      unlisted=${unlisted}
       shown=${shown}
       looks=${looks}
       names=${names}

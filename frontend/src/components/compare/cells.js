@@ -100,16 +100,16 @@ function CellData({ cell: { group, mean, n, heat } }) {
 
 /** A run by its seed, with its status and, where its goal fell or never rose, the sign of its verdict. */
 function SeedLink(/** @type {{run: Api.RunItem}} */ { run }) {
-  const about = run.verdict ? verdictText(run) : '';
+  const verdict = run.verdict ? verdictText(run) : '';
   const { icon, tone } = VERDICTS[run.verdict ?? 'inconclusive'];
   return html`<a
     href=${`/run/${run.id}`}
-    title=${[run.name, `seed ${run.seed}`, run.status, about].filter(Boolean).join(', ')}
+    title=${[run.name, `seed ${run.seed}`, run.status, verdict].filter(Boolean).join(', ')}
   >
     <${Status} run=${run} bare />
     ${
       ['warn', 'bad'].includes(tone) &&
-      html`<span class=${`verdict-${tone}`}><${Icon} name=${icon} size=${12} label=${about} /></span>`
+      html`<span class=${`verdict-${tone}`}><${Icon} name=${icon} size=${12} label=${verdict} /></span>`
     }
     ${run.seed}
   </a>`;

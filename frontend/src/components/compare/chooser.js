@@ -7,13 +7,13 @@ import { html, useState } from '../../dom.js';
  */
 export function FieldChooser({ options, chosen, onChange, titleOf, label, placeholder, empty, children }) {
   const [search, setSearch] = useState('');
-  const found = options.filter((key) => titleOf(key).toLowerCase().includes(search.trim().toLowerCase()));
+  const matches = options.filter((key) => titleOf(key).toLowerCase().includes(search.trim().toLowerCase()));
   const toggle = (/** @type {string} */ key) =>
-    onChange(chosen.includes(key) ? chosen.filter((old) => old !== key) : [...chosen, key]);
+    onChange(chosen.includes(key) ? chosen.filter((chosenKey) => chosenKey !== key) : [...chosen, key]);
   const press = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key !== 'Enter' || !search.trim() || !found.length) return;
+    if (event.key !== 'Enter' || !search.trim() || !matches.length) return;
     event.preventDefault();
-    toggle(found[0]);
+    toggle(matches[0]);
     setSearch('');
   };
   return html`<div class="column-chooser">
@@ -27,13 +27,13 @@ export function FieldChooser({ options, chosen, onChange, titleOf, label, placeh
       onKeyDown=${press}
     />
     <div class="column-list" role="group" aria-label="Fields">
-      ${found.map(
+      ${matches.map(
         (key) => html`<label class="menu-item" key=${key}>
           <input type="checkbox" checked=${chosen.includes(key)} onChange=${() => toggle(key)} />
           ${titleOf(key)}
         </label>`,
       )}
-      ${!found.length && html`<p class="menu-title">${empty}</p>`}
+      ${!matches.length && html`<p class="menu-title">${empty}</p>`}
     </div>
     ${children}
   </div>`;

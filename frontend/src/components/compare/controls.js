@@ -119,8 +119,8 @@ export function Legend({ looks, names, groups, drawn, isGrouped, hidden, change 
   );
   const entries = [...looks].slice(0, all ? Infinity : MOST_ENTRIES);
   const toggle = (key) =>
-    change({ hide: hidden.includes(key) ? hidden.filter((old) => old !== key) : [...hidden, key] });
-  const only = (key) => change({ hide: [...looks.keys()].filter((other) => other !== key) });
+    change({ hide: hidden.includes(key) ? hidden.filter((hiddenKey) => hiddenKey !== key) : [...hidden, key] });
+  const showOnly = (key) => change({ hide: [...looks.keys()].filter((lineKey) => lineKey !== key) });
   return html`<div class="legend" role="group" aria-label="Lines" onMouseLeave=${() => highlight(null)}>
     ${entries.map(
       ([key, look]) => html`<button
@@ -129,7 +129,7 @@ export function Legend({ looks, names, groups, drawn, isGrouped, hidden, change 
         aria-pressed=${!hidden.includes(key)}
         title="Click to show or hide; double-click to show only this"
         onClick=${() => toggle(key)}
-        onDblClick=${() => only(key)}
+        onDblClick=${() => showOnly(key)}
         onMouseEnter=${() => highlight(hidden.includes(key) ? null : key)}
       >
         <${Swatch} look=${look} off=${hidden.includes(key)} />

@@ -1,6 +1,6 @@
 /** Config differences of any number of runs: fields, what they mean in effect, and what is the same. */
 import { html, useMemo } from '../../dom.js';
-import { copyText } from '../../data/actions.js';
+import { copyText } from '../../app/actions.js';
 import { post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
 import { asMarkdown, configColumns, fieldRows, meaningRows, sameFields } from '../../lib/runs/differences.js';

@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { address } from '../../lib/url.js';
 import { plural } from '../../lib/text/format.js';
-import { copyText } from '../../data/actions.js';
+import { copyText } from '../../app/actions.js';
 import { Icon } from '../shared/icons.js';
 
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */

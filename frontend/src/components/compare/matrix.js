@@ -1,7 +1,7 @@
 /** The ablation matrix: variants x metrics with intervals, differences to a baseline, and what may be claimed. */
 import { html, useState } from '../../dom.js';
 import { mayChange, say, sayError } from '../../app/state.js';
-import { copyText, download } from '../../data/actions.js';
+import { copyText, download } from '../../app/actions.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
 import { groupOf } from '../../lib/runs/groups.js';
@@ -30,7 +30,7 @@ import { Verdicts } from './tables.js';
 import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
-/** @typedef {{name: string, key: string}} Place */
+/** @typedef {{name: string, key: string}} CellAddress name of the row's group and key of the column */
 /** @typedef {{baseline: string, columns: string[] | null, planned: number | null}} MatrixView */
 
 /**
@@ -42,8 +42,8 @@ export function Matrix({ groups, view, change, available, looks }) {
   const baseline = chosen ?? groups[0];
   const params = matrixParams(groups, view, baseline);
   const { data, error, reload } = useGet('/matrix', params, { live: ['run'], every: 5000 });
-  const [place, setPlace] = useState(/** @type {Place | null} */ (null));
-  const [asked, setAsked] = useState(/** @type {Place | null} */ (null));
+  const [pointedCell, setPointedCell] = useState(/** @type {CellAddress | null} */ (null));
+  const [cellToQueue, setCellToQueue] = useState(/** @type {CellAddress | null} */ (null));
   const rows = data ? namedRows(groups, data) : [];
   const rowOf = (/** @type {string | undefined} */ name) => rows.find((row) => row.name === name)?.row;
   return html`<section class="section matrix" aria-labelledby="matrix-title">
@@ -84,22 +84,22 @@ export function Matrix({ groups, view, change, available, looks }) {
         groups=${groups}
         baseline=${baseline.name}
         looks=${looks}
-        place=${place}
-        onPlace=${setPlace}
-        onQueue=${setAsked}
+        pointedCell=${pointedCell}
+        onPoint=${setPointedCell}
+        onQueue=${setCellToQueue}
       />`
     }
-    ${data && html`<${Details} data=${data} place=${place} row=${rowOf(place?.name)} baseline=${baseline.name} />`}
+    ${data && html`<${Details} data=${data} pointedCell=${pointedCell} row=${rowOf(pointedCell?.name)} baseline=${baseline.name} />`}
     ${
-      asked &&
+      cellToQueue &&
       html`<${QueueSeeds}
-        place=${asked}
-        own=${groups.find(({ name }) => name === asked.name)}
-        base=${baseline}
+        cell=${cellToQueue}
+        group=${groups.find(({ name }) => name === cellToQueue.name)}
+        baseline=${baseline}
         groups=${groups}
-        more=${lookup(rowOf(asked.name)?.cells, asked.key)?.more_seeds ?? 0}
+        moreSeeds=${lookup(rowOf(cellToQueue.name)?.cells, cellToQueue.key)?.more_seeds ?? 0}
         change=${change}
-        onClose=${() => setAsked(null)}
+        onClose=${() => setCellToQueue(null)}
       />`
     }
   </section>`;
@@ -107,11 +107,12 @@ export function Matrix({ groups, view, change, available, looks }) {
 
 /**
  * @param {{data: Api.Matrix, rows: import('../../lib/runs/matrix.js').NamedRow[], groups: Group[], baseline: string,
- *   looks: Map<string, import('../../lib/colours.js').Look>, place: Place | null,
- *   onPlace: (place: Place) => void, onQueue: (place: Place) => void}} props
+ *   looks: Map<string, import('../../lib/colours.js').Look>, pointedCell: CellAddress | null,
+ *   onPoint: (cell: CellAddress) => void, onQueue: (cell: CellAddress) => void}} props
  */
-function Table({ data, rows, groups, baseline, looks, place, onPlace, onQueue }) {
-  const canGrow = (/** @type {string} */ wanted) => startsAnew(groups.find((group) => group.name === wanted)?.runs[0]);
+function Table({ data, rows, groups, baseline, looks, pointedCell, onPoint, onQueue }) {
+  const canGrow = (/** @type {string} */ groupName) =>
+    startsAnew(groups.find((group) => group.name === groupName)?.runs[0]);
   const ranges = new Map(
     data.columns.map(({ key }) => [key, rangeOf(rows.map(({ row }) => lookup(row.cells, key).sparkline))]),
   );
@@ -147,8 +148,8 @@ function Table({ data, rows, groups, baseline, looks, place, onPlace, onQueue })
                   cell=${lookup(row.cells, key)}
                   reached=${reachedText(lookup(row.cells, key), row)}
                   range=${ranges.get(key)}
-                  isOpen=${place?.name === name && place.key === key}
-                  onPlace=${() => onPlace({ name, key })}
+                  isOpen=${pointedCell?.name === name && pointedCell.key === key}
+                  onPoint=${() => onPoint({ name, key })}
                   onQueue=${canGrow(name) && canGrow(baseline) ? () => onQueue({ name, key }) : null}
                 />
               </td>`,
@@ -160,7 +161,7 @@ function Table({ data, rows, groups, baseline, looks, place, onPlace, onQueue })
   </div>`;
 }
 
-/** Whether a clone of a run with another seed is another seed of it: not of a fork, and of no other trainer's run. */
+/** Whether a clone with another seed repeats the run: a clone of a fork or of another trainer's run does not. */
 const startsAnew = (/** @type {Api.RunItem | undefined} */ run) =>
   Boolean(run && run.fork_step === null && !run.origin);
 
@@ -173,14 +174,14 @@ function runsText({ runs }) {
 }
 
 /**
- * @param {{cell: Api.MatrixCell, reached: string, range: [number, number], isOpen: boolean, onPlace: () => void,
+ * @param {{cell: Api.MatrixCell, reached: string, range: [number, number], isOpen: boolean, onPoint: () => void,
  *   onQueue: (() => void) | null}} props
  */
-function Cell({ cell, reached, range, isOpen, onPlace, onQueue }) {
+function Cell({ cell, reached, range, isOpen, onPoint, onQueue }) {
   const [mean, half] = estimateText(cell).split(' ± ');
-  const { verdict, more_seeds: more } = cell;
+  const { verdict, more_seeds: moreSeeds } = cell;
   return html`
-    <button class="matrix-cell" aria-pressed=${isOpen} onClick=${onPlace} onMouseEnter=${onPlace} onFocus=${onPlace}>
+    <button class="matrix-cell" aria-pressed=${isOpen} onClick=${onPoint} onMouseEnter=${onPoint} onFocus=${onPoint}>
       <${Sparkline} values=${cell.sparkline} range=${range} />
       <span class="estimate">
         ${mean}${' '}
@@ -197,16 +198,16 @@ function Cell({ cell, reached, range, isOpen, onPlace, onQueue }) {
     ${
       mayChange.value &&
       onQueue &&
-      more !== null &&
-      more <= MOST_QUEUED &&
+      moreSeeds !== null &&
+      moreSeeds <= MOST_QUEUED &&
       html`<button class="button-quiet matrix-more" onClick=${onQueue} title="Queue these seeds">
-        + ${plural(more, 'seed')}
+        + ${plural(moreSeeds, 'seed')}
       </button>`
     }
   `;
 }
 
-/** Beyond so many seeds the button would promise what nobody wants to pay unasked. */
+/** Where more seeds than these are missing there is no button: they would cost too much for one press. */
 const MOST_QUEUED = 20;
 
 /** @type {Record<string, string>} */
@@ -240,16 +241,16 @@ function Sparkline({ values, range: [low, high] }) {
 }
 
 /**
- * What is known of the cell that is pointed at.
- * @param {{data: Api.Matrix, place: Place | null, row: Api.MatrixRow | undefined, baseline: string}} props
+ * The numbers of the cell that is pointed at, in sentences.
+ * @param {{data: Api.Matrix, pointedCell: CellAddress | null, row: Api.MatrixRow | undefined, baseline: string}} props
  */
-function Details({ data, place, row, baseline }) {
-  const cell = place && lookup(row?.cells, place.key);
-  const column = data.columns.find(({ key }) => key === place?.key);
+function Details({ data, pointedCell, row, baseline }) {
+  const cell = pointedCell && lookup(row?.cells, pointedCell.key);
+  const column = data.columns.find(({ key }) => key === pointedCell?.key);
   return html`<p class="matrix-details quiet" aria-live="polite">
     ${
       row && cell && column
-        ? html`<b>${place?.name}, ${columnTitle(column)}.</b>${' '}
+        ? html`<b>${pointedCell?.name}, ${columnTitle(column)}.</b>${' '}
           ${sentencesOf(cell, data, baseline, row).join(' ')}`
         : 'Hover over or focus a cell to see its numbers. '
     }
@@ -269,21 +270,22 @@ function CopyMenu({ rows, matrix }) {
 }
 
 /**
- * Asks, queues clones of the row's and of the baseline's first run with new seeds, and compares them too.
- * @param {{place: Place, own: Group, base: Group, groups: Group[], more: number, change: (changes: object) => void,
- *   onClose: () => void}} props
+ * The dialog that queues clones of the first run of the row and of the baseline with new seeds, and adds the clones to
+ * the comparison.
+ * @param {{cell: CellAddress, group: Group, baseline: Group, groups: Group[], moreSeeds: number,
+ *   change: (changes: object) => void, onClose: () => void}} props
  */
-function QueueSeeds({ place, own, base, groups, more, change, onClose }) {
+function QueueSeeds({ cell, group, baseline, groups, moreSeeds, change, onClose }) {
   const postOnce = usePostOnce();
-  const clones = seedsToQueue(own.runs, base.runs, more);
+  const clones = seedsToQueue(group.runs, baseline.runs, moreSeeds);
   const queue = async () => {
     try {
-      const made = await postOnce(
+      const queuedRuns = await postOnce(
         clones.map(({ run, seed }) => ({ path: `/runs/${encodeURIComponent(run)}/clone`, body: { seed } })),
       );
-      say(`${plural(made.length, 'run')} queued`);
-      const known = groups.flatMap(({ runs }) => runs.map(({ id }) => id));
-      change({ runs: [...known, ...made.map(({ id }) => id)], experiment: undefined });
+      say(`${plural(queuedRuns.length, 'run')} queued`);
+      const comparedRuns = groups.flatMap(({ runs }) => runs.map(({ id }) => id));
+      change({ runs: [...comparedRuns, ...queuedRuns.map(({ id }) => id)], experiment: undefined });
     } catch (error) {
       sayError(error);
     }
@@ -291,9 +293,9 @@ function QueueSeeds({ place, own, base, groups, more, change, onClose }) {
   };
   const seeds = [...new Set(clones.map(({ seed }) => seed))].join(', ');
   return html`<${Confirm}
-    title=${`Queue ${plural(more, 'more seed')}?`}
+    title=${`Queue ${plural(moreSeeds, 'more seed')}?`}
     text=${
-      `${plural(clones.length, 'run')}: seeds ${seeds} of ${place.name} and ${base.name}. ` +
+      `${plural(clones.length, 'run')}: seeds ${seeds} of ${cell.name} and ${baseline.name}. ` +
       'Seeds added after you looked at results end the plan: intervals become always-valid.'
     }
     confirm=${`Queue ${plural(clones.length, 'run')}`}

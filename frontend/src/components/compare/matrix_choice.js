@@ -1,4 +1,4 @@
-/** What the matrix shows: its columns, and the number of seeds that was planned. */
+/** The menus of the matrix: its columns, and the number of seeds that was planned. */
 import { html, useState } from '../../dom.js';
 import { READINGS, keyTitle, needsThreshold } from '../../lib/runs/matrix.js';
 import { CommittedInput } from '../shared/committed_input.js';
@@ -18,14 +18,14 @@ export function ColumnMenu({ columns, available, change }) {
   return html`<${Menu} label="Columns" align="right">
     <div class="matrix-columns">
       ${columns.map(
-        (each) => html`<label key=${each} class="check">
+        (columnKey) => html`<label key=${columnKey} class="check">
           <input
             type="checkbox"
             checked
             disabled=${columns.length === 1}
-            onChange=${() => change({ columns: columns.filter((other) => other !== each) })}
+            onChange=${() => change({ columns: columns.filter((shownKey) => shownKey !== columnKey) })}
           />
-          ${keyTitle(each)}
+          ${keyTitle(columnKey)}
         </label>`,
       )}
       <form

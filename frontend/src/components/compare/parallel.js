@@ -27,9 +27,9 @@ export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width: 
   const width = Math.max(room, 2 * SIDE + (axes.length - 1) * LEAST_GAP);
   const gap = axes.length > 1 ? (width - 2 * SIDE) / (axes.length - 1) : 0;
   const x = (/** @type {number} */ i) => SIDE + i * gap;
-  const y = (/** @type {number} */ place) => TOP + (1 - place) * HEIGHT;
+  const y = (/** @type {number} */ position) => TOP + (1 - position) * HEIGHT;
   const path = (/** @type {Api.RunItem} */ run) =>
-    axes.map(({ place }, i) => `${i ? 'L' : 'M'}${x(i).toFixed(1)} ${y(place(run)).toFixed(1)}`).join('');
+    axes.map(({ positionOf }, i) => `${i ? 'L' : 'M'}${x(i).toFixed(1)} ${y(positionOf(run)).toFixed(1)}`).join('');
   const sorted = [...runs].sort((a, b) => Number(chosen.has(a.id)) - Number(chosen.has(b.id)));
   const height = TOP + HEIGHT + ROOM + 16;
   return html`<div class=${width > room ? 'relations-scroll' : ''}>
@@ -71,7 +71,7 @@ const cut = (/** @type {string} */ text, /** @type {number} */ letters) =>
  *   onBrush: (range: [number, number] | null) => void}} props `letters`: how many a title has room for
  */
 function UprightAxis({ axis, x, y, letters, range, onBrush }) {
-  const placeAt = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;
+  const positionAt = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;
   const press = (/** @type {KeyboardEvent} */ event) => {
     const [low, high] = range ?? [NO_VALUE, 1];
     if (event.key === 'Escape') onBrush(null);
@@ -82,7 +82,7 @@ function UprightAxis({ axis, x, y, letters, range, onBrush }) {
   };
   const drag = dragged(
     ([, from], [, to]) => {
-      const [low, high] = [placeAt(Math.max(from, to)), placeAt(Math.min(from, to))];
+      const [low, high] = [positionAt(Math.max(from, to)), positionAt(Math.min(from, to))];
       onBrush([low, high]);
     },
     () => onBrush(null),

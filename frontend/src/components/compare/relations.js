@@ -42,7 +42,7 @@ export function Relations({ runs, view, change, lookOf }) {
       ),
     );
   const shared = { runs: drawn, axes: used, brushes, chosen, lookOf, onBrush: brush, width };
-  const place = (/** @type {number} */ at, /** @type {string} */ key) => {
+  const chooseAxis = (/** @type {number} */ at, /** @type {string} */ key) => {
     const next = [keys[0], keys.at(-1) ?? keys[0]];
     next[at] = key;
     change({ axes: next });
@@ -62,12 +62,12 @@ export function Relations({ runs, view, change, lookOf }) {
       ${
         isScatter
           ? html`
-            <${Select} label="x" value=${keys[0]} options=${possible.map(option)} onChange=${(key) => place(0, key)} />
+            <${Select} label="x" value=${keys[0]} options=${possible.map(option)} onChange=${(key) => chooseAxis(0, key)} />
             <${Select}
               label="y"
               value=${keys.at(-1)}
               options=${possible.map(option)}
-              onChange=${(key) => place(1, key)}
+              onChange=${(key) => chooseAxis(1, key)}
             />
           `
           : html`<${Menu} quiet align="right" label="axes">

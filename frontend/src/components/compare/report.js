@@ -1,13 +1,13 @@
-/** A comparison as one file that opens anywhere: what goes into it, and its making. */
+/** A comparison as one file that opens anywhere: the choice of its contents, and the report that is built. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { aboutMetric, say, sayError, theme as shade } from '../../app/state.js';
 import { ApiError, get } from '../../data/api.js';
-import { download } from '../../data/actions.js';
+import { download } from '../../app/actions.js';
 import { fetchSeries } from '../../data/series.js';
 import { cursor } from '../../charts/cursor.js';
 import { pictureOf } from '../../charts/draw.js';
 import { chartTheme } from '../../charts/theme.js';
-import { placeText, readLines, tableOf } from '../../lib/reading.js';
+import { positionText, readLines, tableOf } from '../../lib/reading.js';
 import { reportHtml, sizes } from '../../lib/report.js';
 import { formatField, groupDifferences } from '../../lib/runs/config.js';
 import { groupOf } from '../../lib/runs/groups.js';
@@ -60,13 +60,13 @@ async function chartOf({ view: page, runs, looks, names }, metric, points) {
   const shown = shownOf(metric, view, about);
   const notes = notesOf(main, lines, shown, view, runs.length);
   const figure = standing({ view, shown, lines, notes, about, link: '', mostEntries: MOST_ENTRIES });
-  const now = cursor.peek();
-  const reading = readLines(lines, now?.isPinned ? now.x : Infinity, view.baseline || null);
+  const cursorNow = cursor.peek();
+  const reading = readLines(lines, cursorNow?.isPinned ? cursorNow.x : Infinity, view.baseline || null);
   const values = tableOf(reading, { metric, unit: shown.unit, xKind: view.x, smoothing: view.smoothing });
   return { title: metric, picture: await pictureOf(figure), values };
 }
 
-/** What is answered where a matrix is asked for that is too large, or by too long an address. */
+/** The statuses by which the service refuses a matrix that is too large or whose address is too long. */
 const REFUSED = [414, 422];
 
 /**
@@ -116,9 +116,9 @@ async function rolloutsOf({ groups }, { step, prompts, order }) {
   if (!prompts) return [];
   const parts = groups.slice(0, MOST_GROUPS).map(async ({ name, runs: [run] }) => {
     const { items: steps } = await get('/rollouts/steps', { run: run.id });
-    const kept = [...new Set(steps.map((each) => each.step))].sort((a, b) => a - b);
-    const wanted = step.trim() === '' ? Infinity : Number(step);
-    const at = kept.filter((each) => each <= wanted).at(-1) ?? kept[0];
+    const storedSteps = [...new Set(steps.map((item) => item.step))].sort((a, b) => a - b);
+    const latestStep = step.trim() === '' ? Infinity : Number(step);
+    const at = storedSteps.filter((storedStep) => storedStep <= latestStep).at(-1) ?? storedSteps[0];
     if (at === undefined) return [];
     const { items } = await get('/rollouts', { run: run.id, step: at, limit: 200 });
     const mean = (/** @type {Api.GroupItem} */ group) => group.reward_mean ?? 0;
@@ -132,9 +132,9 @@ async function rolloutsOf({ groups }, { step, prompts, order }) {
 const cut = (/** @type {string} */ text) =>
   text.length > MOST_TEXT ? `${text.slice(0, MOST_TEXT)} … (${text.length - MOST_TEXT} more characters)` : text;
 
-/** @param {Api.GroupItem} group @param {string} whose */
-const rolloutOf = (group, whose) => ({
-  title: `${whose}, step ${group.step} (${group.kind}): mean reward ${formatValue(group.reward_mean)}`,
+/** @param {Api.GroupItem} group @param {string} runName */
+const rolloutOf = (group, runName) => ({
+  title: `${runName}, step ${group.step} (${group.kind}): mean reward ${formatValue(group.reward_mean)}`,
   prompt: cut(group.prompt),
   answer: cut(group.answer || '–'),
   completions: group.completions.map(({ text, reward, advantage, tokens, finish_reason: end, flags }) => ({
@@ -145,7 +145,7 @@ const rolloutOf = (group, whose) => ({
   })),
 });
 
-/** What the file does not hold, so that its reader knows. @param {Comparison} comparison @param {boolean} values
+/** Sentences about what the file leaves out. @param {Comparison} comparison @param {boolean} values
  * @param {boolean} rollouts @param {number} prompts */
 const leftOut = ({ metrics, groups }, values, rollouts, prompts) => [
   ...(metrics.length > MOST_METRICS ? [`the first ${MOST_METRICS} of ${metrics.length} metrics`] : []),
@@ -165,8 +165,8 @@ async function makeReport(comparison, wishes, isWanted) {
   const { metrics, runs, groups, view } = comparison;
   const rollouts = await rolloutsOf(comparison, wishes);
   const theme = chartTheme(shade.peek());
-  const now = cursor.peek();
-  const place = placeText(view.x, now?.isPinned ? now.x : Infinity);
+  const cursorNow = cursor.peek();
+  const cursorText = positionText(view.x, cursorNow?.isPinned ? cursorNow.x : Infinity);
   /** @type {Awaited<ReturnType<typeof chartOf>>[]} */
   let charts = [];
   let drawn = 0;
@@ -182,11 +182,11 @@ async function makeReport(comparison, wishes, isWanted) {
       title: wishes.title || comparison.title,
       note: wishes.note,
       link: location.href,
-      made: formatTime(Date.now()),
+      created: formatTime(Date.now()),
       facts: [
         plural(runs.length, 'run'),
         plural(groups.length, 'variant'),
-        `values: ${place}`,
+        `values: ${cursorText}`,
         view.smoothing ? `smoothed ${view.smoothing}` : 'unsmoothed',
         `at most ${points} points a curve, peaks kept`,
         ...leftOut(comparison, values, withRollouts, wishes.prompts),
@@ -207,7 +207,10 @@ const ORDERS = [
   { value: 'high', label: 'highest reward' },
 ];
 
-/** Asks what goes into the report, and saves it. @param {Comparison & {onClose: () => void}} props */
+/**
+ * The dialog that chooses the contents of the report and saves the report.
+ * @param {Comparison & {onClose: () => void}} props
+ */
 export function ReportDialog({ onClose, ...comparison }) {
   const [wishes, setWishes] = useState(
     /** @type {Wishes} */ ({ title: comparison.title, note: '', step: '', prompts: 2, order: 'first' }),

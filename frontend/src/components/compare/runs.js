@@ -13,13 +13,13 @@ import { Ago, Empty, Failure, Skeleton } from '../shared/states.js';
 /** Runs of a query that are compared at most: their configs are loaded too. */
 export const MOST_MATCHING = 1_000;
 
-/** What is compared, as one text; null: nothing was chosen. @param {Choice} view */
+/** The choice of runs as one text, the key of their request; null where nothing was chosen. @param {Choice} view */
 export function choiceOf({ runs, query, experiment }) {
   if (runs?.length) return runs.join();
   return query ? `query ${query}` : experiment || null;
 }
 
-/** What it means that there are no runs. @param {Choice} view */
+/** Says why there are no runs to compare. @param {Choice} view */
 export function emptyChoice({ runs, query }) {
   if (runs?.length) return 'These runs do not exist';
   return query ? 'No run matches this query now' : 'This experiment has no runs';
@@ -27,19 +27,16 @@ export function emptyChoice({ runs, query }) {
 
 /** The chosen runs with their configs. @param {Choice} view @param {AbortSignal} signal @returns {Promise<Loaded>} */
 export async function loadRuns({ experiment, runs, query }, signal) {
-  if (runs?.length) {
-    const { found, missing } = await namedRuns([...new Set(runs)], { include: 'config' }, signal);
-    return { runs: found, missing };
-  }
+  if (runs?.length) return namedRuns([...new Set(runs)], { include: 'config' }, signal);
   const filter = query ? { query } : { experiment };
   const most = query ? MOST_MATCHING + 1 : Infinity;
-  const found = await getAll('/runs', { ...filter, include: 'config', limit: 200 }, { most, signal });
-  return query && found.length > MOST_MATCHING
-    ? { runs: found.slice(0, MOST_MATCHING), missing: [], isCut: true }
-    : { runs: found, missing: [] };
+  const loadedRuns = await getAll('/runs', { ...filter, include: 'config', limit: 200 }, { most, signal });
+  return query && loadedRuns.length > MOST_MATCHING
+    ? { runs: loadedRuns.slice(0, MOST_MATCHING), missing: [], isCut: true }
+    : { runs: loadedRuns, missing: [] };
 }
 
-/** Without a choice in the address: what could be compared. */
+/** The experiments and saved views that can be compared, where the address names none. */
 export function ChooseExperiment() {
   const experiments = useGet('/experiments');
   const comparisons = useGet('/views').data?.items.filter(({ page }) => page === 'compare') ?? [];

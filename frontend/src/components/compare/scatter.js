@@ -15,17 +15,20 @@ const BELOW = 74;
 export function Scatter({ runs, axes, brushes, chosen, lookOf, onBrush, width }) {
   const [across, up] = axes;
   if (!across || !up) return html`<p class="faint">Choose two axes above.</p>`;
-  const long = Math.max(80, (width - LABELS - RIGHT) / (1 - NO_VALUE));
-  const origin = LABELS - NO_VALUE * long;
-  const x = (/** @type {number} */ place) => origin + place * long;
-  const y = (/** @type {number} */ place) => TOP + (1 - place) * HEIGHT;
-  const placeX = (/** @type {number} */ pixel) => (pixel - origin) / long;
-  const placeY = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;
+  const length = Math.max(80, (width - LABELS - RIGHT) / (1 - NO_VALUE));
+  const origin = LABELS - NO_VALUE * length;
+  const x = (/** @type {number} */ position) => origin + position * length;
+  const y = (/** @type {number} */ position) => TOP + (1 - position) * HEIGHT;
+  const positionAtX = (/** @type {number} */ pixel) => (pixel - origin) / length;
+  const positionAtY = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;
   const sorted = (/** @type {number} */ a, /** @type {number} */ b) =>
     /** @type {[number, number]} */ (a < b ? [a, b] : [b, a]);
   const drag = dragged(
     ([x0, y0], [x1, y1]) =>
-      onBrush({ [across.key]: sorted(placeX(x0), placeX(x1)), [up.key]: sorted(placeY(y0), placeY(y1)) }),
+      onBrush({
+        [across.key]: sorted(positionAtX(x0), positionAtX(x1)),
+        [up.key]: sorted(positionAtY(y0), positionAtY(y1)),
+      }),
     () => onBrush({ [across.key]: null, [up.key]: null }),
   );
   const [rangeX, rangeY] = [lookup(brushes, across.key), lookup(brushes, up.key)];
@@ -63,14 +66,14 @@ export function Scatter({ runs, axes, brushes, chosen, lookOf, onBrush, width })
       />`
     }
     <rect
-      class="relations-grip" x=${x(NO_VALUE)} y=${y(1) - 6} width=${long * (1 - NO_VALUE) + 6}
+      class="relations-grip" x=${x(NO_VALUE)} y=${y(1) - 6} width=${length * (1 - NO_VALUE) + 6}
       height=${HEIGHT * (1 - NO_VALUE) + 12} onPointerDown=${drag}
     />
     ${runs.map(
       (run) => html`<circle
         key=${run.id}
-        cx=${x(across.place(run))}
-        cy=${y(up.place(run))}
+        cx=${x(across.positionOf(run))}
+        cy=${y(up.positionOf(run))}
         r="5"
         fill=${lookOf(run)?.colour ?? 'currentColor'}
         class=${chosen.has(run.id) ? 'relation-point' : 'relation-point is-left-out'}

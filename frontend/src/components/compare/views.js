@@ -1,6 +1,6 @@
 /** Saved views of Compare: its whole address under a name, with fixed runs or those that match a query. */
 import { html, useState } from '../../dom.js';
-import { place } from '../../app/router.js';
+import { currentAddress } from '../../app/router.js';
 import { viewOfComparison } from '../../lib/runs/views.js';
 import { plural } from '../../lib/text/format.js';
 import { ViewsMenu } from '../shared/views.js';
@@ -13,7 +13,7 @@ export function ComparisonViews({ view, runs, names }) {
   const [typed, setTyped] = useState(/** @type {string | null} */ (null));
   const query = (typed ?? (view.runs?.length ? '' : view.query)).trim();
   const fixed = view.runs?.length || view.query ? `these ${plural(runs.length, 'run')}` : 'all runs of this experiment';
-  return html`<${ViewsMenu} view=${viewOfComparison(place.value.search, names, query, runs)}>
+  return html`<${ViewsMenu} view=${viewOfComparison(currentAddress.value.search, names, query, runs)}>
     <label class="view-query">
       Runs that match a query when the view is opened; empty: ${fixed}
       <input

@@ -12,36 +12,37 @@ export function ordered(metrics, order) {
   return metrics.map((metric) => (rank.has(metric) ? String(sorted.shift()) : metric));
 }
 
-/** The order of a row of panels after one of them took the place of another.
- * @param {string[]} metrics as shown @param {string} metric @param {number} to its new place */
+/** The order of a row of panels after one panel was moved.
+ * @param {string[]} metrics as shown @param {string} metric @param {number} to its new index */
 export function moved(metrics, metric, to) {
-  const others = metrics.filter((other) => other !== metric);
-  const at = Math.max(0, Math.min(others.length, to));
-  return [...others.slice(0, at), metric, ...others.slice(at)];
+  const remainingMetrics = metrics.filter((name) => name !== metric);
+  const at = Math.max(0, Math.min(remainingMetrics.length, to));
+  return [...remainingMetrics.slice(0, at), metric, ...remainingMetrics.slice(at)];
 }
 
-/** The order of all panels with that of one row put in. @param {string[]} order @param {string[]} row */
+/** The order of all panels after the order of one row has changed. @param {string[]} order @param {string[]} row */
 export const merged = (order, row) => [...order.filter((metric) => !row.includes(metric)), ...row];
 
 const KIND = 'application/x-grpolab-panel';
 
 /**
- * The handle of a panel: dragged to another panel it takes that place; arrow keys move it, with Shift they resize.
+ * The handle of a panel. Dragging it to another panel moves its panel there; arrow keys move the panel, and with Shift
+ * they resize it.
  * @param {{metric: string, tune?: import('./tuning.js').Tunings, onTune: (changes: object) => void,
  *   onMove: (by: number) => void}} props
  */
 export function Handle({ metric, tune, onTune, onMove }) {
   const [wide, tall] = sizeOf(tune, metric);
-  const resize = (/** @type {number} */ across, /** @type {number} */ down) =>
-    onTune({ tune: resized(tune, metric, wide + across, tall + down) });
+  const resize = (/** @type {number} */ columns, /** @type {number} */ rows) =>
+    onTune({ tune: resized(tune, metric, wide + columns, tall + rows) });
   const press = (/** @type {KeyboardEvent} */ event) => {
     const step = lookup(ARROWS, event.key);
     if (!step) return;
     event.preventDefault();
     event.stopPropagation();
-    const [across, down] = step;
-    if (event.shiftKey) resize(across, down);
-    else onMove(across + down);
+    const [columns, rows] = step;
+    if (event.shiftKey) resize(columns, rows);
+    else onMove(columns + rows);
   };
   return html`<button
     class="button-icon panel-handle"
@@ -71,7 +72,7 @@ function resized(tune, metric, wide, tall) {
 }
 
 /** Handlers of a place where a panel can be dropped. @param {(metric: string) => void} onDrop */
-export const dropPlace = (onDrop) => ({
+export const dropHandlers = (onDrop) => ({
   onDragOver: (/** @type {DragEvent} */ event) => {
     if (event.dataTransfer?.types.includes(KIND)) event.preventDefault();
   },
@@ -89,18 +90,18 @@ export const dropPlace = (onDrop) => ({
  */
 export function Corner({ metric, tune, onTune }) {
   const element = useRef(/** @type {HTMLElement | null} */ (null));
-  const begin = (/** @type {PointerEvent} */ down) => {
+  const begin = (/** @type {PointerEvent} */ downEvent) => {
     const corner = element.current;
     const panel = corner?.closest('.panel');
-    if (!corner || !panel || down.button !== 0) return;
+    if (!corner || !panel || downEvent.button !== 0) return;
     const [wide, tall] = sizeOf(tune, metric);
     const { width, height } = panel.getBoundingClientRect();
     const move = (/** @type {PointerEvent} */ event) => {
-      const across = (event.clientX - down.clientX) / (width / wide);
-      const below = (event.clientY - down.clientY) / (height / tall);
-      onTune({ tune: resized(tune, metric, wide + across, tall + below) });
+      const columns = (event.clientX - downEvent.clientX) / (width / wide);
+      const rows = (event.clientY - downEvent.clientY) / (height / tall);
+      onTune({ tune: resized(tune, metric, wide + columns, tall + rows) });
     };
-    corner.setPointerCapture(down.pointerId);
+    corner.setPointerCapture(downEvent.pointerId);
     corner.addEventListener('pointermove', move);
     corner.addEventListener('lostpointercapture', () => corner.removeEventListener('pointermove', move), {
       once: true,

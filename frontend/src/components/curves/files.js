@@ -5,8 +5,8 @@ import { rangeSeen, savePicture } from '../../charts/draw.js';
 import { exportOf } from '../../charts/export.js';
 import { figureOf } from '../../charts/figure.js';
 import { chartTheme } from '../../charts/theme.js';
-import { download, fileName } from '../../data/actions.js';
-import { curvesAsCsv, placeText, readLines } from '../../lib/reading.js';
+import { download, fileName } from '../../app/actions.js';
+import { curvesAsCsv, positionText, readLines } from '../../lib/reading.js';
 
 /**
  * @typedef {{view: import('./panel.js').PanelView, shown: import('../../charts/figure.js').View,
@@ -17,14 +17,14 @@ import { curvesAsCsv, placeText, readLines } from '../../lib/reading.js';
 
 /** A panel as it is seen, as a figure that stands by itself. @param {Drawn} drawn */
 export function standing({ view, shown, lines, notes, about, element = null, link = location.href, mostEntries }) {
-  const now = cursor.peek();
-  const x = now?.isPinned ? now.x : null;
+  const cursorNow = cursor.peek();
+  const x = cursorNow?.isPinned ? cursorNow.x : null;
   const theme = chartTheme(shade.peek());
   const { rows } = readLines(lines, x ?? Infinity, view.baseline || null);
   return exportOf(figureOf(lines, { ...shown, theme, titled: true }), {
     title: shown.metric,
     subtitle: about?.meaning ?? '',
-    place: placeText(view.x, x ?? Infinity),
+    position: positionText(view.x, x ?? Infinity),
     rows,
     notes: notes.map(({ text }) => text),
     link,

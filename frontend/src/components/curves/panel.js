@@ -1,4 +1,4 @@
-/** One metric of many runs: title, curves, and what the picture is made of. */
+/** One metric of many runs: its title, its curves, and the badge that counts what the curves are made of. */
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../../dom.js';
 import { navigate } from '../../app/router.js';
 import { aboutMetric, theme } from '../../app/state.js';
@@ -12,7 +12,7 @@ import { address } from '../../lib/url.js';
 import { notesOf, shownOf } from './shown.js';
 import { filesOf } from './files.js';
 import { DownloadMenu, SettingsMenu } from './tools.js';
-import { Corner, Handle, dropPlace } from './arrange.js';
+import { Corner, Handle, dropHandlers } from './arrange.js';
 import { sizeOf, tunedTo, viewOf } from './tuning.js';
 import { Icon } from '../shared/icons.js';
 import { useLines } from './lines.js';
@@ -119,7 +119,7 @@ export function Panel({
   const [wide, high] = tall ? [1, 1] : sizeOf(pageView.tune, metric);
   return html`<section
     class=${`panel card is-wide-${wide} is-high-${high}`}
-    ...${onDrop ? dropPlace(onDrop) : {}}
+    ...${onDrop ? dropHandlers(onDrop) : {}}
     aria-label=${metric}
     data-metric=${metric}
     onMouseEnter=${() => setOver(true)}
@@ -193,12 +193,12 @@ export function Panel({
 
 /** A counter that changes when any of the items is another object than before. @param {object[]} items */
 function useIdentity(items) {
-  const held = useRef({ items: /** @type {object[]} */ ([]), round: 0 });
-  const { current } = held;
+  const identity = useRef({ items: /** @type {object[]} */ ([]), round: 0 });
+  const { current } = identity;
   if (items.length !== current.items.length || items.some((item, i) => item !== current.items[i])) {
-    held.current = { items, round: current.round + 1 };
+    identity.current = { items, round: current.round + 1 };
   }
-  return [held.current.round];
+  return [identity.current.round];
 }
 
 /**

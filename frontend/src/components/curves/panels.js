@@ -49,9 +49,9 @@ export function Panels({
       )}
     </div>`;
   };
-  const panel = (/** @type {string} */ metric, /** @type {object} */ own) => html`<${Panel}
+  const panel = (/** @type {string} */ metric, /** @type {object} */ handlers) => html`<${Panel}
     key=${metric}
-    ...${own}
+    ...${handlers}
     metric=${metric}
     runs=${runs}
     view=${view}
@@ -75,7 +75,7 @@ export function Panels({
     }
     ${
       enlarged &&
-      html`<${Enlarged} metrics=${metrics} metric=${enlarged} change=${change}>
+      html`<${EnlargedPanel} metrics=${metrics} metric=${enlarged} change=${change}>
         ${panel(enlarged, { key: `${enlarged} enlarged`, tall: true })}
       <//>`
     }
@@ -98,7 +98,7 @@ function Section({ section, metrics, row }) {
 }
 
 /** @param {{metrics: string[], metric: string, change: (changes: object) => void, children?: any}} props */
-function Enlarged({ metrics, metric, change, children }) {
+function EnlargedPanel({ metrics, metric, change, children }) {
   const at = metrics.indexOf(metric);
   const go = (/** @type {number} */ by) => {
     if (metrics[at + by]) change({ panel: metrics[at + by] });

@@ -1,4 +1,4 @@
-/** What a panel shows, and that in words. Pure. */
+/** The view of a panel's figure, and the notes of its badge. Pure. */
 import { badge } from '../../charts/badge.js';
 import { bandToShade } from '../../charts/layout.js';
 import { limitsOf, outsideOf } from '../../charts/limits.js';
@@ -30,16 +30,16 @@ const unitOf = (about) => (about && !['1', 'reward', ''].includes(about.unit) ? 
 /**
  * What a panel is made of and what it leaves out.
  * @param {import('./lines.js').Series[]} series @param {import('./lines.js').Line[]} lines @param {Shown} shown
- * @param {import('./panel.js').PanelView} view @param {number} asked runs
+ * @param {import('./panel.js').PanelView} view @param {number} requestedRuns runs
  */
-export const notesOf = (series, lines, shown, view, asked) =>
+export const notesOf = (series, lines, shown, view, requestedRuns) =>
   badge(series, {
     smoothing: view.smoothing,
     most: MOST_RUNS,
     logX: shown.logX,
     logY: shown.logY,
     grouped: !view.groupBy ? '' : view.groupBy === 'variant' ? 'variant' : 'group',
-    asked,
+    requestedRuns,
     outside: outsideOf(lines, limitsOf(lines, shown)),
     healthy: series.length ? bandToShade(shown) : null,
   });

@@ -1,4 +1,4 @@
-/** What can be done with one panel: files of it, and settings of its own. */
+/** The menus of one panel: files to download, and the panel's own settings. */
 import { html, useState } from '../../dom.js';
 import { Icon } from '../shared/icons.js';
 import { ActionMenu, Menu } from '../shared/overlay.js';
@@ -28,9 +28,9 @@ const LOG = [
  *   change: (changes: {tune: import('./tuning.js').Tunings}) => void}} props `seen`: the range of y now
  */
 export function SettingsMenu({ metric, tune, seen, change }) {
-  const own = tuningOf(tune, metric);
+  const tuning = tuningOf(tune, metric);
   const set = (/** @type {Tuning} */ changes) => change({ tune: tunedTo(tune, metric, changes) });
-  const isOwn = Object.keys(own).length > 0;
+  const isTuned = Object.keys(tuning).length > 0;
   return html`<${Menu}
     label=${html`<${Icon} name="dots" label="Settings of this chart" />`}
     title="Settings of this chart"
@@ -40,22 +40,22 @@ export function SettingsMenu({ metric, tune, seen, change }) {
     <div class="panel-settings">
       <${Select}
         label="y axis"
-        value=${own.logY === undefined ? OF_PAGE : String(own.logY)}
+        value=${tuning.logY === undefined ? OF_PAGE : String(tuning.logY)}
         options=${LOG}
         onChange=${(/** @type {string} */ value) => set({ logY: value === OF_PAGE ? undefined : value === 'true' })}
       />
       <${Select}
         label="smoothing"
-        value=${own.smoothing === undefined ? OF_PAGE : String(own.smoothing)}
+        value=${tuning.smoothing === undefined ? OF_PAGE : String(tuning.smoothing)}
         options=${[
           { value: OF_PAGE, label: 'as on the page' },
           ...SMOOTHING.map((s) => ({ value: String(s), label: s ? String(s) : 'off' })),
         ]}
         onChange=${(/** @type {string} */ value) => set({ smoothing: value === OF_PAGE ? undefined : Number(value) })}
       />
-      <${RangeFields} key=${JSON.stringify(own.y)} range=${own.y ?? seen()} set=${(y) => set({ y })} />
+      <${RangeFields} key=${JSON.stringify(tuning.y)} range=${tuning.y ?? seen()} set=${(y) => set({ y })} />
       ${
-        isOwn &&
+        isTuned &&
         html`<button class="button button-small" onClick=${() => change({ tune: tunedTo(tune, metric, EMPTY) })}>
           As on the page
         </button>`

@@ -19,9 +19,9 @@ const isSize = (/** @type {unknown} */ value) =>
 /** @param {unknown} value */
 function isTuning(value) {
   if (value === null || typeof value !== 'object') return false;
-  const { logY, smoothing, y, size, ...others } = /** @type {Record<string, any>} */ (value);
+  const { logY, smoothing, y, size, ...unknownSettings } = /** @type {Record<string, any>} */ (value);
   return (
-    Object.keys(others).length === 0 &&
+    Object.keys(unknownSettings).length === 0 &&
     (logY === undefined || typeof logY === 'boolean') &&
     (smoothing === undefined || (isNumber(smoothing) && smoothing >= 0 && smoothing <= MOST_SMOOTHING)) &&
     (y === undefined || (Array.isArray(y) && y.length === 2 && y.every(isNumber) && y[0] < y[1])) &&
@@ -42,13 +42,13 @@ export const tunings = () =>
  * @param {import('./panel.js').PanelView} view @param {string} metric
  */
 export function viewOf(view, metric) {
-  const own = tuningOf(view.tune, metric);
-  const hasLogY = own.logY ?? view.log.includes('y');
+  const tuning = tuningOf(view.tune, metric);
+  const hasLogY = tuning.logY ?? view.log.includes('y');
   return {
     ...view,
-    smoothing: own.smoothing ?? view.smoothing,
+    smoothing: tuning.smoothing ?? view.smoothing,
     log: [...(view.log.includes('x') ? ['x'] : []), ...(hasLogY ? ['y'] : [])],
-    yRange: own.y ?? null,
+    yRange: tuning.y ?? null,
   };
 }
 
@@ -63,8 +63,8 @@ export function tunedTo(tune, metric, changes) {
   const next = Object.fromEntries(
     Object.entries({ ...tuningOf(tune, metric), ...changes }).filter(([, value]) => value !== undefined),
   );
-  const others = Object.entries(tune ?? {}).filter(([name]) => name !== metric);
-  return Object.fromEntries(Object.keys(next).length ? [...others, [metric, next]] : others);
+  const otherTunings = Object.entries(tune ?? {}).filter(([name]) => name !== metric);
+  return Object.fromEntries(Object.keys(next).length ? [...otherTunings, [metric, next]] : otherTunings);
 }
 
 /** Columns and rows of a panel. @param {Tunings | undefined} tune @param {string} metric @returns {[number, number]} */

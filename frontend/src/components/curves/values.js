@@ -2,12 +2,12 @@
 import { html, useComputed, useEffect, useState } from '../../dom.js';
 import { cursor, free } from '../../charts/cursor.js';
 import { highlight } from '../../charts/crosshair.js';
-import { copyText, download } from '../../data/actions.js';
+import { copyText, download } from '../../app/actions.js';
 import {
   NO_VALUE,
   countText,
   deltaText,
-  placeText,
+  positionText,
   readLines,
   tableAsCsv,
   tableAsText,
@@ -23,7 +23,7 @@ import { useLines } from './lines.js';
 /** @typedef {import('../../lib/reading.js').Reading} Reading */
 /** @typedef {import('../../lib/reading.js').Row} Row */
 
-/** Of a pinned cursor the newest point before it is asked for; a thinned curve may not have drawn it. */
+/** The service is asked for the newest point before a pinned cursor: a thinned curve may lack that point. */
 const NEWEST = 10;
 const SETTLED_MS = 150;
 const MOST_UNDER_POINTER = 12;
@@ -50,12 +50,12 @@ function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
   const x = at?.x ?? Infinity;
   const asked = useSettled(at?.isPinned ? at.x : null);
   const isThinned = drawn.some(({ series }) => series.raw_points > valuesBehind(series));
-  const wanted = enabled && isThinned && asked !== null && asked === at?.x;
+  const needsExact = enabled && isThinned && asked !== null && asked === at?.x;
   /** @type {any} */
   const zoom = [null, asked ?? 0];
   const near = { ...view, zoom };
-  const exact = useLines(metric, runs, near, { enabled: wanted, points: NEWEST }, looks, names);
-  const isExact = wanted && exact.main.loaded && exact.all.length > 0;
+  const exact = useLines(metric, runs, near, { enabled: needsExact, points: NEWEST }, looks, names);
+  const isExact = needsExact && exact.main.loaded && exact.all.length > 0;
   return {
     reading: readLines(isExact ? exact.all : drawn, x, view.baseline || null),
     isPinned: at?.isPinned ?? false,
@@ -64,8 +64,8 @@ function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
 }
 
 /** How many recorded values the points of a line are made of. @param {import('./lines.js').Series} series */
-const valuesBehind = ({ values, n, non_finite: strange }) =>
-  (n ? n.reduce((sum, count) => sum + count, 0) : values.length) + strange.length;
+const valuesBehind = ({ values, n, non_finite: nonFinite }) =>
+  (n ? n.reduce((sum, count) => sum + count, 0) : values.length) + nonFinite.length;
 
 /** @typedef {Parameters<typeof useReading>[0] & {title: string, onBaseline?: (key: string) => void}} ValuesProps */
 
@@ -83,7 +83,7 @@ export function Values(props) {
   const name = `Values of ${metric}`;
   return html`<div class="values" role="group" aria-label=${name} onMouseLeave=${() => highlight(null)}>
     <div class="values-head">
-      <${Place} reading=${reading} view=${view} isPinned=${isPinned} isRecorded=${isRecorded} />
+      <${Position} reading=${reading} view=${view} isPinned=${isPinned} isRecorded=${isRecorded} />
       <span class="spacer"></span>
       <button class="button-quiet" title="Copy these values" onClick=${() => copyText(tableAsText(table()), 'Values')}>
         <${Icon} name="copy" size=${12} /> Copy
@@ -127,7 +127,7 @@ export function ValuesUnderPointer(props) {
   const left = reading.rows.length - rows.length;
   return html`<div class="values is-floating" aria-hidden="true">
     <div class="values-head">
-      <${Place} reading=${reading} view=${props.view} isPinned=${false} isRecorded=${isRecorded} />
+      <${Position} reading=${reading} view=${props.view} isPinned=${false} isRecorded=${isRecorded} />
     </div>
     <${Table} reading=${reading} rows=${rows} view=${props.view} pointed=${key} />
     ${left > 0 && html`<p class="faint">${plural(left, 'more line')}: click the chart to pin and see all</p>`}
@@ -135,12 +135,12 @@ export function ValuesUnderPointer(props) {
 }
 
 /**
- * Where is read, and what to know about it.
+ * The position at which the values are read, with notes on it.
  * @param {{reading: Reading, view: PanelView, isPinned: boolean, isRecorded: boolean}} props
  */
-function Place({ reading: { x, baseline, isBaselineMissing }, view, isPinned, isRecorded }) {
+function Position({ reading: { x, baseline, isBaselineMissing }, view, isPinned, isRecorded }) {
   return html`<span>
-    <b>${placeText(view.x, x)}</b>
+    <b>${positionText(view.x, x)}</b>
     ${isPinned && html`<span class="faint">${' '}pinned</span>`}
     ${
       !isRecorded &&
@@ -217,7 +217,7 @@ const None = (/** @type {{row: Row}} */ { row }) =>
 /** The step that was recorded, marked where it is before the cursor. @param {{row: Row, view: PanelView}} props */
 function Step({ row: { recorded, run, isOlder }, view }) {
   if (!recorded) return null;
-  const text = view.x === 'step' || run ? grouped(recorded.step) : placeText(view.x, recorded.x);
+  const text = view.x === 'step' || run ? grouped(recorded.step) : positionText(view.x, recorded.x);
   const title = isOlder ? 'The newest value recorded at or before the cursor' : undefined;
   return run
     ? html`<a class=${isOlder ? 'is-older' : 'quiet'} title=${title ?? 'Read the completions of this step'}

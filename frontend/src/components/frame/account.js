@@ -1,4 +1,4 @@
-/** As whom this browser is logged in: a menu in the header, and the browsers that can be logged out. */
+/** The account menu of the header: the role of this browser, and the browsers that can be logged out. */
 import { html, useState } from '../../dom.js';
 import { remove } from '../../data/api.js';
 import { formatAgo, formatTime } from '../../lib/text/format.js';

@@ -1,7 +1,7 @@
 /** The line on top: pages, workers, theme, help, account. */
 import { html } from '../../dom.js';
 import { markedAt, menu } from '../../app/pages.js';
-import { place } from '../../app/router.js';
+import { currentAddress } from '../../app/router.js';
 import { connection } from '../../data/live.js';
 import { themeChoice, workers } from '../../app/state.js';
 import { summary } from '../../lib/service/workers.js';
@@ -15,7 +15,7 @@ const THEME_TITLE = { auto: 'Theme: system', light: 'Theme: light', dark: 'Theme
 
 /** @param {{onHelp: () => void}} props */
 export function Header({ onHelp }) {
-  const marked = markedAt(place.value.path);
+  const marked = markedAt(currentAddress.value.path);
   return html`<header class="header">
     <a class="brand" href="/runs" aria-label="GRPO Lab">
       <img src="/static/favicon.svg" alt="" width="20" height="20" />

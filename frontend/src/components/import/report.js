@@ -1,4 +1,4 @@
-/** What an import takes of a log: its figures, what was left out, and the columns with their names here. */
+/** The report of an import: figures of the log, what was left out, and the metric that each column becomes. */
 import { html } from '../../dom.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 import { lookup } from '../../lib/lookup.js';
@@ -17,13 +17,15 @@ export function Report({ report, several }) {
   `;
 }
 
-/** Everything that somebody may want to know before the import. */
+/** Notes on the log, and its lines that cannot be read. */
 function Notes({ report }) {
-  const { bad_lines: bad, bad_line_count: count, restarts, restart_count: back, replaced, notes } = report;
+  const { bad_lines: badLines, bad_line_count: count, restarts, restart_count: restartCount, replaced, notes } = report;
   const sentences = [
     ...notes,
-    ...(back
-      ? [`The step goes back ${plural(back, 'time')}, first from ${restarts[0].before} to ${restarts[0].after}.`]
+    ...(restartCount
+      ? [
+          `The step goes back ${plural(restartCount, 'time')}, first from ${restarts[0].before} to ${restarts[0].after}.`,
+        ]
       : []),
     ...(replaced ? [`${plural(replaced, 'value')} are replaced by a later one of the same step.`] : []),
   ];
@@ -36,12 +38,12 @@ function Notes({ report }) {
         <details class="more">
           <summary>${plural(count, 'line or value', 'lines or values')} left out</summary>
           <ul>
-            ${bad.map(
+            ${badLines.map(
               ({ line, reason }, i) => html`<li key=${i}>
                 ${line > 0 ? `line ${line} ` : ''}${reason}
               </li>`,
             )}
-            ${count > bad.length && html`<li class="faint">and ${formatCount(count - bad.length)} more</li>`}
+            ${count > badLines.length && html`<li class="faint">and ${formatCount(count - badLines.length)} more</li>`}
           </ul>
         </details>
       </li>`
@@ -55,8 +57,8 @@ function Notes({ report }) {
  */
 export function ColumnTable({ report, mapping, onChange }) {
   const name = (column, guess, typed) => {
-    const { [column]: _, ...others } = mapping;
-    onChange(typed === guess ? others : { ...others, [column]: typed });
+    const { [column]: _, ...otherColumns } = mapping;
+    onChange(typed === guess ? otherColumns : { ...otherColumns, [column]: typed });
   };
   return html`<div class="table-scroll" tabindex="0" role="group" aria-label="Columns of the log">
     <table class="table import-columns">

@@ -23,11 +23,11 @@ const KINDS = [
  */
 export function Ablation({ variant, full, plain, onAdd, onClose }) {
   const [kind, setKind] = useState('off');
-  const [other, setOther] = useState(plain[0].name);
+  const [plainName, setPlainName] = useState(plain[0].name);
   const [chosen, setChosen] = useState(/** @type {Set<string>} */ (new Set()));
   const [order, setOrder] = useState(/** @type {string[]} */ ([]));
   const isLadder = kind === 'ladder';
-  const start = plain.find(({ name }) => name === other) ?? plain[0];
+  const start = plain.find(({ name }) => name === plainName) ?? plain[0];
   const knobs = inOrder(methodDifferences(start.full, full), order);
   const taken = knobs.filter(({ path }) => chosen.has(path));
   const added = isLadder
@@ -68,12 +68,12 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
         <${Segments} label="Kind of ablation" value=${kind} options=${KINDS} onChange=${choose} />
         <${Select}
           label=${isLadder ? 'Start from' : 'Reset to the value of'}
-          value=${other}
+          value=${plainName}
           options=${plain.map(({ name }) => name)}
           onChange=${(name) => {
-            setOther(name);
+            setPlainName(name);
             setOrder([]);
-            const next = methodDifferences((plain.find((each) => each.name === name) ?? plain[0]).full, full);
+            const next = methodDifferences((plain.find((choice) => choice.name === name) ?? plain[0]).full, full);
             setChosen(new Set(isLadder ? next.map(({ path }) => path) : []));
           }}
         />
@@ -81,7 +81,7 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
       ${
         knobs.length
           ? html`<${KnobTable}
-            names=${[variant.name, other]}
+            names=${[variant.name, plainName]}
             knobs=${knobs}
             chosen=${chosen}
             onToggle=${toggle}
@@ -110,8 +110,8 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
 
 /** Knobs in the chosen order; those that it does not name come last. @param {Knob[]} knobs @param {string[]} order */
 const inOrder = (knobs, order) => {
-  const place = (/** @type {Knob} */ { path }) => (order.includes(path) ? order.indexOf(path) : order.length);
-  return [...knobs].sort((a, b) => place(a) - place(b));
+  const rankOf = (/** @type {Knob} */ { path }) => (order.includes(path) ? order.indexOf(path) : order.length);
+  return [...knobs].sort((a, b) => rankOf(a) - rankOf(b));
 };
 
 /**
@@ -119,14 +119,18 @@ const inOrder = (knobs, order) => {
  *   onMove: ((from: number, to: number) => void) | null}} props `names`: the variant's and the plain one's
  */
 function KnobTable({ names, knobs, chosen, onToggle, onMove }) {
-  const mover = (/** @type {number} */ i, /** @type {number} */ to, /** @type {'up' | 'down'} */ way) => html`<button
+  const mover = (
+    /** @type {number} */ i,
+    /** @type {number} */ to,
+    /** @type {'up' | 'down'} */ direction,
+  ) => html`<button
     type="button"
     class="button-icon"
-    aria-label=${`Move ${knobs[i].path} ${way}`}
+    aria-label=${`Move ${knobs[i].path} ${direction}`}
     disabled=${to < 0 || to >= knobs.length}
     onClick=${() => onMove?.(i, to)}
   >
-    <${Icon} name=${way} size=${12} />
+    <${Icon} name=${direction} size=${12} />
   </button>`;
   return html`<div class="table-scroll" tabindex="0" role="group" aria-label="Knobs">
     <table class="table ablation">
@@ -142,7 +146,7 @@ function KnobTable({ names, knobs, chosen, onToggle, onMove }) {
       </thead>
       <tbody>
         ${knobs.map(
-          ({ path, one, other: now }, i) => html`<tr key=${path}>
+          ({ path, before, after }, i) => html`<tr key=${path}>
             <td>
               <input
                 type="checkbox"
@@ -154,8 +158,8 @@ function KnobTable({ names, knobs, chosen, onToggle, onMove }) {
             <td>
               <code>${path}</code>
             </td>
-            <td>${shortValue(now)}</td>
-            <td>${shortValue(one)}</td>
+            <td>${shortValue(after)}</td>
+            <td>${shortValue(before)}</td>
             ${onMove && html`<td class="ladder-order">${mover(i, i - 1, 'up')}${mover(i, i + 1, 'down')}</td>`}
           </tr>`,
         )}

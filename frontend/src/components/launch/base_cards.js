@@ -7,17 +7,18 @@ import { getAt } from '../../lib/launch/layers.js';
 import { contentKey } from '../../lib/launch/form.js';
 import { oneLine } from '../../lib/text/tokens.js';
 import { plural } from '../../lib/text/format.js';
-import { Errors, Fields, FormField, Sentence } from './field.js';
+import { Fields, FormField } from './field.js';
 import { ListField } from './list_field.js';
-import { OfferMenu } from './variant.js';
+import { OfferMenu } from './offer_menu.js';
+import { Errors, Sentence } from './row.js';
 import { lookup } from '../../lib/lookup.js';
 
-/** @typedef {import('./field.js').Layer} Layer */
+/** @typedef {import('./row.js').Layer} Layer */
 
 /** @typedef {import('../../lib/launch/layers.js').Fields} Full the full config */
 
 /** A field that every config has. @param {Layer} layer @param {Full} full @param {string} path */
-const field = (layer, full, path) => /** @type {import('./field.js').Field} */ (fieldAt(layer.root, path, full));
+const field = (layer, full, path) => /** @type {import('./row.js').Field} */ (fieldAt(layer.root, path, full));
 
 const WEIGHTS = ['adapter', 'dtype', 'quantization', 'revision'];
 const PROMPT = ['chat_template', 'system_prompt', 'chat_template_kwargs'];
@@ -26,21 +27,21 @@ const PROMPT = ['chat_template', 'system_prompt', 'chat_template_kwargs'];
 export function PolicyCard({ layer, full, policies }) {
   const name = full.policy?.name;
   const offers = policies.filter((policy) => policy.name);
-  const other = !offers.some((policy) => policy.name === name);
-  const offer = policies.find((policy) => policy.name === (other ? '' : name));
+  const isUnlisted = !offers.some((policy) => policy.name === name);
+  const offer = policies.find((policy) => policy.name === (isUnlisted ? '' : name));
   const choose = (event) => layer.onChange('policy.name', event.target.value);
   return html`<section class="card launch-card" aria-labelledby="launch-policy">
     <h2 id="launch-policy">
       <span class="launch-number">1</span> Policy
     </h2>
     <span class="select">
-      <select aria-label="Policy" onChange=${choose} value=${other ? '' : name}>
+      <select aria-label="Policy" onChange=${choose} value=${isUnlisted ? '' : name}>
         ${offers.map(
-          (policy) => html`<option value=${policy.name} selected=${!other && policy.name === name}>
+          (policy) => html`<option value=${policy.name} selected=${!isUnlisted && policy.name === name}>
             ${policy.title}
           </option>`,
         )}
-        <option value="" selected=${other}>
+        <option value="" selected=${isUnlisted}>
           Another model…
         </option>
       </select>
@@ -51,7 +52,7 @@ export function PolicyCard({ layer, full, policies }) {
         <${Sentence} text=${offer.note} />
       </p>`
     }
-    ${other && html`<${FormField} field=${field(layer, full, 'policy.name')} value=${name} layer=${layer} />`}
+    ${isUnlisted && html`<${FormField} field=${field(layer, full, 'policy.name')} value=${name} layer=${layer} />`}
     <${MoreFields} title="LoRA and precision" fields=${WEIGHTS} layer=${layer} full=${full} />
     <${MoreFields} title="Chat template" fields=${PROMPT} layer=${layer} full=${full} />
   </section>`;
@@ -92,6 +93,7 @@ export function ProblemsCard({ layer, full, offers, recipes, seed }) {
       field=${field(layer, full, 'problems')}
       value=${full.problems}
       layer=${layer}
+      FormField=${FormField}
       label="problems"
       bare
       titles=${new Map(offers.map(({ name, title }) => [name, title]))}
@@ -219,6 +221,7 @@ export function BudgetCard({ layer, full }) {
         field=${field(layer, full, 'stop_rules')}
         value=${full.stop_rules}
         layer=${layer}
+        FormField=${FormField}
         label="stop_rules"
       />
     </details>

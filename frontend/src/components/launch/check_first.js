@@ -16,7 +16,7 @@ const CHECKED = ['policy', 'problems', 'data', 'sampling', 'length', 'rewards'];
 const ENDED = ['finished', 'failed', 'stopped'];
 
 /** @param {Api.Config | null | undefined} config */
-const checkedOf = (config) => contentKey(CHECKED.map((part) => lookup(config, part)));
+const checkedOf = (config) => contentKey(CHECKED.map((section) => lookup(config, section)));
 
 /** The run of the form's newest check, which the address names. @param {string} id */
 export const useCheck = (id) =>
@@ -52,7 +52,7 @@ export function CheckFirst({ form, fork, fulls, blocked, check, onCheck, onApply
   const postOnce = usePostOnce();
   const index = Math.max(
     0,
-    variants.findIndex((each) => each.name === name),
+    variants.findIndex((variant) => variant.name === name),
   );
   const run = check.data;
   const isRunning = run !== undefined && !ENDED.includes(run.status);
@@ -62,8 +62,8 @@ export function CheckFirst({ form, fork, fulls, blocked, check, onCheck, onApply
     try {
       // Whoever checks the same form again wants a new check: a dataset or a plugin may have been mended.
       const request = { ...checkRequestOf(form, index, fulls[index], fork), after: run?.id };
-      const [made] = await postOnce([request]);
-      onCheck(made.id);
+      const [checkRun] = await postOnce([request]);
+      onCheck(checkRun.id);
     } catch (error) {
       setFailure(/** @type {ApiError} */ (error));
     }
@@ -86,7 +86,7 @@ export function CheckFirst({ form, fork, fulls, blocked, check, onCheck, onApply
           html`<${Select}
             label="variant"
             value=${variants[index].name}
-            options=${variants.map((each) => each.name)}
+            options=${variants.map((variant) => variant.name)}
             onChange=${setName}
           />`
         }

@@ -1,8 +1,8 @@
 /** A list in the form whose items are words of a fixed choice: one box for each. */
 import { html, useId } from '../../dom.js';
-import { Row } from './field.js';
+import { Row } from './row.js';
 
-/** @param {import('./field.js').FieldProps} props */
+/** @param {import('./row.js').FieldProps} props */
 export function ChoicesField({ field, value, layer, label }) {
   const id = useId();
   /** @type {string[]} */
@@ -11,7 +11,7 @@ export function ChoicesField({ field, value, layer, label }) {
   const turn = (/** @type {string} */ option) =>
     layer.onChange(
       field.path,
-      options.filter((each) => chosen.includes(each) !== (each === option)),
+      options.filter((word) => chosen.includes(word) !== (word === option)),
     );
   return html`<${Row} field=${field} layer=${layer} label=${label} id=${id} wide>
     <span class="form-choices" role="group" aria-label=${label} aria-describedby=${`${id}-help`}>

@@ -1,10 +1,10 @@
-/** Which dataset a problem reads: those of this installation are offered, and another one can be uploaded. */
+/** The choice of the dataset that a problem reads: one of this installation, or a new upload. */
 import { html, useId, useState } from '../../dom.js';
 import { get, remove } from '../../data/api.js';
 import { sayError } from '../../app/state.js';
 import { useLoad } from '../../data/resource.js';
 import { formatBytes, plural } from '../../lib/text/format.js';
-import { Row } from './field.js';
+import { Row } from './row.js';
 import { Repeats } from './repeats.js';
 import { Upload } from './upload.js';
 import { Confirm } from '../shared/overlay.js';
@@ -19,7 +19,7 @@ const labelOf = ({ name, rows, bytes }) =>
   `${name} · ${rows === null ? '' : `${plural(rows, 'row')}, `}${formatBytes(bytes)}`;
 
 /**
- * @param {{field: import('../../lib/launch/schema.js').Field, value: string, layer: import('./field.js').Layer,
+ * @param {{field: import('../../lib/launch/schema.js').Field, value: string, layer: import('./row.js').Layer,
  *   label: string}} props
  */
 export function DatasetField({ field, value, layer, label }) {

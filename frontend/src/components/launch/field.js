@@ -1,15 +1,6 @@
-/** Fields of a form made from the JSON Schema: one component for each kind of node, and the sentence beside each. */
+/** Fields of a form made from the JSON Schema: one component for each kind of node. */
 import { html, useId, useState } from '../../dom.js';
-import {
-  fieldsOf,
-  isRecord,
-  memberNames,
-  memberOf,
-  rangeText,
-  readTyped,
-  tagOf,
-  writeTyped,
-} from '../../lib/launch/schema.js';
+import { fieldsOf, isRecord, memberNames, memberOf, readTyped, tagOf, writeTyped } from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
 import { meansSeveral } from '../../lib/launch/sweep.js';
 import { ChoicesField } from './choices_field.js';
@@ -17,34 +8,35 @@ import { DatasetField } from './dataset.js';
 import { ListField } from './list_field.js';
 import { Name } from './name.js';
 import { PassRatesField } from './pass_rates.js';
+import { Errors, Reset, Row, Sentence, described } from './row.js';
 import { SuitesField } from './suites_field.js';
 import { SweepKnob } from './sweep_knob.js';
-import { Icon } from '../shared/icons.js';
 import { lookup } from '../../lib/lookup.js';
 
-/**
- * What all fields of one layer share.
- * @typedef {{root: import('../../lib/launch/schema.js').Node, isOwn: (path: string) => boolean,
- *   errorsAt: (path: string) => string[],
- *   onChange: (path: string, value: any) => void, onReset?: (path: string) => void, belowAt: (path: string) => any,
- *   onSweep?: (path: string, values: string) => void, sweptAt?: (path: string) => string | undefined,
- *   secondary?: string[], item?: any}} Layer `secondary`: paths of fields that are shown on request only; `item`:
- *   the item of a list whose fields these are; `sweptAt`: the values of a knob of the sweep
- * @typedef {import('../../lib/launch/schema.js').Field} Field
- */
+/** @typedef {import('./row.js').Layer} Layer */
+/** @typedef {import('./row.js').Field} Field */
+/** @typedef {import('./row.js').FieldProps} FieldProps */
 
 const MOST_OPTIONS = 24;
 
-/** @typedef {{field: Field, value: any, layer: Layer, label: string}} FieldProps */
-
 /** @param {{field: Field, value: any, layer: Layer, label?: string}} props */
 export function FormField({ field, value, layer, label = field.key }) {
-  const Part = partOf(field.kind);
-  return html`<${Part} key=${field.path} field=${field} value=${value} layer=${layer} label=${label} />`;
+  const KindField = KIND_FIELDS[field.kind] ?? TextField;
+  return html`<${KindField}
+    key=${field.path}
+    field=${field}
+    value=${value}
+    layer=${layer}
+    label=${label}
+    FormField=${FormField}
+  />`;
 }
 
-/** @type {Partial<Record<import('../../lib/launch/schema.js').Kind, (props: any) => any>>} */
-const PARTS = {
+/**
+ * The component for each kind of field; all others are text fields.
+ * @type {Partial<Record<import('../../lib/launch/schema.js').Kind, (props: any) => any>>}
+ */
+const KIND_FIELDS = {
   union: UnionField,
   section: SectionField,
   list: ListField,
@@ -56,68 +48,6 @@ const PARTS = {
   dataset: DatasetField,
   pass_rates: PassRatesField,
 };
-
-/** The component for a kind of field. @param {Field['kind']} kind */
-const partOf = (kind) => PARTS[kind] ?? TextField;
-
-/** A sentence of the schema; what stands between backticks is code. @param {{text: string}} props */
-export function Sentence({ text }) {
-  return text.split('`').map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
-}
-
-/**
- * Label, field, sentence, range and errors of a single value; a `wide` one takes a line of its own.
- * @param {{field: Field, layer: Layer, label: string, id: string, wide?: boolean, value?: any, children?: any}} props
- */
-export function Row({ field, layer, label, id, wide = false, value, children }) {
-  const errors = layer.errorsAt(field.path);
-  return html`<div
-    class=${`form-field${layer.isOwn(field.path) ? ' is-own' : ''}${wide ? ' is-wide' : ''}`}
-    data-path=${field.path}
-  >
-    <div class="form-label">
-      <${Name} id=${id} field=${field} label=${label} />
-      <${Reset} field=${field} layer=${layer} />
-      <${SweepKnob} field=${field} value=${value} layer=${layer} />
-    </div>
-    ${children}
-    <p class="form-help" id=${`${id}-help`}>
-      <${Sentence} text=${field.node.description ?? ''} /> <span class="form-range">${rangeText(field.node)}</span>
-    </p>
-    <${Errors} errors=${errors} id=${`${id}-error`} />
-  </div>`;
-}
-
-/** Takes a field back to what the layer below says. @param {{field: Field, layer: Layer}} props */
-export function Reset({ field, layer }) {
-  if (!layer.onReset || !layer.isOwn(field.path)) return null;
-  const below = layer.belowAt(field.path);
-  const title = `Back to ${typeof below === 'object' ? spell(below) : (below ?? 'nothing')}`;
-  return html`<button
-    type="button"
-    class="form-reset"
-    title=${title}
-    aria-label=${`${title}: ${field.path}`}
-    onClick=${() => layer.onReset?.(field.path)}
-  >
-    <${Icon} name="refresh" size=${12} />
-  </button>`;
-}
-
-/** @param {{errors: string[], id: string}} props */
-export const Errors = ({ errors, id }) =>
-  errors.length > 0 &&
-  html`<div id=${id} role="alert">
-    <ul class="form-errors">
-      ${errors.map((message) => html`<li>${message}</li>`)}
-    </ul>
-  </div>`;
-
-/** Attributes of an input with this id. @param {string} id @param {string[]} errors */
-const described = (id, errors) => ({
-  'aria-describedby': errors.length ? `${id}-error ${id}-help` : `${id}-help`,
-  'aria-invalid': errors.length ? 'true' : undefined,
-});
 
 /** @param {FieldProps} props */
 function TextField({ field, value, layer, label }) {
@@ -236,23 +166,23 @@ function CheckField({ field, value, layer, label }) {
 /** @param {FieldProps} props */
 function TupleField({ field, value, layer, label }) {
   const id = useId();
-  const parts = Array.isArray(value) ? value : [];
-  const errors = [field.path, ...parts.map((_, i) => `${field.path}.${i}`)].flatMap((path) => layer.errorsAt(path));
+  const items = Array.isArray(value) ? value : [];
+  const errors = [field.path, ...items.map((_, i) => `${field.path}.${i}`)].flatMap((path) => layer.errorsAt(path));
   const change = (/** @type {number} */ at) => (/** @type {Event & {target: HTMLInputElement}} */ event) =>
     layer.onChange(
       field.path,
-      parts.map((part, i) => (i === at ? readTyped(field.node.prefixItems[i], event.target.value) : part)),
+      items.map((item, i) => (i === at ? readTyped(field.node.prefixItems[i], event.target.value) : item)),
     );
   return html`<${Row} field=${field} layer=${{ ...layer, errorsAt: () => errors }} label=${label} id=${id}>
     <span class="form-tuple">
-      ${parts.map(
-        (part, i) => html`<input
+      ${items.map(
+        (item, i) => html`<input
           key=${i}
           class="field"
           id=${i ? undefined : id}
           aria-label=${`${label} ${i + 1}`}
           inputmode="decimal"
-          value=${writeTyped(part)}
+          value=${writeTyped(item)}
           onChange=${change(i)}
           ...${described(id, errors)}
         />`,
@@ -267,21 +197,21 @@ function TupleField({ field, value, layer, label }) {
  */
 export function Fields({ node, value, path, layer, without = [] }) {
   const fields = fieldsOf(layer.root, node, value, path).filter((field) => !without.includes(field.path));
-  const later = fields.filter(
+  const secondary = fields.filter(
     (field) => layer.secondary?.includes(field.path) && !layer.isOwn(field.path) && !layer.errorsAt(field.path).length,
   );
   const show = (/** @type {Field} */ field) =>
     html`<${FormField} key=${field.path} field=${field} value=${lookup(value, field.key)} layer=${layer} />`;
   return html`
     ${
-      fields.length > later.length &&
-      html`<div class="form-grid">${fields.filter((field) => !later.includes(field)).map(show)}</div>`
+      fields.length > secondary.length &&
+      html`<div class="form-grid">${fields.filter((field) => !secondary.includes(field)).map(show)}</div>`
     }
     ${
-      later.length > 0 &&
+      secondary.length > 0 &&
       html`<details class="more">
-        <summary>${later.map(({ key }) => key).join(', ')}</summary>
-        <div class="form-grid">${later.map(show)}</div>
+        <summary>${secondary.map(({ key }) => key).join(', ')}</summary>
+        <div class="form-grid">${secondary.map(show)}</div>
       </details>`
     }
   `;
@@ -295,7 +225,7 @@ function SectionField({ field, value, layer, label }) {
   </fieldset>`;
 }
 
-/** Which member of a union, what it does, and its own fields. @param {FieldProps} props */
+/** The choice of a union's member, the description of the member, and its fields. @param {FieldProps} props */
 function UnionField({ field, value, layer, label }) {
   const id = useId();
   const tag = tagOf(field.node);

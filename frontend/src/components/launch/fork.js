@@ -14,7 +14,7 @@ async function loadFork(id, signal) {
   ]);
   return {
     run,
-    checkpoints: items.filter(({ step }, i) => items.findIndex((other) => other.step === step) === i),
+    checkpoints: items.filter(({ step }, i) => items.findIndex((item) => item.step === step) === i),
   };
 }
 
@@ -33,7 +33,7 @@ export function useFork({ fork, step }) {
 
 /** @param {{fork: Fork, onStep: (step: number) => void}} props */
 export function ForkCard({ fork: { run, checkpoints, step }, onStep }) {
-  const known = checkpoints.some((checkpoint) => checkpoint.step === step);
+  const hasCheckpoint = checkpoints.some((checkpoint) => checkpoint.step === step);
   return html`<section class="card launch-card" aria-labelledby="launch-fork">
     <h2 id="launch-fork">
       <span class="launch-number">1</span> Fork of <a href=${`/run/${run.id}`}>${run.name}</a>
@@ -43,7 +43,7 @@ export function ForkCard({ fork: { run, checkpoints, step }, onStep }) {
       <span class="select">
         <select aria-label="Checkpoint" value=${step} onChange=${(event) => onStep(Number(event.target.value))}>
           ${
-            !known &&
+            !hasCheckpoint &&
             html`<option value=${step} selected>
               ${checkpoints.length ? `${step} (no checkpoint)` : 'no checkpoint yet'}
             </option>`

@@ -1,8 +1,9 @@
-/** Knobs of one layer: what it changes is always in view, the rest group by group when asked for. */
+/** Knobs of one layer: changed knobs are always in view, all others open group by group. */
 import { html } from '../../dom.js';
 import { fieldAt, isList } from '../../lib/launch/schema.js';
 import { getAt, setAt, spell, unsetAt, writes, writtenPaths } from '../../lib/launch/layers.js';
-import { Errors, FormField } from './field.js';
+import { FormField } from './field.js';
+import { Errors } from './row.js';
 
 /**
  * @typedef {import('../../lib/launch/schema.js').Node} Node
@@ -13,33 +14,33 @@ import { Errors, FormField } from './field.js';
 
 /**
  * The functions by which fields read and write one layer.
- * @param {{root: Node, secondary?: string[], own: Fields, below: Fields, full: Fields, errors: FieldError[],
- *   onOwn: (own: any) => void, onSweep?: import('./field.js').Layer['onSweep'], swept?: Map<string, string>}} parts
- * @returns {import('./field.js').Layer}
+ * @param {{root: Node, secondary?: string[], changes: Fields, below: Fields, full: Fields, errors: FieldError[],
+ *   onChanges: (changes: any) => void, onSweep?: import('./row.js').Layer['onSweep'], swept?: Map<string, string>}} parts
+ * @returns {import('./row.js').Layer}
  */
-export const layerOf = ({ root, secondary, own, below, full, errors, onOwn, onSweep, swept }) => ({
+export const layerOf = ({ root, secondary, changes, below, full, errors, onChanges, onSweep, swept }) => ({
   root,
   secondary,
-  isOwn: (path) => writes(own, path) && spell(getAt(full, path)) !== spell(getAt(below, path)),
+  isOwn: (path) => writes(changes, path) && spell(getAt(full, path)) !== spell(getAt(below, path)),
   belowAt: (path) => getAt(below, path),
   errorsAt: (path) =>
     errors
-      .map((error) => atItsField(root, error, full))
+      .map((error) => movedToRecord(root, error, full))
       .filter((error) => error.path === path)
       .map(({ message }) => message),
-  onChange: (path, value) => onOwn(setAt(own, path, value, full)),
-  onReset: (path) => onOwn(unsetAt(own, path, below)),
+  onChange: (path, value) => onChanges(setAt(changes, path, value, full)),
+  onReset: (path) => onChanges(unsetAt(changes, path, below)),
   onSweep,
   sweptAt: (path) => swept?.get(path),
 });
 
 /**
- * An error inside a record, which is typed as one text, stands at the record.
+ * Moves an error inside a record to the record, which is typed as one text.
  * @param {Node} root
  * @param {FieldError} error
  * @param {Fields} full
  */
-export function atItsField(root, error, full) {
+export function movedToRecord(root, error, full) {
   const parts = error.path.split('.');
   for (let n = parts.length - 1; n > 0; n -= 1) {
     const path = parts.slice(0, n).join('.');
@@ -50,18 +51,18 @@ export function atItsField(root, error, full) {
 }
 
 /**
- * Of a file that is not chosen yet the server sees an empty text only.
+ * An error with a plain message where no file is chosen yet: the service sees only an empty text.
  * @param {Node} root
  * @param {FieldError} error
  * @param {Fields} full
  */
-export const worded = (root, error, full) =>
+export const withPlainMessage = (root, error, full) =>
   fieldAt(root, error.path, full)?.kind === 'dataset' && getAt(full, error.path) === ''
     ? { ...error, message: 'choose or upload a file' }
     : error;
 
 /**
- * The field in which an error can be mended: a list as a whole, a union for its tag.
+ * The path of the field that corrects an error: the list around it, or the union of a tag.
  * @param {Node} root
  * @param {string} path
  * @param {Fields} full
@@ -79,34 +80,34 @@ export function knobOfError(root, path, full) {
 /** @param {string} outer @param {string} path */
 const covers = (outer, path) => path === outer || path.startsWith(`${outer}.`);
 /** @param {string[]} paths */
-const withoutInner = (paths) => paths.filter((path) => !paths.some((other) => other !== path && covers(other, path)));
+const withoutInner = (paths) => paths.filter((path) => !paths.some((outer) => outer !== path && covers(outer, path)));
 
 /**
- * Paths that this layer writes or has errors at, outside of the groups that are open anyway.
+ * Paths that this layer writes or that have errors, without those in open groups.
  * @param {KnobProps} props @param {string[]} hidden @param {string[]} openPaths
  */
-function tellingPaths({ root, own, below, full, errors }, hidden, openPaths) {
-  const wrong = errors.flatMap(({ path }) => knobOfError(root, path, full) ?? []);
-  const paths = [...new Set([...writtenPaths(own, below), ...wrong])].filter(
+function pathsToShow({ root, changes, below, full, errors }, hidden, openPaths) {
+  const errorPaths = errors.flatMap(({ path }) => knobOfError(root, path, full) ?? []);
+  const paths = [...new Set([...writtenPaths(changes, below), ...errorPaths])].filter(
     (path) => !['name', 'preset'].includes(path),
   );
   return withoutInner(paths).filter(
-    (path) => !hidden.some((part) => covers(part, path)) && !openPaths.some((part) => covers(part, path)),
+    (path) => !hidden.some((outer) => covers(outer, path)) && !openPaths.some((outer) => covers(outer, path)),
   );
 }
 
 const labelOf = (/** @type {string} */ path) => path.replace(/^objective\./, '');
 
 /**
- * @typedef {{root: Node, secondary?: string[], groups: KnobGroup[], own: Fields, below: Fields, full: Fields,
+ * @typedef {{root: Node, secondary?: string[], groups: KnobGroup[], changes: Fields, below: Fields, full: Fields,
  *   errors: FieldError[],
- *   onOwn: (own: any) => void, open: string[], onOpen: (open: string[]) => void, hidden?: string[], nothing:
- *   string, onSweep?: import('./field.js').Layer['onSweep'], swept?: Map<string, string>}} KnobProps
- *   `hidden`: parts that stand elsewhere on the page; `nothing`: said when the layer changes nothing
+ *   onChanges: (changes: any) => void, open: string[], onOpen: (open: string[]) => void, hidden?: string[], nothing:
+ *   string, onSweep?: import('./row.js').Layer['onSweep'], swept?: Map<string, string>}} KnobProps
+ *   `hidden`: paths that have a card of their own; `nothing`: the text that says that the layer changes nothing
  */
 
-/** Shows the field at a path. @param {KnobProps} props */
-const shower = (props) => {
+/** A function that renders the field at a path. @param {KnobProps} props */
+const fieldRenderer = (props) => {
   const layer = layerOf(props);
   return (/** @type {string} */ path) => {
     const field = fieldAt(props.root, path, props.full);
@@ -125,27 +126,27 @@ const shower = (props) => {
 
 /** What the layer changes, and a button for each group of knobs. @param {KnobProps} props */
 export function Knobs(props) {
-  const { root, groups, own, below, full, errors, open, onOpen, hidden = [], nothing } = props;
+  const { root, groups, changes, below, full, errors, open, onOpen, hidden = [], nothing } = props;
   const opened = groups.filter(({ title }) => open.includes(title));
-  const telling = tellingPaths(
+  const shownPaths = pathsToShow(
     props,
     hidden,
     opened.flatMap(({ fields }) => fields),
   );
   const toggle = (/** @type {string} */ title) =>
-    onOpen(open.includes(title) ? open.filter((other) => other !== title) : [...open, title]);
+    onOpen(open.includes(title) ? open.filter((openTitle) => openTitle !== title) : [...open, title]);
   const fieldless = errors.filter(({ path }) => path === 'preset' || !knobOfError(root, path, full));
-  const written = writtenPaths(own, below);
+  const written = writtenPaths(changes, below);
   return html`<div class="knobs">
     <${Errors} errors=${fieldless.map(({ path, message }) => (path ? `${path} ${message}` : message))} id="" />
     ${
-      telling.length > 0
-        ? html`<div class="form-grid">${telling.map(shower(props))}</div>`
+      shownPaths.length > 0
+        ? html`<div class="form-grid">${shownPaths.map(fieldRenderer(props))}</div>`
         : !opened.length && html`<p class="quiet knobs-nothing">${nothing}</p>`
     }
     <div class="knob-groups" role="group" aria-label="Knobs">
       ${groups.map(({ title, fields }) => {
-        const changed = written.filter((path) => fields.some((part) => covers(part, path))).length;
+        const changed = written.filter((path) => fields.some((field) => covers(field, path))).length;
         return html`<button
           type="button"
           class="knob-group"
@@ -175,7 +176,7 @@ export function KnobPanels(props) {
       ${opened.map(
         ({ title, fields }) => html`<section class="knob-panel" key=${title} aria-label=${title}>
           <h3>${title}</h3>
-          ${fields.map(shower(props))}
+          ${fields.map(fieldRenderer(props))}
         </section>`,
       )}
     </div>`

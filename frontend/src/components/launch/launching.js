@@ -1,4 +1,4 @@
-/** Launching: the form is sent once, and the page goes to what was made. */
+/** Launching: sends the form once, then opens the page of the new experiment or fork. */
 import { useEffect, useState } from '../../dom.js';
 import { navigate } from '../../app/router.js';
 import { usePostOnce } from '../../data/post_once.js';
@@ -18,7 +18,7 @@ export function useLaunch(requests, fork) {
   const onLaunch = async () => {
     setState({ launching: true, failure: null });
     try {
-      navigate(placeOf(await postOnce(requests), fork));
+      navigate(addressOfLaunched(await postOnce(requests), fork));
     } catch (failure) {
       setState({ launching: false, failure: /** @type {ApiError} */ (failure) });
     }
@@ -27,12 +27,12 @@ export function useLaunch(requests, fork) {
 }
 
 /**
- * Where one sees what was launched: the experiment, the fork, or several forks beside their parent.
- * @param {{id: string}[]} made @param {import('./fork.js').Fork | null} fork
+ * The page that shows what was launched: the experiment, the fork, or several forks beside their parent.
+ * @param {{id: string}[]} launched @param {import('./fork.js').Fork | null} fork
  */
-function placeOf(made, fork) {
-  if (!fork) return address('/compare', { experiment: made[0].id });
-  return made.length === 1
-    ? `/run/${made[0].id}`
-    : address('/compare', { runs: [fork.run.id, ...made.map(({ id }) => id)] });
+function addressOfLaunched(launched, fork) {
+  if (!fork) return address('/compare', { experiment: launched[0].id });
+  return launched.length === 1
+    ? `/run/${launched[0].id}`
+    : address('/compare', { runs: [fork.run.id, ...launched.map(({ id }) => id)] });
 }

@@ -4,18 +4,21 @@ import { plural } from '../../lib/text/format.js';
 import { defaultOf, fieldsOf, isRecord, memberNames, newMember, shapeOf, tagOf } from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
 import { Icon } from '../shared/icons.js';
-import { Errors, FormField, Reset, Sentence } from './field.js';
+import { Errors, Reset, Sentence } from './row.js';
 import { lookup } from '../../lib/lookup.js';
 
-/** @typedef {import('./field.js').Field} Field */
-/** @typedef {import('./field.js').Layer} Layer */
-/** @typedef {import('./field.js').FieldProps} FieldProps */
+/** @typedef {import('./row.js').Field} Field */
+/** @typedef {import('./row.js').Layer} Layer */
+/**
+ * @typedef {import('./row.js').FieldProps & {FormField: (props: any) => any}} ListProps
+ *   `FormField`: the component that shows a field of an item
+ */
 
 /**
  * Items that are members of a union: add, change, remove.
- * @param {FieldProps & {titles?: Map<string, string>, bare?: boolean}} props
+ * @param {ListProps & {titles?: Map<string, string>, bare?: boolean}} props
  */
-export function ListField({ field, value, layer, label, titles = new Map(), bare = false }) {
+export function ListField({ field, value, layer, label, FormField, titles = new Map(), bare = false }) {
   const id = useId();
   const items = Array.isArray(value) ? value : [];
   const node = field.node.items;
@@ -46,6 +49,7 @@ export function ListField({ field, value, layer, label, titles = new Map(), bare
         path=${`${field.path}.${i}`}
         node=${node}
         layer=${layer}
+        FormField=${FormField}
         titles=${titles}
         alone=${items.length === 1}
         onRemove=${() => put(items.filter((_, at) => at !== i))}
@@ -63,16 +67,16 @@ export function ListField({ field, value, layer, label, titles = new Map(), bare
 
 /**
  * One item; its fields beyond the default are shown at once, the rest on request.
- * @param {{item: any, path: string, node: Field['node'], layer: Layer, titles: Map<string, string>, alone: boolean,
+ * @param {{item: any, path: string, node: Field['node'], layer: Layer, FormField: (props: any) => any, titles: Map<string, string>, alone: boolean,
  *   shown?: string[], onRemove: () => void}} props `shown`: fields that are shown in any case
  */
-export function ListItem({ item, path, node, layer, titles, alone, shown = [], onRemove }) {
+export function ListItem({ item, path, node, layer, FormField, titles, alone, shown = [], onRemove }) {
   const [open, setOpen] = useState(false);
   const tag = node.discriminator ? tagOf(node) : 'name';
   const name = isRecord(item) ? lookup(item, tag) : undefined;
-  const inner = { ...layer, onReset: undefined, isOwn: () => false, item };
+  const itemLayer = { ...layer, onReset: undefined, isOwn: () => false, item };
   const fields = fieldsOf(layer.root, node, item, path);
-  const telling = fields.filter(
+  const shownFields = fields.filter(
     (field) =>
       open ||
       field.required ||
@@ -86,9 +90,9 @@ export function ListItem({ item, path, node, layer, titles, alone, shown = [], o
       <strong>${titles.get(name) ?? name ?? '?'}</strong>
       <span class="spacer"></span>
       ${
-        fields.length > telling.length || open
+        fields.length > shownFields.length || open
           ? html`<button type="button" class="button-quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}>
-            ${open ? 'fewer fields' : plural(fields.length - telling.length, 'more field')}
+            ${open ? 'fewer fields' : plural(fields.length - shownFields.length, 'more field')}
           </button>`
           : null
       }
@@ -104,14 +108,14 @@ export function ListItem({ item, path, node, layer, titles, alone, shown = [], o
       <${Sentence} text=${shapeOf(layer.root, node, item)?.description ?? ''} />
     </p>
     ${
-      telling.length > 0 &&
+      shownFields.length > 0 &&
       html`<div class="form-grid">
-        ${telling.map(
+        ${shownFields.map(
           (field) => html`<${FormField}
           key=${field.path}
           field=${field}
           value=${lookup(item, field.key)}
-          layer=${inner} />`,
+          layer=${itemLayer} />`,
         )}
       </div>`
     }

@@ -56,7 +56,7 @@ export function MemoryEstimates({ names, verdicts, onApply }) {
     groups.set(key, group);
   });
   return [...groups].map(
-    ([key, { memory, indexes }]) => html`<${MemoryOf}
+    ([key, { memory, indexes }]) => html`<${MemoryEstimate}
       key=${key}
       memory=${memory}
       whose=${groups.size > 1 ? indexes.map((index) => names[index]).join(', ') : ''}
@@ -66,7 +66,7 @@ export function MemoryEstimates({ names, verdicts, onApply }) {
 }
 
 /** @param {{memory: Memory, whose: string, onApply: (changes: Api.MemoryChange[]) => void}} props */
-function MemoryOf({ memory, whose, onApply }) {
+function MemoryEstimate({ memory, whose, onApply }) {
   const of = whose ? ` of ${whose}` : '';
   if (typeof memory.peak_bytes !== 'number')
     return html`<p class="form-help memory">Memory${of}: ${memory.unknown}</p>`;
@@ -77,7 +77,7 @@ function MemoryOf({ memory, whose, onApply }) {
         Memory${of}: <strong>about ${formatBytes(memory.peak_bytes)}</strong> at its peak,${' '}
         ${memory.phase === 'sample' ? 'while it samples' : 'while it learns'}
       </summary>
-      <${Parts} parts=${memory.parts ?? {}} whole=${memory.peak_bytes} />
+      <${MemoryParts} parts=${memory.parts ?? {}} total=${memory.peak_bytes} />
       <p class="form-help">
         Counted for ${countedFor(memory)}, prompts of ${memory.prompt_tokens} tokens and completions of maximum length.
         ${needsHost && ` The host needs ${formatBytes(memory.host_bytes)} more.`}
@@ -104,15 +104,15 @@ function countedFor({ device, devices = 1, nodes = 1 }) {
   return (device === 'cpu' ? 'a processor' : 'a GPU') + where;
 }
 
-/** @param {{parts: Record<string, number>, whole: number}} props */
-function Parts({ parts, whole }) {
+/** @param {{parts: Record<string, number>, total: number}} props */
+function MemoryParts({ parts, total }) {
   return html`<table class="table estimates memory-parts">
     <caption class="visually-hidden">Memory by part</caption>
     <tbody>
       ${Object.entries(parts).map(
         ([name, bytes]) => html`<tr key=${name}>
           <th scope="row">${lookup(TITLES, name) ?? name}</th>
-          <td class="memory-bar"><meter min="0" max=${whole} value=${bytes} aria-hidden="true"></meter></td>
+          <td class="memory-bar"><meter min="0" max=${total} value=${bytes} aria-hidden="true"></meter></td>
           <td class="number">${formatBytes(bytes)}</td>
         </tr>`,
       )}
@@ -122,19 +122,19 @@ function Parts({ parts, whole }) {
 
 /** @param {{slot: Api.MemorySlot, onApply: (changes: Api.MemoryChange[]) => void}} props */
 function Slot({ slot, onApply }) {
-  const where = `${slot.slots > 1 ? `${plural(slot.slots, 'slot')} of ` : ''}${slot.host}`;
+  const device = `${slot.slots > 1 ? `${plural(slot.slots, 'slot')} of ` : ''}${slot.host}`;
   const room =
     typeof slot.usable_bytes === 'number'
       ? ` (${formatBytes(slot.usable_bytes)} usable${slot.slots > 1 ? ' each' : ''})`
       : '';
-  const place = html`<span title=${slot.device_name}>${where}${room}</span>`;
+  const slotName = html`<span title=${slot.device_name}>${device}${room}</span>`;
   const changes = slot.changes ?? [];
-  if (slot.verdict === 'fits') return html`<${Icon} name="check" size=${12} /> Fits on ${place}`;
-  if (slot.verdict === 'unknown') return html`${place} does not report its memory`;
+  if (slot.verdict === 'fits') return html`<${Icon} name="check" size=${12} /> Fits on ${slotName}`;
+  if (slot.verdict === 'unknown') return html`${slotName} does not report its memory`;
   if (slot.verdict === 'does not fit')
-    return html`<span class="memory-no"><${Icon} name="warn" size=${12} /> Does not fit on</span> ${place} even with
+    return html`<span class="memory-no"><${Icon} name="warn" size=${12} /> Does not fit on</span> ${slotName} even with
       changes: it takes ${formatBytes(slot.peak_bytes)}`;
-  return html`<span class="memory-no"><${Icon} name="warn" size=${12} /> Fits with changes on</span> ${place}
+  return html`<span class="memory-no"><${Icon} name="warn" size=${12} /> Fits with changes on</span> ${slotName}
     <ul class="memory-changes">
       ${changes.map(
         ({ path, value, saves_bytes: saved }) => html`<li key=${path}>

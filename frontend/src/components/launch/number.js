@@ -5,7 +5,15 @@ import { html, useState } from '../../dom.js';
  * @param {{label: string, typed: string | null, value: string, placeholder?: string, isRight: boolean,
  *   inputmode: string, onType: (text: string | null) => void}} props
  */
-const Typed = ({ label, typed, value, placeholder, isRight, inputmode, onType }) => html`<label class="sweep-number">
+const LabelledInput = ({
+  label,
+  typed,
+  value,
+  placeholder,
+  isRight,
+  inputmode,
+  onType,
+}) => html`<label class="sweep-number">
   <span>${label}</span>
   <input
     class="field"
@@ -26,7 +34,7 @@ export function WholeNumber({ label, value, onChange }) {
     setTyped(text);
     if (text !== null && /^\d{1,10}$/.test(text)) onChange(Number(text));
   };
-  return html`<${Typed}
+  return html`<${LabelledInput}
     label=${label}
     typed=${typed}
     value=${String(value)}
@@ -49,7 +57,7 @@ export function FieldNumber({ label, value, placeholder, onChange }) {
     if (!text.trim()) onChange(null);
     else if (Number(text) > 0 && Number.isFinite(Number(text))) onChange(Number(text));
   };
-  return html`<${Typed}
+  return html`<${LabelledInput}
     label=${label}
     typed=${typed}
     value=${value === null ? '' : String(value)}

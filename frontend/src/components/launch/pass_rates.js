@@ -3,11 +3,11 @@ import { html, useId, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
 import { plural } from '../../lib/text/format.js';
-import { Row } from './field.js';
+import { Row } from './row.js';
 import { ForOperator } from '../shared/role.js';
 
 /**
- * @param {{field: import('../../lib/launch/schema.js').Field, value: string, layer: import('./field.js').Layer,
+ * @param {{field: import('../../lib/launch/schema.js').Field, value: string, layer: import('./row.js').Layer,
  *   label: string}} props
  */
 export function PassRatesField({ field, value, layer, label }) {
@@ -31,7 +31,7 @@ export function PassRatesField({ field, value, layer, label }) {
     setBusy(false);
   };
   return html`<${Row} field=${field} layer=${layer} label=${label} id=${id} wide>
-    ${value && html`<${Stored} sha256=${value} onRemove=${() => layer.onChange(field.path, '')} />`}
+    ${value && html`<${StoredPassRates} sha256=${value} onRemove=${() => layer.onChange(field.path, '')} />`}
     <${ForOperator}>
       <div class="dataset">
         <input
@@ -60,7 +60,7 @@ export function PassRatesField({ field, value, layer, label }) {
 }
 
 /** Where stored pass rates come from. @param {{sha256: string, onRemove: () => void}} props */
-function Stored({ sha256, onRemove }) {
+function StoredPassRates({ sha256, onRemove }) {
   const stored = useLoad(`pass rates ${sha256}`, (signal) =>
     get(/** @type {'/rollouts/pass-rates/{sha256}'} */ (`/rollouts/pass-rates/${sha256}`), undefined, signal),
   );

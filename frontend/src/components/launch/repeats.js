@@ -24,15 +24,15 @@ export function Repeats({ sha256, onDrop }) {
     return html`<p class="dataset-repeats quiet" role="status">
       Comparing rows with one another…
     </p>`;
-  const found = KINDS.filter(([key]) => Number(data[key]) > (key === 'near' ? data.duplicates : 0));
+  const repeats = KINDS.filter(([key]) => Number(data[key]) > (key === 'near' ? data.duplicates : 0));
   const drop = (/** @type {string} */ name) => {
     setDropped([...dropped, name]);
     onDrop(name);
   };
   return html`<div class="dataset-repeats" role="status">
-    ${!found.length && html`<p class="quiet">No near duplicates among ${plural(data.rows, 'row')}.</p>`}
-    <ul hidden=${!found.length}>
-      ${found.map(
+    ${!repeats.length && html`<p class="quiet">No near duplicates among ${plural(data.rows, 'row')}.</p>`}
+    <ul hidden=${!repeats.length}>
+      ${repeats.map(
         ([key, name, words]) => html`<li key=${key}>
           ${formatCount(Number(data[key]))} of ${plural(data.rows, 'row')} ${words}${' '}
           ${
@@ -56,8 +56,8 @@ export function Repeats({ sha256, onDrop }) {
         <summary>Near duplicates</summary>
         <ul>
           ${data.twins.map(
-            ({ line, other, similarity }) => html`<li key=${line}>
-              line ${line} is ${Math.floor(100 * similarity)} % like line ${other}
+            ({ line, other: twinLine, similarity }) => html`<li key=${line}>
+              line ${line} is ${Math.floor(100 * similarity)} % like line ${twinLine}
             </li>`,
           )}
         </ul>

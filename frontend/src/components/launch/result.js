@@ -2,7 +2,7 @@
  * What will be launched: how many runs, at what cost, what speaks against it; and the same as YAML, command and link.
  */
 import { html, useState } from '../../dom.js';
-import { copyText } from '../../data/actions.js';
+import { copyText } from '../../app/actions.js';
 import { mayChange, workers } from '../../app/state.js';
 import { commandOf } from '../../lib/launch/form.js';
 import { sandboxGaps } from '../../lib/service/workers.js';
@@ -29,7 +29,7 @@ import { lookup } from '../../lib/lookup.js';
  */
 export function LaunchBox({
   form,
-  verdicts: each,
+  verdicts: variantVerdicts,
   seeds,
   nameErrors,
   planned,
@@ -39,7 +39,7 @@ export function LaunchBox({
   onApply,
   children,
 }) {
-  const verdicts = planned ? [] : each;
+  const verdicts = planned ? [] : variantVerdicts;
   const count = planned ? (planned.plan?.runs ?? 0) : form.variants.length * seeds.seeds.length;
   const wrong =
     verdicts.reduce((sum, { errors }) => sum + errors.length, wrongIn(planned)) +
@@ -196,10 +196,10 @@ function Estimates({ form, verdicts, seeds }) {
   const total = (/** @type {string} */ key) =>
     rows.reduce((sum, { estimates }) => sum + (lookup(estimates, key) ?? 0), 0) * seeds;
   const hasTotal = rows.length * seeds > 1 && costs.some(isWhole);
-  const known = rows.filter(({ estimates }) => typeof estimates.seconds_low === 'number');
-  const sources = [...new Set(known.map(({ estimates }) => sourceOf(estimates)))];
+  const timedRows = rows.filter(({ estimates }) => typeof estimates.seconds_low === 'number');
+  const sources = [...new Set(timedRows.map(({ estimates }) => sourceOf(estimates)))];
   const namesOf = (/** @type {string} */ source) =>
-    known
+    timedRows
       .filter(({ estimates }) => sourceOf(estimates) === source)
       .map(({ name }) => name)
       .join(', ');

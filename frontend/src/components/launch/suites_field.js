@@ -2,23 +2,23 @@
 import { html, useId } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { newSection, resolved } from '../../lib/launch/schema.js';
-import { Errors, Reset, Sentence } from './field.js';
 import { ListItem } from './list_field.js';
-import { OfferMenu } from './variant.js';
+import { OfferMenu } from './offer_menu.js';
+import { Errors, Reset, Sentence } from './row.js';
 
 const SHOWN = ['name', 'problem', 'prompts', 'n'];
 
-/** A name that no suite has yet. @param {string} wanted @param {{name?: string}[]} items */
-function freeName(wanted, items) {
+/** A name that no suite has yet. @param {string} stem @param {{name?: string}[]} items */
+function freeName(stem, items) {
   const taken = new Set(items.map(({ name }) => name));
   for (let n = 1; ; n += 1) {
-    const name = n === 1 ? wanted : `${wanted}${n}`;
+    const name = n === 1 ? stem : `${stem}${n}`;
     if (!taken.has(name)) return name;
   }
 }
 
-/** Sections with names: add, change, remove. @param {import('./field.js').FieldProps} props */
-export function SuitesField({ field, value, layer, label }) {
+/** Sections with names: add, change, remove. @param {import('./list_field.js').ListProps} props */
+export function SuitesField({ field, value, layer, label, FormField }) {
   const id = useId();
   const items = Array.isArray(value) ? value : [];
   const node = resolved(layer.root, field.node.items);
@@ -43,6 +43,7 @@ export function SuitesField({ field, value, layer, label }) {
         path=${`${field.path}.${i}`}
         node=${node}
         layer=${layer}
+        FormField=${FormField}
         titles=${new Map()}
         alone
         shown=${SHOWN}

@@ -6,7 +6,7 @@ import { useLoad } from '../../data/resource.js';
 import { shortValue } from '../../lib/launch/form.js';
 import { withKnob, withoutKnob } from '../../lib/launch/sweep.js';
 import { formatDurationRange, formatMoney, formatShort, plural } from '../../lib/text/format.js';
-import { Errors } from './field.js';
+import { Errors } from './row.js';
 import { WholeNumber } from './number.js';
 import { SearchSettings } from './search_settings.js';
 import { Icon } from '../shared/icons.js';
@@ -51,9 +51,9 @@ export function usePlan(body) {
 /** How many things must be mended before the cells can be launched. @param {Planned | null} planned */
 export const wrongIn = (planned) => {
   if (!planned) return 0;
-  const wrong = planned.plan?.cells.filter(({ errors }) => errors.length).length ?? 0;
+  const wrongCount = planned.plan?.cells.filter(({ errors }) => errors.length).length ?? 0;
   const isLeftOut = planned.plan?.search && planned.plan.search.refused < planned.plan.search.drawn;
-  return planned.errors.length + (isLeftOut ? 0 : wrong);
+  return planned.errors.length + (isLeftOut ? 0 : wrongCount);
 };
 
 /**
@@ -200,7 +200,7 @@ function Cells({ plan, isOld }) {
   const { cells, knobs, runs, currency, search } = plan;
   const seeds = cells.length ? runs / cells.length : 0;
   const isMixed = new Set(cells.map(({ of }) => of)).size > 1;
-  const wrong = cells.filter(({ errors }) => errors.length).length;
+  const wrongCount = cells.filter(({ errors }) => errors.length).length;
   return html`
     <p class="sweep-total" role="status">
       <strong>
@@ -216,7 +216,7 @@ function Cells({ plan, isOld }) {
       ${' '}· ${formatDurationRange(plan.seconds_low, plan.seconds_high)} of worker slots
       ${' '}· at most ${formatShort(plan.tokens_at_most)} tokens
       ${currency && html` · ${moneyRange(plan.money_low, plan.money_high, currency)}`}
-      ${wrong > 0 && html`${' '}· <span class="is-warning">${plural(wrong, 'cell')} cannot run</span>`}
+      ${wrongCount > 0 && html`${' '}· <span class="is-warning">${plural(wrongCount, 'cell')} cannot run</span>`}
     </p>
     ${
       search &&

@@ -3,7 +3,7 @@ import { html } from '../../dom.js';
 import { knobOf } from '../../lib/launch/sweep.js';
 import { Icon } from '../shared/icons.js';
 
-/** @param {{field: import('./field.js').Field, value: any, layer: import('./field.js').Layer}} props */
+/** @param {{field: import('./row.js').Field, value: any, layer: import('./row.js').Layer}} props */
 export function SweepKnob({ field, value, layer }) {
   const knob = layer.onSweep && knobOf(layer.root, field, value);
   if (!knob) return null;

@@ -130,7 +130,7 @@ export function Upload({ most, onDone }) {
         }}
       />`
     }
-    ${state.error && html`<${Refused} name=${state.name} error=${state.error} />`}
+    ${state.error && html`<${UploadError} name=${state.name} error=${state.error} />`}
   `;
 }
 
@@ -160,7 +160,7 @@ function Progress({ name, share }) {
 }
 
 /** What is wrong with a file, line by line. @param {{name: string, error: Problem}} props */
-function Refused({ name, error }) {
+function UploadError({ name, error }) {
   const lines = error.errors?.length ? error.errors : [{ path: '', message: error.detail || error.message }];
   return html`<div class="dataset-refused" role="alert">
     <strong>${name} could not be uploaded</strong>

@@ -1,4 +1,4 @@
-/** Asks the server, while one types, what it thinks of each variant. */
+/** Validates each variant with the service while the form is edited. */
 import { useEffect, useRef, useState } from '../../dom.js';
 import { ApiError, post } from '../../data/api.js';
 import { contentKey } from '../../lib/launch/form.js';
@@ -21,11 +21,11 @@ const AGAIN_MS = 5_000;
 const UNKNOWN = { checking: true, valid: null, errors: [], problem: null };
 
 /** @type {Map<string, {verdict: Verdict, at: number}>} answers by content */
-const known = new Map();
+const answers = new Map();
 
-/** A refusal is never taken for an answer to the next question: what was missing may be there by now. */
-const isFresh = (/** @type {{verdict: Verdict, at: number} | undefined} */ held) =>
-  held !== undefined && held.verdict.valid !== null && Date.now() - held.at < FRESH_MS;
+/** A refusal is asked for again each time: a missing file or model may have come. */
+const isFresh = (/** @type {{verdict: Verdict, at: number} | undefined} */ answer) =>
+  answer !== undefined && answer.verdict.valid !== null && Date.now() - answer.at < FRESH_MS;
 
 /** @param {object} body @param {string} key @param {AbortSignal} signal */
 async function ask(body, key, signal) {
@@ -51,9 +51,9 @@ async function ask(body, key, signal) {
 
 /** @param {string} key @param {Verdict} verdict */
 function keep(key, verdict) {
-  known.delete(key);
-  known.set(key, { verdict, at: Date.now() });
-  if (known.size > MOST_KEPT) known.delete([...known.keys()][0]);
+  answers.delete(key);
+  answers.set(key, { verdict, at: Date.now() });
+  if (answers.size > MOST_KEPT) answers.delete([...answers.keys()][0]);
 }
 
 /**
@@ -70,13 +70,13 @@ export function useVerdicts(base, variants, seed, fork) {
 
   useEffect(() => {
     const abort = new AbortController();
-    const asked = new Set(); // what a large dataset answers may take longer than the time to the next question
+    const askedKeys = new Set(); // validating a large dataset may take longer than the time to the next request
     const askAll = () =>
       bodies.forEach((body, i) => {
-        if (document.hidden || asked.has(keys[i]) || isFresh(known.get(keys[i]))) return;
-        asked.add(keys[i]);
+        if (document.hidden || askedKeys.has(keys[i]) || isFresh(answers.get(keys[i]))) return;
+        askedKeys.add(keys[i]);
         ask(body, keys[i], abort.signal).then(() => {
-          asked.delete(keys[i]);
+          askedKeys.delete(keys[i]);
           if (!abort.signal.aborted) redraw((n) => n + 1);
         });
       });
@@ -92,9 +92,9 @@ export function useVerdicts(base, variants, seed, fork) {
   }, [keys.join()]);
 
   const verdicts = variants.map(({ name }, i) => {
-    const before = last.current.get(name);
-    const verdict = known.get(keys[i])?.verdict ?? { ...UNKNOWN, errors: before?.errors ?? [] };
-    return { ...verdict, valid: verdict.valid ?? before?.valid ?? null };
+    const lastVerdict = last.current.get(name);
+    const verdict = answers.get(keys[i])?.verdict ?? { ...UNKNOWN, errors: lastVerdict?.errors ?? [] };
+    return { ...verdict, valid: verdict.valid ?? lastVerdict?.valid ?? null };
   });
   last.current = new Map(variants.map(({ name }, i) => [name, verdicts[i]]));
   return verdicts;

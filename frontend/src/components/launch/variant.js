@@ -1,18 +1,16 @@
 /** Variants of an experiment: one card each, with what it changes, its knobs and its formula. */
 import { html, useState } from '../../dom.js';
 import { methodDifferences, shortName, shortValue } from '../../lib/launch/form.js';
-import { byFamily, matching, sentences } from '../../lib/launch/offers.js';
+import { byFamily, sentences } from '../../lib/launch/offers.js';
 import { Icon } from '../shared/icons.js';
-import { Menu } from '../shared/overlay.js';
 import { Formula } from '../shared/formula.js';
 import { KnobPanels, Knobs } from './knobs.js';
+import { OfferMenu } from './offer_menu.js';
 import { Ablation } from './ablation.js';
 
 /** @typedef {import('../../lib/launch/offers.js').Offer} Offer */
 
 const QUICK = ['grpo', 'dapo', 'dr_grpo'];
-
-const FEW_OFFERS = 8;
 
 /**
  * Ways to add a variant.
@@ -39,81 +37,13 @@ export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
 }
 
 /**
- * Offers by family, narrowed by what is typed; Enter takes the first.
- * @param {{label: string, offers: Offer[], align?: 'left' | 'right', onChoose: (offer: Offer) => void}} props
- */
-export function OfferMenu({ label, offers, align = 'right', onChoose }) {
-  const [text, setText] = useState('');
-  const found = matching(offers, text);
-  return html`<${Menu} label=${label} align=${align} quiet>
-    ${(close) => {
-      const choose = (offer) => {
-        close();
-        setText('');
-        onChoose(offer);
-      };
-      return html`<div class="offers">
-        ${
-          offers.length > FEW_OFFERS &&
-          html`<input
-            class="field offer-filter"
-            type="search"
-            placeholder="Name, paper or method"
-            aria-label="Filter presets"
-            autofocus
-            ref=${focusOnce}
-            value=${text}
-            onInput=${(event) => setText(event.target.value)}
-            onKeyDown=${(event) => {
-              if (event.key === 'Enter') {
-                event.preventDefault();
-                if (found.length) choose(found[0]);
-              }
-            }}
-          />`
-        }
-        ${byFamily(found).map(
-          ([family, members]) => html`<div key=${family}>
-            ${family && html`<div class="menu-title">${family}</div>`}
-            ${members.map(
-              (offer) => html`<button
-                type="button"
-                class="offer"
-                key=${offer.name}
-                title=${offer.note}
-                onClick=${() => choose(offer)}
-              >
-                <span>
-                  <strong>${offer.title}</strong> <code>${offer.name}</code>
-                  ${
-                    offer.source &&
-                    html`
-                      ${' '}
-                      <span class="faint">${offer.source}</span>
-                    `
-                  }
-                </span>
-                <span class="quiet">${sentences(offer.note)[0]}</span>
-              </button>`,
-            )}
-          </div>`,
-        )}
-        ${!found.length && html`<p class="menu-title">No name, source or note contains “${text}”.</p>`}
-      </div>`;
-    }}
-  <//>`;
-}
-
-const focusOnce = (/** @type {HTMLElement | null} */ element) => element?.focus({ preventScroll: true });
-
-/**
  * @typedef {import('../../lib/launch/form.js').Variant} Variant
  * @typedef {import('../../lib/launch/layers.js').Fields} Fields
  * @param {{variant: Variant, index: number, below: Fields, full: Fields, root: Fields,
  *   groups: import('./knobs.js').KnobGroup[], secondary: string[], presets: Offer[],
  *   verdict: import('./validation.js').Verdict, errors: {path: string, message: string}[], open: string[], plain:
  *   import('./ablation.js').Plain[], start: Fields,
- *   onSweep?: import('./field.js').Layer['onSweep'], swept: Map<string, string>,
+ *   onSweep?: import('./row.js').Layer['onSweep'], swept: Map<string, string>,
  *   onChange: (variant: Variant) => void, onOpen: (open: string[]) => void, onDuplicate: () => void, onRemove: () =>
  *   void, onAdd: (variants: Variant[]) => void}} props
  */
@@ -145,11 +75,11 @@ export function VariantCard({
     root,
     groups,
     secondary,
-    own: variant,
+    changes: variant,
     below,
     full,
     errors,
-    onOwn: onChange,
+    onChanges: onChange,
     open,
     onOpen,
     onSweep,
@@ -225,15 +155,15 @@ export function VariantCard({
 }
 
 /** @param {Variant} variant @param {string} name of a preset, or '' @returns {Variant} */
-const withPreset = ({ preset: _, name: own, ...variant }, name) => ({
-  name: own,
+const withPreset = ({ preset: _, name: variantName, ...variant }, name) => ({
+  name: variantName,
   ...variant,
   ...(name && { preset: name }),
 });
 
 /** @param {{value: string, presets: Offer[], index: number, onChange: (name: string) => void}} props */
 function PresetSelect({ value, presets, index, onChange }) {
-  const known = presets.some(({ name }) => name === value) || value === '';
+  const isListed = presets.some(({ name }) => name === value) || value === '';
   return html`<span class="select">
     <select
       aria-label=${`Preset of variant ${index + 1}`}
@@ -244,7 +174,7 @@ function PresetSelect({ value, presets, index, onChange }) {
         no preset
       </option>
       ${
-        !known &&
+        !isListed &&
         html`<option value=${value} selected>
           ${value} (unknown)
         </option>`
@@ -268,26 +198,26 @@ function PresetSelect({ value, presets, index, onChange }) {
  */
 function PresetAbout({ preset, start, below }) {
   if (!preset) return null;
-  const [first, ...rest] = sentences(preset.note);
+  const [summary, ...details] = sentences(preset.note);
   const sets = methodDifferences(start, below);
   return html`<div class="variant-about">
-    <p>${first}</p>
+    <p>${summary}</p>
     ${
       sets.length > 0 &&
       html`<p class="preset-sets">
         <span class="faint">sets</span>${' '}
         ${sets.map(
-          ({ path, other }) => html`<span key=${path} title=${path}>
-            <code>${shortName(path)}</code> ${shortValue(other)}
+          ({ path, after }) => html`<span key=${path} title=${path}>
+            <code>${shortName(path)}</code> ${shortValue(after)}
           </span>`,
         )}
       </p>`
     }
     ${
-      rest.length > 0 &&
+      details.length > 0 &&
       html`<details class="more">
         <summary>Notes and the paper's settings</summary>
-        <p class="quiet">${rest.join(' ')}</p>
+        <p class="quiet">${details.join(' ')}</p>
       </details>`
     }
   </div>`;

@@ -29,13 +29,13 @@ export function Variants({ offers, query, change, layers, verdicts, layerProps, 
     change({
       variants: withFreeNames(variants, added),
     });
-  const openOf = (/** @type {string | number} */ who) =>
-    (query.open ?? []).filter((name) => name.startsWith(`${who}.`)).map((name) => name.slice(`${who}.`.length));
-  const setOpen = (/** @type {string | number} */ who) => (/** @type {string[]} */ titles) =>
+  const openOf = (/** @type {string | number} */ card) =>
+    (query.open ?? []).filter((name) => name.startsWith(`${card}.`)).map((name) => name.slice(`${card}.`.length));
+  const setOpen = (/** @type {string | number} */ card) => (/** @type {string[]} */ titles) =>
     change({
       open: emptyAsNull([
-        ...(query.open ?? []).filter((name) => !name.startsWith(`${who}.`)),
-        ...titles.map((title) => `${who}.${title}`),
+        ...(query.open ?? []).filter((name) => !name.startsWith(`${card}.`)),
+        ...titles.map((title) => `${card}.${title}`),
       ]),
     });
   const plainFor = (/** @type {number} */ index) => [
@@ -113,13 +113,13 @@ const emptyAsNull = (/** @type {string[]} */ names) => (names.length ? names : n
  * @returns {FieldError[]}
  */
 export function errorsOf(owner, verdicts, variants, base) {
-  const found = verdicts.flatMap(({ errors }, i) =>
+  const ownedErrors = verdicts.flatMap(({ errors }, i) =>
     errors.filter(({ path }) => {
-      const place = ownerOf(path, variants[i], base);
+      const layer = ownerOf(path, variants[i], base);
       return owner === 'base'
-        ? place === 'base' || (place === 'below' && OWN_PLACE.includes(path.split('.')[0]))
-        : place === 'variant' || (place === 'below' && !OWN_PLACE.includes(path.split('.')[0]));
+        ? layer === 'base' || (layer === 'below' && OWN_PLACE.includes(path.split('.')[0]))
+        : layer === 'variant' || (layer === 'below' && !OWN_PLACE.includes(path.split('.')[0]));
     }),
   );
-  return [...new Map(found.map((error) => [`${error.path}\n${error.message}`, error])).values()];
+  return [...new Map(ownedErrors.map((error) => [`${error.path}\n${error.message}`, error])).values()];
 }

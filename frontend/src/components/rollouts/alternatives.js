@@ -4,11 +4,11 @@ import { alternativesAt } from '../../lib/text/tokens.js';
 
 /** @param {{tokens: Api.TokensAnswer, at: number}} props */
 export function Alternatives({ tokens, at }) {
-  const found = alternativesAt(tokens, at);
-  if (!found.length) return null;
+  const alternatives = alternativesAt(tokens, at);
+  if (!alternatives.length) return null;
   return html`<span class="alternatives" aria-label="The likeliest tokens here">
     <span class="faint">likeliest:</span>
-    ${found.map(
+    ${alternatives.map(
       ({ id, text, probability, isDrawn }) => html`<span key=${id} title=${`id ${id}${isDrawn ? ', drawn' : ''}`}>
         ${text === null ? html`<span class="faint">id ${id}</span>` : html`<bdi class="readout-token">${text}</bdi>`}
         ${' '}${isDrawn ? html`<b>${probability}</b>` : probability}

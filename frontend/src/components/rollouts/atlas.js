@@ -29,8 +29,8 @@ export function PromptAtlas({ run, name }) {
   const [state, setState] = useState('');
   const [sort, setSort] = useState('drift');
   const [limit, setLimit] = useState(PAGE);
-  const wanted = { run, state: state || undefined, sort };
-  const atlas = useGet('/rollouts/prompts', { ...wanted, limit });
+  const params = { run, state: state || undefined, sort };
+  const atlas = useGet('/rollouts/prompts', { ...params, limit });
   return html`<${Loaded} resource=${atlas} skeleton=${html`<${Skeleton} rows=${10} />`}>
     ${(data) => html`
       <div class="toolbar">
@@ -54,7 +54,7 @@ export function PromptAtlas({ run, name }) {
         </span>
         <span class="spacer"></span>
         <${ForOperator}>
-          <${LaunchOn} wanted=${wanted} name=${name} count=${data.matching} />
+          <${LaunchOn} params=${params} name=${name} count=${data.matching} />
         <//>
       </div>
       ${
@@ -117,15 +117,15 @@ function Sparkline({ values }) {
   </svg>`;
 }
 
-/** @param {{wanted: {run: string, state?: string, sort: string}, name: string, count: number}} props */
-function LaunchOn({ wanted, name, count }) {
+/** @param {{params: {run: string, state?: string, sort: string}, name: string, count: number}} props */
+function LaunchOn({ params, name, count }) {
   const [isBusy, setBusy] = useState(false);
   const go = async () => {
     setBusy(true);
     try {
-      const rows = await fetch(fileAddress('/rollouts/prompts.jsonl', wanted));
+      const rows = await fetch(fileAddress('/rollouts/prompts.jsonl', params));
       if (!rows.ok) throw new Error('the prompts could not be read; try again');
-      const label = `${wanted.state || 'all'} prompts of ${name}`.slice(0, 180);
+      const label = `${params.state || 'all'} prompts of ${name}`.slice(0, 180);
       const file = new File([await rows.blob()], `${label}.jsonl`);
       const dataset = await upload('/datasets', file, {
         params: { name: file.name },

@@ -27,8 +27,8 @@ export function Breakdown({ run }) {
     .filter(isDecomposable)
     .sort();
   const metric = metrics.includes(view.metric) ? view.metric : (metrics[0] ?? '');
-  const ways = WAYS.filter(({ value }) => value !== 'term' || metric === 'reward/mean');
-  const by = ways.find(({ value }) => value === view.split)?.value ?? 'prompt';
+  const splits = WAYS.filter(({ value }) => value !== 'term' || metric === 'reward/mean');
+  const by = splits.find(({ value }) => value === view.split)?.value ?? 'prompt';
   const curve = useSeries(metric, [run.id], SHAPE, Boolean(metric));
   const series = curve.series[0];
   const usual = useMemo(() => usualWindows(series?.steps ?? [], series?.values ?? []), [series]);
@@ -45,13 +45,13 @@ export function Breakdown({ run }) {
   };
   const field = (
     /** @type {'before' | 'after'} */ name,
-    /** @type {import('../../lib/breakdown.js').Window | undefined} */ one,
+    /** @type {import('../../lib/breakdown.js').Window | undefined} */ stepWindow,
   ) =>
     html`<label class="select">
       ${name}: steps
       <${CommittedInput}
         class="field breakdown-steps"
-        value=${one ? writeWindow(one) : ''}
+        value=${stepWindow ? writeWindow(stepWindow) : ''}
         placeholder="10-20"
         onCommit=${typed(name)}
       />
@@ -85,7 +85,7 @@ export function Breakdown({ run }) {
       <${Segments}
         label="Split by"
         value=${by}
-        options=${ways}
+        options=${splits}
         onChange=${(/** @type {string} */ split) => change({ split })}
       />
     </div>

@@ -53,7 +53,7 @@ export function BreakdownTable({ answer }) {
               <th scope="row"><${Label} row=${row} /></th>
               <td><${Bar} share=${row.total / largest} /></td>
               <td class="number">${signed(row.total)}</td>
-              <td class="breakdown-read"><${Read} run=${answer.run} row=${row} kind=${kindOf(answer.metric)} /></td>
+              <td class="breakdown-read"><${ExampleLinks} run=${answer.run} row=${row} kind=${kindOf(answer.metric)} /></td>
               ${!isSum && html`<${Numbers} row=${row} />`}
             </tr>`,
           )}
@@ -103,7 +103,7 @@ const Bar = ({ share }) => html`<span class="breakdown-bar" aria-hidden="true">
 </span>`;
 
 /** Completions of the row in each window. @param {{run: string, row: Api.BreakdownRow, kind: string}} props */
-const Read = ({ run, row, kind }) =>
+const ExampleLinks = ({ run, row, kind }) =>
   row.examples.map(
     ({ window, step, group }) => html`<a
       key=${window}

@@ -43,14 +43,14 @@ export function Windows({ series, before, after, onset, onChange }) {
     setDraft(null);
   };
   const half = steps.length > 1 ? (steps[steps.length - 1] - steps[0]) / (steps.length - 1) / 2 : 0.5;
-  const band = (/** @type {Window} */ one, /** @type {string} */ name) => html`<rect
+  const band = (/** @type {Window} */ stepWindow, /** @type {string} */ name) => html`<rect
     class=${`breakdown-window is-${name}`}
-    x=${x(one.first - half)}
-    width=${Math.max(3, x(one.last + half) - x(one.first - half))}
+    x=${x(stepWindow.first - half)}
+    width=${Math.max(3, x(stepWindow.last + half) - x(stepWindow.first - half))}
     y="-8"
     height=${HEIGHT + 16}
   >
-    <title>${name}: steps ${one.first} to ${one.last}</title>
+    <title>${name}: steps ${stepWindow.first} to ${stepWindow.last}</title>
   </rect>`;
   return html`<div class="breakdown-windows">
     <svg

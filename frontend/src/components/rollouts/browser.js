@@ -247,8 +247,8 @@ function Step({ groups, steps, step, view, change }) {
             filter=${filter}
             order=${view.order}
             by=${view.colour}
-            place=${view.at}
-            onPlace=${(place) => change({ at: place, step, prompt: at + 1 })}
+            tokenAddress=${view.at}
+            onPin=${(tokenAddress) => change({ at: tokenAddress, step, prompt: at + 1 })}
             key=${chosen[at].id}
           />
           ${
@@ -275,12 +275,14 @@ function Step({ groups, steps, step, view, change }) {
 function Filters({ view, change }) {
   const toggle = (/** @type {string} */ name) =>
     change({
-      filter: view.filter.includes(name) ? view.filter.filter((other) => other !== name) : [...view.filter, name],
+      filter: view.filter.includes(name)
+        ? view.filter.filter((filterName) => filterName !== name)
+        : [...view.filter, name],
       prompt: 1,
     });
   const byGroup = (/** @type {string} */ name) =>
     change({
-      filter: [...view.filter.filter((other) => FILTERS.includes(other)), ...(name ? [name] : [])],
+      filter: [...view.filter.filter((filterName) => FILTERS.includes(filterName)), ...(name ? [name] : [])],
       prompt: 1,
     });
   const least = (/** @type {string} */ content) =>

@@ -1,4 +1,4 @@
-/** One completion: what it got, what it wrote. */
+/** One completion: its reward and flags, and its text. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { ApiError } from '../../data/api.js';
 import { isRight, isTruncated, otherFlags } from '../../lib/rollouts.js';

@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { groupFacts, isFiltering, isRight, isTruncated, passes, REASONS, sortedCards } from '../../lib/rollouts.js';
 import { lookup } from '../../lib/lookup.js';
-import { oneLine, readPlace } from '../../lib/text/tokens.js';
+import { oneLine, readTokenAddress } from '../../lib/text/tokens.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { RolloutCard } from './card.js';
 import { LongText } from './text.js';
@@ -67,13 +67,13 @@ function Dots({ group, filter }) {
 }
 
 /**
- * @param {{group: Group, filter: Filter, order: string, by: import('./card.js').Colour, place: string, onPlace: (place:
- *   string) => void}} props `place`: the address of a token within the group
+ * @param {{group: Group, filter: Filter, order: string, by: import('./card.js').Colour, tokenAddress: string,
+ *   onPin: (tokenAddress: string) => void}} props `tokenAddress`: the address of a token within the group
  */
-export function GroupView({ group, filter, order, by, place, onPlace }) {
-  const pinned = readPlace(place);
+export function GroupView({ group, filter, order, by, tokenAddress, onPin }) {
+  const pinned = readTokenAddress(tokenAddress);
   const pin = (/** @type {number} */ index, /** @type {number | null} */ at) =>
-    onPlace(at === null ? '' : `${index}.${at}`);
+    onPin(at === null ? '' : `${index}.${at}`);
   const facts = groupFacts(group);
   const cards = group.completions.map((completion, index) => ({ completion, index }));
   const shown = sortedCards(

@@ -21,15 +21,15 @@ const SETS = [
  */
 export function Lift({ run, scope, view, change, steps }) {
   const siblings = useGet(run.experiment ? '/runs' : null, { experiment: run.experiment, limit: 200, sort: 'name' });
-  const others = (siblings.data?.items ?? []).filter(({ id }) => id !== run.id);
+  const siblingRuns = (siblings.data?.items ?? []).filter(({ id }) => id !== run.id);
   const middle = steps[Math.floor(steps.length / 2)]?.step ?? 1;
   const a = view.a ?? Math.max(0, middle - 1);
   const b = view.b ?? middle;
-  const other = others.find(({ id }) => id === view.other) ?? others[0];
-  const isPossible = view.by === 'runs' ? Boolean(other) : steps.length > 0;
+  const sibling = siblingRuns.find(({ id }) => id === view.other) ?? siblingRuns[0];
+  const isPossible = view.by === 'runs' ? Boolean(sibling) : steps.length > 0;
   const params = {
     ...scope,
-    ...(view.by === 'runs' ? { runs: `${run.id},${other?.id}`, experiment: undefined } : {}),
+    ...(view.by === 'runs' ? { runs: `${run.id},${sibling?.id}`, experiment: undefined } : {}),
     by: view.by,
     ...(view.by === 'steps' ? { a_last: a, b_first: b } : {}),
   };
@@ -57,11 +57,11 @@ export function Lift({ run, scope, view, change, steps }) {
       }
       ${
         view.by === 'runs' &&
-        other &&
+        sibling &&
         html`<${Select}
           label="with"
-          value=${other.id}
-          options=${others.map(({ id, name, variant, seed }) => ({
+          value=${sibling.id}
+          options=${siblingRuns.map(({ id, name, variant, seed }) => ({
             value: id,
             label: `${name} · ${variant} s${seed}`,
           }))}

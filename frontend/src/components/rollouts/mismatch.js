@@ -52,34 +52,34 @@ export function MismatchOfStep({ run, step }) {
   </details>`;
 }
 
-/** The place in `caps` of the run's own cap, else of a usual one. @param {Api.Mismatch} data */
-function firstCap({ caps, own_cap: own }) {
-  const at = caps.findIndex(({ cap }) => cap === (own ?? USUAL_CAP));
+/** The index in `caps` of the run's own cap, else of a usual one. @param {Api.Mismatch} data */
+function firstCap({ caps, own_cap: runCap }) {
+  const at = caps.findIndex(({ cap }) => cap === (runCap ?? USUAL_CAP));
   return at < 0 ? Math.floor(caps.length / 2) : at;
 }
 
 /** @param {{data: Api.Mismatch, by: 'position' | 'age'}} props */
 function Simulator({ data, by }) {
   const [at, setAt] = useState(firstCap(data));
-  const { caps, own_cap: own } = data;
-  const now = caps[at];
+  const { caps, own_cap: runCap } = data;
+  const simulation = caps[at];
   const isMask = data.kind.endsWith('mask');
   const rows = [
-    [isMask ? 'tokens dropped' : 'tokens truncated', formatPercent(now.limited, 2)],
-    ['mean weight', formatValue(now.mean)],
-    ['effective sample size', formatPercent(now.ess, 1)],
-    ['weight lost (bias)', formatPercent(now.lost, 2)],
+    [isMask ? 'tokens dropped' : 'tokens truncated', formatPercent(simulation.limited, 2)],
+    ['mean weight', formatValue(simulation.mean)],
+    ['effective sample size', formatPercent(simulation.ess, 1)],
+    ['weight lost (bias)', formatPercent(simulation.lost, 2)],
   ];
   return html`<div class="mismatch">
-    <${MismatchScatter} data=${data} by=${by} cap=${now.cap} />
+    <${MismatchScatter} data=${data} by=${by} cap=${simulation.cap} />
     <div>
       <label class="mismatch-cap">
-        ${isMask ? 'largest rho' : 'cap'} <b>${formatValue(now.cap)}</b>
-        ${own !== null && now.cap === own && html` <span class="faint">the run's own</span>`}
+        ${isMask ? 'largest rho' : 'cap'} <b>${formatValue(simulation.cap)}</b>
+        ${runCap !== null && simulation.cap === runCap && html` <span class="faint">the run's own</span>`}
         <input
           type="range"
           aria-label="Cap"
-          aria-valuetext=${formatValue(now.cap)}
+          aria-valuetext=${formatValue(simulation.cap)}
           min="0"
           max=${caps.length - 1}
           value=${at}
@@ -87,10 +87,10 @@ function Simulator({ data, by }) {
         />
       </label>
       ${
-        own !== null &&
-        now.cap !== own &&
+        runCap !== null &&
+        simulation.cap !== runCap &&
         html`<button type="button" class="button button-small" onClick=${() => setAt(firstCap(data))}>
-          Back to ${formatValue(own)}
+          Back to ${formatValue(runCap)}
         </button>`
       }
       <dl class="mismatch-numbers">
@@ -102,7 +102,7 @@ function Simulator({ data, by }) {
         )}
       </dl>
       <p class="quiet">
-        ${own === null ? 'The run used no such correction. ' : ''}
+        ${runCap === null ? 'The run used no such correction. ' : ''}
         ${isMask && data.low !== null ? `A rho below ${formatValue(data.low)} is dropped, too. ` : ''}
         All ${formatCount(data.tokens)} tokens of ${plural(data.completions, 'completion')} count, from
         ${' '}${formatCount(data.groups)} of ${formatCount(data.of_groups)} stored groups; the picture shows

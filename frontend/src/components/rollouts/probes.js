@@ -132,10 +132,10 @@ function Difference({ cells, kind }) {
         ${
           parts
             ? html`<div class="model-text">
-              ${parts.map(({ kind: part, text }, i) => {
+              ${parts.map(({ kind: change, text }, i) => {
                 const shown = html`<${Visible} text=${text} />`;
-                if (part === 'same') return html`<span key=${i}>${shown}</span>`;
-                return part === 'old' ? html`<del key=${i}>${shown}</del>` : html`<ins key=${i}>${shown}</ins>`;
+                if (change === 'same') return html`<span key=${i}>${shown}</span>`;
+                return change === 'old' ? html`<del key=${i}>${shown}</del>` : html`<ins key=${i}>${shown}</ins>`;
               })}
             </div>`
             : html`<p>These two completions differ in too many words to be compared.</p>`

@@ -67,11 +67,11 @@ export function RolloutSearch({ run }) {
   const scope = scopeOf(run, view);
   const steps = useGet('/rollouts/search/steps', { ...scope, first_step: undefined, last_step: undefined, q: view.q });
   const labels = useGet('/rollouts/labels', { runs: scope.runs, experiment: scope.experiment });
-  const wrong = steps.error?.errors.find(({ path, position }) => path === 'q' && position !== undefined);
+  const queryError = steps.error?.errors.find(({ path, position }) => path === 'q' && position !== undefined);
   const export_ = (/** @type {'jsonl' | 'parquet'} */ file) =>
     fileAddress('/rollouts/search/export', { ...scope, q: view.q, file });
   return html`<div class="rollouts rollout-search">
-    <${SearchField} q=${view.q} wrong=${wrong} onChange=${(/** @type {string} */ q) => change({ q, open: '' })} />
+    <${SearchField} q=${view.q} wrong=${queryError} onChange=${(/** @type {string} */ q) => change({ q, open: '' })} />
     <div class="toolbar rollout-tools">
       ${
         run.experiment &&
@@ -131,13 +131,13 @@ export function RolloutSearch({ run }) {
           { value: 'results', label: 'Completions' },
           { value: 'lift', label: 'Lift', title: 'Phrases that two sets of completions use differently often' },
         ]}
-        onChange=${(/** @type {string} */ part) => change({ part })}
+        onChange=${(/** @type {string} */ tab) => change({ part: tab })}
       />
     </div>
     ${
       view.part === 'lift'
         ? html`<${Lift} run=${run} scope=${scope} view=${view} change=${change} steps=${steps.data?.items ?? []} />`
-        : !wrong &&
+        : !queryError &&
           html`<${SearchResults}
           scope=${scope}
           q=${view.q}

@@ -22,16 +22,16 @@ export function SearchResults({ scope, q, open, onOpen, onLabels }) {
   const params = { ...scope, q, limit: PAGE };
   const page = useGet('/rollouts/search', params);
   const key = JSON.stringify(params);
-  const [more, setMore] = useState(
+  const [laterPages, setLaterPages] = useState(
     /** @type {{key: string, items: Api.FoundItem[], next: string | null, searched_to: number | null}} */
     ({ key: '', items: [], next: null, searched_to: null }),
   );
   const { next: cursor = null, searched_to = null } = page.data ?? {};
-  const own = more.key === key ? more : { key, items: [], next: cursor, searched_to };
+  const later = laterPages.key === key ? laterPages : { key, items: [], next: cursor, searched_to };
   const next = async () => {
     try {
-      const found = await get('/rollouts/search', { ...params, cursor: own.next ?? '' });
-      setMore({ ...found, key, items: [...own.items, ...found.items] });
+      const nextPage = await get('/rollouts/search', { ...params, cursor: later.next ?? '' });
+      setLaterPages({ ...nextPage, key, items: [...later.items, ...nextPage.items] });
     } catch (error) {
       sayError(error);
     }
@@ -50,7 +50,7 @@ export function SearchResults({ scope, q, open, onOpen, onLabels }) {
         </p>`
       }
       <ul class="search-results">
-        ${[...data.items, ...own.items].map(
+        ${[...data.items, ...later.items].map(
           (item) => html`<${Result}
             key=${item.id}
             item=${item}
@@ -60,11 +60,11 @@ export function SearchResults({ scope, q, open, onOpen, onLabels }) {
           />`,
         )}
       </ul>
-      ${own.searched_to !== null && html`<p class="quiet" role="status">Searched up to step ${own.searched_to}</p>`}
+      ${later.searched_to !== null && html`<p class="quiet" role="status">Searched up to step ${later.searched_to}</p>`}
       ${
-        own.next &&
+        later.next &&
         html`<button type="button" class="button" onClick=${next}>
-          ${own.searched_to === null ? 'Show more' : 'Continue searching'}
+          ${later.searched_to === null ? 'Show more' : 'Continue searching'}
         </button>`
       }
     `}
@@ -104,18 +104,18 @@ function Result({ item, isOpen, onOpen, onLabels }) {
 /** A piece of hostile text with its matches marked. @param {{snippet: Api.Snippet}} props */
 export function SnippetText({ snippet }) {
   const characters = [...snippet.text];
-  const part = (/** @type {number} */ from, /** @type {number} */ to) => characters.slice(from, to).join('');
+  const slice = (/** @type {number} */ from, /** @type {number} */ to) => characters.slice(from, to).join('');
   let at = 0;
   const pieces = /** @type {[number, number][]} */ (snippet.marks).flatMap(([from, to]) => {
-    const found = [
-      html`<${Visible} text=${part(at, from)} />`,
-      html`<mark><${Visible} text=${part(from, to)} /></mark>`,
+    const nodes = [
+      html`<${Visible} text=${slice(at, from)} />`,
+      html`<mark><${Visible} text=${slice(from, to)} /></mark>`,
     ];
     at = to;
-    return found;
+    return nodes;
   });
-  const rest = html`<${Visible} text=${part(at, characters.length)} />`;
-  return html`${!snippet.is_start && '… '}${pieces}${rest}${!snippet.is_end && ' …'}`;
+  const ending = html`<${Visible} text=${slice(at, characters.length)} />`;
+  return html`${!snippet.is_start && '… '}${pieces}${ending}${!snippet.is_end && ' …'}`;
 }
 
 /** The group of a completion, scrolled to it. @param {{item: Api.FoundItem}} props */

@@ -9,14 +9,14 @@ const MOST_BARS = 120;
 
 /** Neighbouring steps together where there are many. @param {Api.StepCount[]} items @returns {Bar[]} */
 export function barsOf(items) {
-  const each = Math.ceil(items.length / MOST_BARS) || 1;
-  return Array.from({ length: Math.ceil(items.length / each) }, (_, i) => {
-    const some = items.slice(i * each, (i + 1) * each);
+  const stepsPerBar = Math.ceil(items.length / MOST_BARS) || 1;
+  return Array.from({ length: Math.ceil(items.length / stepsPerBar) }, (_, i) => {
+    const barItems = items.slice(i * stepsPerBar, (i + 1) * stepsPerBar);
     return {
-      first: some[0].step,
-      last: some[some.length - 1].step,
-      matched: some.reduce((sum, { matched }) => sum + matched, 0),
-      of: some.reduce((sum, { of }) => sum + of, 0),
+      first: barItems[0].step,
+      last: barItems[barItems.length - 1].step,
+      matched: barItems.reduce((sum, { matched }) => sum + matched, 0),
+      of: barItems.reduce((sum, { of }) => sum + of, 0),
     };
   });
 }

@@ -45,8 +45,8 @@ export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
     if (next !== undefined) onStep(next);
   };
   const typed = (/** @type {InputEvent} */ event) => {
-    const wanted = Number(event.target.value);
-    if (Number.isFinite(wanted)) onStep(steps[nearestStep(steps, wanted)]);
+    const typedStep = Number(event.target.value);
+    if (Number.isFinite(typedStep)) onStep(steps[nearestStep(steps, typedStep)]);
   };
   return html`<div class="step-bar">
     <div class="step-pick">
@@ -94,7 +94,7 @@ export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
           type="button"
           class="button-quiet"
           title=${`The diagnosis sees the onset ${stepsText(onset)}`}
-          onClick=${() => onStep(steps.find((each) => each >= onset.sick) ?? steps[steps.length - 1])}
+          onClick=${() => onStep(steps.find((storedStep) => storedStep >= onset.sick) ?? steps[steps.length - 1])}
         >
           onset: step ${onset.sick}
         </button>`
@@ -192,10 +192,10 @@ function Curves({ run, from, to, step, curve }) {
   const name = CURVES[/** @type {keyof typeof CURVES} */ (isFallback ? 'reward/mean' : curve)];
   const accuracy = useSeries('eval/accuracy', [run], SHAPE, true).series[0];
   const [low, high] = extent([...(reward?.values ?? []), ...(accuracy?.values ?? [])]);
-  const place = (/** @type {number} */ x, /** @type {number} */ y) =>
+  const pathPoint = (/** @type {number} */ x, /** @type {number} */ y) =>
     `${(((x - from) / (to - from)) * 1000).toFixed(1)} ${(HEIGHT - ((y - low) / (high - low)) * HEIGHT).toFixed(1)}`;
   const points = (/** @type {Series | undefined} */ series) =>
-    series ? series.steps.map((at, i) => place(at, series.values[i])) : [];
+    series ? series.steps.map((at, i) => pathPoint(at, series.values[i])) : [];
   return html`
     <svg viewBox=${`0 -8 1000 ${HEIGHT + 16}`} preserveAspectRatio="none" aria-hidden="true">
       ${reward?.values.length > 1 && html`<path class="step-reward" d=${`M${points(reward).join('L')}`} />`}

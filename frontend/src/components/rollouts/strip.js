@@ -18,12 +18,13 @@ export function barsOf(items, most = MOST_BARS) {
   /** @type {Bar[]} */
   const bars = [];
   for (let at = 0; at < items.length; at += size) {
-    const part = items.slice(at, at + size);
-    const sum = (/** @type {(item: Api.CountItem) => number} */ value) => part.reduce((all, i) => all + value(i), 0);
-    const best = part.reduce((a, b) => (b.stored > a.stored ? b : a));
+    const barItems = items.slice(at, at + size);
+    const sum = (/** @type {(item: Api.CountItem) => number} */ value) =>
+      barItems.reduce((all, i) => all + value(i), 0);
+    const best = barItems.reduce((a, b) => (b.stored > a.stored ? b : a));
     bars.push({
-      first: part[0].step,
-      last: part[part.length - 1].step,
+      first: barItems[0].step,
+      last: barItems[barItems.length - 1].step,
       completions: sum((item) => item.completions),
       matching: sum((item) => item.matching),
       stored: sum((item) => item.stored),
@@ -36,8 +37,8 @@ export function barsOf(items, most = MOST_BARS) {
 /** @param {Bar} bar */
 function titleOf({ first, last, completions, matching, stored }) {
   const steps = first === last ? `step ${first}` : `steps ${first} to ${last}`;
-  const kept = stored === matching ? '' : `, ${stored} of them stored`;
-  return `${steps}: ${matching} of ${plural(completions, 'completion')}${kept}`;
+  const storedText = stored === matching ? '' : `, ${stored} of them stored`;
+  return `${steps}: ${matching} of ${plural(completions, 'completion')}${storedText}`;
 }
 
 /**

@@ -3,12 +3,12 @@ import { html } from '../../dom.js';
 import { formatValue } from '../../lib/text/format.js';
 import { lookup } from '../../lib/lookup.js';
 
-/** @param {{one: Api.WhatIfVariant}} props */
-export function Substituted({ one }) {
-  const { weight = '', terms = {}, loss } = one;
-  const at = (/** @type {string} */ name) => formatValue(lookup(one.numbers, name) ?? null);
+/** @param {{variant: Api.WhatIfVariant}} props */
+export function Substituted({ variant }) {
+  const { weight = '', terms = {}, loss } = variant;
+  const at = (/** @type {string} */ name) => formatValue(lookup(variant.numbers, name) ?? null);
   const parts = Object.entries(terms).map(([name, value]) => `${formatValue(value)} (${name})`);
-  const isBounded = 'clipped_below' in (one.numbers ?? {});
+  const isBounded = 'clipped_below' in (variant.numbers ?? {});
   return html`<ul class="substituted" aria-label="With this batch’s numbers">
     <li>B = ${at('completions')} completions, P = ${at('prompts')} prompts</li>
     <li>Σ|o| = ${at('tokens')} tokens, |o| from ${at('shortest')} to ${at('longest')}</li>

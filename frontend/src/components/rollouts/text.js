@@ -14,29 +14,29 @@ const MOST_KEPT = 300;
 /** @typedef {{data?: Tokens, error?: Error}} LoadedTokens */
 
 /** @type {Map<string, Promise<Tokens>>} tokens never change, so each completion is asked for once */
-const kept = new Map();
+const requests = new Map();
 
 /** @param {string} id @returns {Promise<Tokens>} */
 function tokensOf(id) {
-  const known = kept.get(id);
-  if (known) return known;
+  const request = requests.get(id);
+  if (request) return request;
   const answer = get(`/rollouts/${id}/tokens`);
-  answer.catch(() => kept.delete(id));
-  kept.set(id, answer);
-  if (kept.size > MOST_KEPT) kept.delete([...kept.keys()][0]);
+  answer.catch(() => requests.delete(id));
+  requests.set(id, answer);
+  if (requests.size > MOST_KEPT) requests.delete([...requests.keys()][0]);
   return answer;
 }
 
 /**
  * Tokens of a completion, loaded when wanted.
  * @param {string} id
- * @param {boolean} wanted
+ * @param {boolean} enabled
  * @returns {LoadedTokens}
  */
-export function useTokens(id, wanted) {
+export function useTokens(id, enabled) {
   const [state, setState] = useState(/** @type {LoadedTokens & {id: string}} */ ({ id: '' }));
   useEffect(() => {
-    if (!wanted) return undefined;
+    if (!enabled) return undefined;
     let current = true;
     const put = (/** @type {LoadedTokens} */ change) => current && setState({ id, ...change });
     tokensOf(id).then(
@@ -46,7 +46,7 @@ export function useTokens(id, wanted) {
     return () => {
       current = false;
     };
-  }, [id, wanted]);
+  }, [id, enabled]);
   return state.id === id ? state : {};
 }
 
@@ -67,12 +67,12 @@ export function LongText({ text, label, class: name = '' }) {
   const pieces = useMemo(() => html`<${Visible} text=${shown} />`, [shown]);
   return html`<div class=${`model-text ${name}`} tabindex="0" role="group" aria-label=${label}>
     ${pieces}
-    ${shown.length < text.length && html`<${More} left=${text.length - shown.length} onMore=${() => setAll(true)} />`}
+    ${shown.length < text.length && html`<${ShowMore} left=${text.length - shown.length} onMore=${() => setAll(true)} />`}
   </div>`;
 }
 
 /** @param {{left: number, onMore: () => void}} props */
-export const More = ({
+export const ShowMore = ({
   left,
   onMore,
 }) => html`<button type="button" class="button button-small model-more" onClick=${onMore}>

@@ -1,6 +1,6 @@
 /** A completion token by token: coloured by a value, one token's numbers, the sums of the loss. */
 import { html, signal, useEffect, useMemo, useRef, useState } from '../../dom.js';
-import { copyText } from '../../data/actions.js';
+import { copyText } from '../../app/actions.js';
 import {
   chunksOf,
   COLOURINGS,
@@ -15,7 +15,7 @@ import {
 } from '../../lib/text/tokens.js';
 import { formatValue } from '../../lib/text/format.js';
 import { Alternatives } from './alternatives.js';
-import { More, MOST_SHOWN, Visible } from './text.js';
+import { MOST_SHOWN, ShowMore, Visible } from './text.js';
 import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {Api.TokensAnswer} Tokens */
@@ -122,7 +122,7 @@ export function TokenText({ tokens, by, index, pinned, onPin }) {
       )}
     ${
       count < chunks.length &&
-      html`<${More} left=${lengthFrom(tokens.tokens, chunks[count][0])} onMore=${() => setCount(count + 1)} />`
+      html`<${ShowMore} left=${lengthFrom(tokens.tokens, chunks[count][0])} onMore=${() => setCount(count + 1)} />`
     }
   </div>`;
 }
@@ -250,19 +250,19 @@ export function ColourLegend({ by }) {
  */
 export function LossSums({ sums, group }) {
   if (!sums || sums.stored === null || sums.logged === null) return null;
-  const own = sums.groups.find(({ id }) => id === group);
-  const one = pointed.value && own?.completions[pointed.value.index];
+  const groupSums = sums.groups.find(({ id }) => id === group);
+  const completionLoss = pointed.value && groupSums?.completions[pointed.value.index];
   return html`<p class="loss-sums" aria-label="Sums of the loss">
     <span class="faint">loss:</span>
     ${
       pointed.value &&
-      one !== null &&
-      one !== undefined &&
+      completionLoss !== null &&
+      completionLoss !== undefined &&
       html`<span>
-        completion ${pointed.value.index} <b>${exact(one)}</b>
+        completion ${pointed.value.index} <b>${exact(completionLoss)}</b>
       </span>`
     }
-    ${own && own.loss !== null && html`<span>this group <b>${exact(own.loss)}</b></span>`}
+    ${groupSums && groupSums.loss !== null && html`<span>this group <b>${exact(groupSums.loss)}</b></span>`}
     <span title="All tokens of the step that are stored">stored <b>${exact(sums.stored)}</b></span>
     <span title="Groups of the step whose rollouts are not stored">+ not stored <b>${exact(sums.unstored)}</b></span>
     ${

@@ -1,4 +1,4 @@
-/** What if: the stored batch of a step under other presets and knobs, beside the run's own objective. */
+/** What-if: the loss of a step's stored batch under other presets and knobs, beside the run's own objective. */
 import { html, useEffect, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
@@ -20,8 +20,8 @@ export const WHAT_IF_SPEC = { what: list([]), knobs: text() };
 /** Changes of knobs as the address holds them; none where it holds something else. @param {string} written */
 function readKnobs(written) {
   try {
-    const found = JSON.parse(written || '{}');
-    return typeof found === 'object' && found && !Array.isArray(found) ? /** @type {Fields} */ (found) : {};
+    const parsed = JSON.parse(written || '{}');
+    return typeof parsed === 'object' && parsed && !Array.isArray(parsed) ? /** @type {Fields} */ (parsed) : {};
   } catch {
     return {};
   }
@@ -97,22 +97,22 @@ export function WhatIf({ run, step, group }) {
  */
 function OwnKnobs({ run, written, errors, onCompute }) {
   const config = useGet('/config-schema');
-  const own = useLoad(`run ${run}`, (signal) => get(`/runs/${encodeURIComponent(run)}`, undefined, signal));
+  const runResource = useLoad(`run ${run}`, (signal) => get(`/runs/${encodeURIComponent(run)}`, undefined, signal));
   const [knobs, setKnobs] = useState(() => readKnobs(written));
   const [groups, setGroups] = useState(/** @type {string[]} */ ([]));
-  if (!config.data || !own.data) return null;
+  if (!config.data || !runResource.data) return null;
   const catalog = { schema: config.data.schema, defaults: config.data.defaults, profiles: [], presets: [] };
-  const below = own.data.config ?? {};
+  const below = runResource.data.config ?? {};
   const variant = Object.keys(knobs).length ? { objective: knobs } : {};
   const parts = {
     root: catalog.schema,
     groups: config.data.groups.filter(({ fields }) => fields.every((path) => path.startsWith('objective.'))),
     secondary: config.data.secondary,
-    own: variant,
+    changes: variant,
     below,
     full: laidOver(catalog, below, variant),
     errors,
-    onOwn: (/** @type {Fields} */ { objective = {} }) => setKnobs(objective),
+    onChanges: (/** @type {Fields} */ { objective = {} }) => setKnobs(objective),
     open: groups,
     onOpen: setGroups,
     nothing: 'No knob of the run’s objective is changed',
@@ -153,7 +153,7 @@ function Answer({ answer, group }) {
           </tr>
         </thead>
         <tbody>
-          <${Row} label="loss" cells=${variants.map((one) => (one.problem ? one.problem : formatValue(one.loss)))} />
+          <${Row} label="loss" cells=${variants.map((variant) => (variant.problem ? variant.problem : formatValue(variant.loss)))} />
           ${rows.map(
             (name) => html`<${Row}
               key=${name}
@@ -176,10 +176,10 @@ function Answer({ answer, group }) {
       </table>
     </div>
     ${variants.map(
-      (one, i) => html`<details class="more" key=${i}>
-        <summary>${one.name}: formula</summary>
-        <${Formula} valid=${{ formula: one.formula, formula_mathml: one.formula_mathml, warnings: [] }} />
-        ${!one.problem && html`<${Substituted} one=${one} />`}
+      (variant, i) => html`<details class="more" key=${i}>
+        <summary>${variant.name}: formula</summary>
+        <${Formula} valid=${{ formula: variant.formula, formula_mathml: variant.formula_mathml, warnings: [] }} />
+        ${!variant.problem && html`<${Substituted} variant=${variant} />`}
       </details>`,
     )}
   `;
@@ -194,5 +194,8 @@ const Row = ({ label, cells }) => html`<tr>
 /** @param {number | string | null | undefined} value */
 const shown = (value) => (value === undefined || value === null ? '–' : formatValue(value));
 
-/** @param {Api.WhatIfCompletion | undefined} one */
-const ofCompletion = (one) => (one ? [one.advantage, one.loss, one.gradient, one.clipped].map(shown).join(' · ') : '–');
+/** @param {Api.WhatIfCompletion | undefined} completion */
+const ofCompletion = (completion) =>
+  completion
+    ? [completion.advantage, completion.loss, completion.gradient, completion.clipped].map(shown).join(' · ')
+    : '–';

@@ -13,17 +13,17 @@ import { lookup } from '../../lib/lookup.js';
 
 /** @param {{run: Api.RunItem}} props */
 export function Diagnosis({ run }) {
-  const found = useGet(`/runs/${run.id}/diagnosis`, undefined, {
+  const diagnosis = useGet(`/runs/${run.id}/diagnosis`, undefined, {
     live: ['run', 'points'],
     concerns: (data) => data.id === run.id || data.run === run.id,
     every: 15000,
   });
-  if (found.error) return html`<p class="quiet" role="alert">Diagnosis unavailable: ${found.error.message}</p>`;
-  return found.data ? html`<${Shown} run=${run} diagnosis=${found.data} />` : null;
+  if (diagnosis.error) return html`<p class="quiet" role="alert">Diagnosis unavailable: ${diagnosis.error.message}</p>`;
+  return diagnosis.data ? html`<${DiagnosisReport} run=${run} diagnosis=${diagnosis.data} />` : null;
 }
 
 /** @param {{run: Api.RunItem, diagnosis: Api.DiagnosisItem}} props */
-function Shown({ run, diagnosis }) {
+function DiagnosisReport({ run, diagnosis }) {
   const { verdict, causes, warnings, unjudged } = diagnosis;
   const { title, icon, tone } = VERDICTS[verdict];
   const shown = useGet(
@@ -60,7 +60,7 @@ function Shown({ run, diagnosis }) {
       html`<details class="more">
         <summary>Could not be judged (${unjudged.length})</summary>
         <ul>
-          ${unjudged.map((each) => html`<li key=${each.cause}>${each.title}: the log lacks ${each.needs}</li>`)}
+          ${unjudged.map((cause) => html`<li key=${cause.cause}>${cause.title}: the log lacks ${cause.needs}</li>`)}
         </ul>
       </details>`
     }
@@ -90,34 +90,34 @@ function summaryOf({ verdict, goal, best, best_step: at, end, note, fall, onset,
 
 /** @param {{run: Api.RunItem, causes: Api.CauseItem[], evidence: Api.EvidenceItem[]}} props */
 function Causes({ run, causes, evidence }) {
-  const shownBy = new Map(evidence.map((each) => [each.cause, each]));
+  const shownBy = new Map(evidence.map((item) => [item.cause, item]));
   if (!causes.length)
     return html`<p class="quiet">
       No other metric changed before that. This log does not show the cause. <${TryRemedy} run=${run} />
     </p>`;
-  const own = causes.filter((cause) => !cause.explained_by);
-  const rest = causes.filter((cause) => cause.explained_by);
+  const rootCauses = causes.filter((cause) => !cause.explained_by);
+  const explainedCauses = causes.filter((cause) => cause.explained_by);
   const titles = new Map(causes.map((cause) => [cause.cause, cause.title]));
   return html`<ol class="diagnosis-causes">
-      ${own.map(
+      ${rootCauses.map(
         (cause) => html`<${Cause}
           key=${cause.cause}
           run=${run}
           cause=${cause}
-          alone=${own.length === 1}
+          alone=${rootCauses.length === 1}
           shown=${shownBy.get(cause.cause)}
         />`,
       )}
     </ol>
     ${
-      rest.length > 0 &&
+      explainedCauses.length > 0 &&
       html`<details class="more">
-        <summary>Consequences (${rest.length})</summary>
+        <summary>Consequences (${explainedCauses.length})</summary>
         <ul>
-          ${rest.map(
+          ${explainedCauses.map(
             (cause) => html`<li key=${cause.cause}>
               ${cause.title}, ${stepsText(cause.onset)}: follows from “${titles.get(cause.explained_by)}”.
-              ${' '}${cause.evidence[0]}. <${Read} run=${run.id} shown=${shownBy.get(cause.cause)} />
+              ${' '}${cause.evidence[0]}. <${CompletionsLink} run=${run.id} shown=${shownBy.get(cause.cause)} />
             </li>`,
           )}
         </ul>
@@ -132,7 +132,7 @@ const MARK_WORDS = { same_reward: 'equally rewarded', language: 'mixed-script' }
  * Completions that show a cause, at the first stored step that has some.
  * @param {{run: string, shown: Api.EvidenceItem | undefined}} props
  */
-function Read({ run, shown }) {
+function CompletionsLink({ run, shown }) {
   if (!shown) return null;
   const { step, kind, marks, completions } = shown;
   const href = address('/rollouts', {
@@ -157,7 +157,7 @@ function Cause({ run, cause, alone, shown }) {
     </h3>
     <ul>
       ${evidence.map((words, i) => html`<li key=${i}>${words}</li>`)}
-      ${shown && html`<li>Read <${Read} run=${run.id} shown=${shown} /></li>`}
+      ${shown && html`<li>Read <${CompletionsLink} run=${run.id} shown=${shown} /></li>`}
       ${tier === 'consistent' && html`<li class="quiet">This is consistent with the cause and does not prove it.</li>`}
     </ul>
     <p>

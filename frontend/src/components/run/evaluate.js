@@ -1,4 +1,4 @@
-/** Asks for evaluations of checkpoints: each is a run of its own that trains nothing. */
+/** The dialog that starts evaluations of checkpoints; each evaluation is a run that trains nothing. */
 import { html, useState } from '../../dom.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
@@ -81,12 +81,12 @@ export function Evaluate({ run, steps, label = 'Evaluate' }) {
 /** Suites to choose from: those of the run, then benchmarks. @param {Api.RunItem} run */
 function useSuites(run) {
   /** @type {{name: string}[]} */
-  const own = run.config?.evaluation?.suites ?? [];
+  const runSuites = run.config?.evaluation?.suites ?? [];
   const recipes = useGet('/suite-recipes').data?.items ?? [];
-  const others = recipes.filter(({ name }) => !own.some((suite) => suite.name === name));
+  const benchmarks = recipes.filter(({ name }) => !runSuites.some((suite) => suite.name === name));
   return [
-    ...own.map((suite) => ({ name: suite.name, title: suite.name, note: 'A suite of this run', suite })),
-    ...others.map(({ name, title, note, config }) => ({ name, title, note, suite: config.suite })),
+    ...runSuites.map((suite) => ({ name: suite.name, title: suite.name, note: 'A suite of this run', suite })),
+    ...benchmarks.map(({ name, title, note, config }) => ({ name, title, note, suite: config.suite })),
   ];
 }
 
@@ -188,7 +188,7 @@ function EvaluateDialog({ run, steps, onClose, onBegun }) {
  */
 function Choices({ legend, options, chosen, onChange }) {
   const toggle = (/** @type {T} */ key) =>
-    onChange(chosen.includes(key) ? chosen.filter((other) => other !== key) : [...chosen, key]);
+    onChange(chosen.includes(key) ? chosen.filter((chosenKey) => chosenKey !== key) : [...chosen, key]);
   return html`<fieldset class="evaluate-choices">
     <legend>${legend}</legend>
     ${options.map(

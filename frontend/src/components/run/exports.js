@@ -6,12 +6,12 @@ import { Icon } from '../shared/icons.js';
 /** @param {{run: Api.RunItem, step: number}} props */
 export function ModelLink({ run, step }) {
   const isAdapter = (run.config?.policy?.adapter?.type ?? 'none') !== 'none';
-  const what = isAdapter ? 'The LoRA adapter' : 'The model';
+  const modelName = isAdapter ? 'The LoRA adapter' : 'The model';
   return html`<a
     class="button button-small"
     href=${fileAddress(`/runs/${run.id}/model`, { step })}
     download=""
-    title=${`${what} with its model card, as a tar file`}
+    title=${`${modelName} with its model card, as a tar file`}
   >
     <${Icon} name="download" size=${12} /> ${isAdapter ? 'Adapter' : 'Model'}
   </a>`;

@@ -1,7 +1,7 @@
 /** Head of a run's page: name, state, what can be asked of it. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { post } from '../../data/api.js';
-import { renameRun } from '../../data/actions.js';
+import { renameRun } from '../../app/actions.js';
 import { runLook, sayError, status } from '../../app/state.js';
 import { address } from '../../lib/url.js';
 import { movesOf, reasonText, secondsLeft } from '../../lib/runs/moves.js';
@@ -22,7 +22,7 @@ const ICONS = { stop: 'stop', pause: 'pause', resume: 'play', retry: 'refresh' }
 
 /** @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, reload: () => void}} props */
 export function RunHeader({ run, onChange, reload }) {
-  const [asked, ask] = useState(/** @type {import('./more_actions.js').Asked} */ (''));
+  const [dialog, openDialog] = useState(/** @type {import('./more_actions.js').Asked} */ (''));
   return html`
     <div class="page-head run-head">
       <${Swatch} look=${runLook(run)} />
@@ -31,7 +31,7 @@ export function RunHeader({ run, onChange, reload }) {
       <${Advance} run=${run} />
       <span class="spacer"></span>
       <${Moves} run=${run} onChange=${onChange} />
-      <${MoreActions} run=${run} reload=${reload} ask=${ask} />
+      <${MoreActions} run=${run} reload=${reload} ask=${openDialog} />
     </div>
     <p class="run-line quiet">
       ${
@@ -68,8 +68,8 @@ export function RunHeader({ run, onChange, reload }) {
       </span>
       ${run.tags?.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)}
     </p>
-    <${Notes} run=${run} onEdit=${() => ask('notes')} />
-    <${ActionDialog} run=${run} onChange=${onChange} reload=${reload} asked=${asked} onClose=${() => ask('')} />
+    <${Notes} run=${run} onEdit=${() => openDialog('notes')} />
+    <${ActionDialog} run=${run} onChange=${onChange} reload=${reload} dialog=${dialog} onClose=${() => openDialog('')} />
     <${InTrash} run=${run} reload=${reload} />
     <${Reason} run=${run} />
     <${Waiting} run=${run.id} />

@@ -1,6 +1,6 @@
 /** Actions of the table of runs that a run's own page offers too: tags, notes, archive, trash. */
 import { html } from '../../dom.js';
-import { actOnRuns } from '../../data/actions.js';
+import { actOnRuns } from '../../app/actions.js';
 import { useGet } from '../../data/resource.js';
 import { isPushed } from '../../lib/runs/origin.js';
 import { ActionMenu, Confirm } from '../shared/overlay.js';
@@ -14,7 +14,7 @@ import { NotesDialog } from './notes.js';
  * @param {{run: Api.RunItem, reload: () => void, ask: (what: Asked) => void}} props
  */
 export function MoreActions({ run, reload, ask }) {
-  const act = (/** @type {import('../../data/actions.js').Action} */ action) => actOnRuns(action, [run.id], reload);
+  const act = (/** @type {import('../../app/actions.js').Action} */ action) => actOnRuns(action, [run.id], reload);
   const items = [
     { label: 'Tags…', run: () => ask('tags') },
     { label: 'Notes…', run: () => ask('notes') },
@@ -32,13 +32,13 @@ export function MoreActions({ run, reload, ask }) {
 
 /**
  * The dialog that was asked for.
- * @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, reload: () => void, asked: Asked,
+ * @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, reload: () => void, dialog: Asked,
  *   onClose: () => void}} props
  */
-export function ActionDialog({ run, onChange, reload, asked, onClose }) {
-  if (asked === 'notes') return html`<${NotesDialog} run=${run} onChange=${onChange} onClose=${onClose} />`;
-  if (asked === 'tags') return html`<${Tags} run=${run} reload=${reload} onClose=${onClose} />`;
-  if (asked === 'trash')
+export function ActionDialog({ run, onChange, reload, dialog, onClose }) {
+  if (dialog === 'notes') return html`<${NotesDialog} run=${run} onChange=${onChange} onClose=${onClose} />`;
+  if (dialog === 'tags') return html`<${Tags} run=${run} reload=${reload} onClose=${onClose} />`;
+  if (dialog === 'trash')
     return html`<${Confirm}
       title=${`Move ${run.name} to the trash?`}
       text=${
@@ -56,8 +56,8 @@ export function ActionDialog({ run, onChange, reload, asked, onClose }) {
 /** @param {{run: Api.RunItem, reload: () => void, onClose: () => void}} props */
 function Tags({ run, reload, onClose }) {
   const fields = useGet('/run-fields');
-  const known = fields.data?.items.find(({ name }) => name === 'tag')?.values ?? run.tags;
-  return html`<${TagDialog} ids=${[run.id]} loaded=${[run]} known=${known} reload=${reload} onClose=${onClose} />`;
+  const tags = fields.data?.items.find(({ name }) => name === 'tag')?.values ?? run.tags;
+  return html`<${TagDialog} ids=${[run.id]} loaded=${[run]} offeredTags=${tags} reload=${reload} onClose=${onClose} />`;
 }
 
 /** @param {{run: Api.RunItem, reload: () => void}} props */

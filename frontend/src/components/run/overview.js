@@ -17,7 +17,7 @@ import { Formula } from '../shared/formula.js';
 import { Panels } from '../curves/panels.js';
 import { CheckReport } from '../shared/check_report.js';
 import { Diagnosis } from './diagnosis.js';
-import { Restorations } from './restored.js';
+import { Restorations } from './restorations.js';
 import { SignalBudget } from './signal_budget.js';
 import { address } from '../../lib/url.js';
 import { Empty } from '../shared/states.js';
@@ -79,7 +79,7 @@ export function Overview({ run, view, change }) {
     <div class="run-pair section">
       ${
         isForeign(run)
-          ? html`<${Foreign} run=${run} events=${events} />`
+          ? html`<${OriginCard} run=${run} events=${events} />`
           : html`
             <${ObjectiveCard} config=${run.config} />
             <${Attempts} run=${run} events=${events} />
@@ -140,23 +140,23 @@ const ONLY_TRAINING = ['tokens/total', 'time/wall_seconds'];
 /** Newest values, and the best one where that is known. @param {{run: Api.RunItem}} props */
 function Figures({ run }) {
   const { last = {}, best = {}, older = {} } = run.summary ?? {};
-  const rest = isEvaluation(run)
+  const suiteMetrics = isEvaluation(run)
     ? Object.keys(last)
         .filter((metric) => metric.startsWith('eval/') && metric !== 'eval/accuracy')
         .sort()
     : [];
   const usual = isEvaluation(run) ? FIGURES.filter(([metric]) => !ONLY_TRAINING.includes(metric)) : FIGURES;
   /** @type {typeof FIGURES} */
-  const others = rest.map((metric) => [
+  const suiteFigures = suiteMetrics.map((metric) => [
     metric,
     lookup(EVALUATED, metric) ?? metric.slice('eval/'.length).replaceAll('_', ' '),
     formatValue,
   ]);
-  const known = [...usual, ...others].filter(([metric]) => lookup(last, metric) !== undefined);
-  if (!known.length) return null;
+  const figures = [...usual, ...suiteFigures].filter(([metric]) => lookup(last, metric) !== undefined);
+  if (!figures.length) return null;
   const cost = costText(run.cost);
   return html`<dl class="figures">
-    ${known.map(
+    ${figures.map(
       ([metric, label, format]) => html`<div key=${metric} title=${catalog.value.get(metric)?.meaning ?? metric}>
         <dt>${label}</dt>
         <dd>
@@ -195,16 +195,16 @@ function Figures({ run }) {
  * Where a run of another trainer comes from, and what that means.
  * @param {{run: Api.RunItem, events: Api.RunEvent[]}} props
  */
-function Foreign({ run, events }) {
-  const told = events.find(({ data }) => data?.file);
+function OriginCard({ run, events }) {
+  const importEvent = events.find(({ data }) => data?.file);
   const steps = useGet('/rollouts/steps', { run: run.id });
   const hasNone = steps.data?.items.length === 0;
   return html`<section class="card run-part">
     <h2>${isPushed(run) ? 'Pushed by' : 'Imported from'} ${originTitle(run.origin)}</h2>
     ${
-      told &&
+      importEvent &&
       html`<p>
-        ${told.message}
+        ${importEvent.message}
       </p>`
     }
     <p class="quiet">

@@ -1,7 +1,7 @@
 /** What there is to read about a run: config, events, the trainer's output, files. */
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../../dom.js';
 import { fileAddress, get } from '../../data/api.js';
-import { copyText, download } from '../../data/actions.js';
+import { copyText, download } from '../../app/actions.js';
 import { useGet, useThrottled } from '../../data/resource.js';
 import { useHistory } from '../../data/run_events.js';
 import { changesBetween } from '../../lib/launch/layers.js';
@@ -13,7 +13,7 @@ import { formatBytes, formatCount, formatTime, formatValue, plural } from '../..
 import { Icon } from '../shared/icons.js';
 import { Ago, Empty, Loaded } from '../shared/states.js';
 import { Visible } from '../rollouts/text.js';
-import { Restored, manifestOf } from './restored.js';
+import { Restoration, manifestOf } from './restorations.js';
 import { Evaluate } from './evaluate.js';
 import { ArchiveLinks, ModelLink } from './exports.js';
 import { ForkLink } from './fork_link.js';
@@ -74,9 +74,9 @@ export function EventsTab({ run }) {
         ${items.map((event) => html`<${EventRow} key=${event.id} event=${event} run=${run.id} />`)}
       </ol>
       ${
-        history.more &&
+        history.loadMore &&
         html`<p class="run-more">
-          <button type="button" class="button" onClick=${history.more}>
+          <button type="button" class="button" onClick=${history.loadMore}>
             Older events
           </button>${' '}
           <span class="faint">the newest ${formatCount(items.length)} are shown</span>
@@ -103,7 +103,7 @@ function EventRow({ event, run }) {
         manifestOf(event) &&
         html`<details class="more">
           <summary>What was restored</summary>
-          <${Restored} manifest=${manifestOf(event)} />
+          <${Restoration} manifest=${manifestOf(event)} />
         </details>`
       }
     </span>
@@ -238,11 +238,11 @@ function bestBy({ config }) {
 }
 
 /** Where the files of a checkpoint are. @param {Api.CopyItem[]} copies @param {string} name */
-function placeOf(copies, name) {
-  const found = copies.find((copy) => copy.name === name);
-  if (!found) return '';
-  if (found.is_copied) return found.is_here ? 'copied to the artifact store' : 'in the artifact store only';
-  return found.is_here ? 'not copied yet' : 'files are missing';
+function copyStateText(copies, name) {
+  const copy = copies.find((item) => item.name === name);
+  if (!copy) return '';
+  if (copy.is_copied) return copy.is_here ? 'copied to the artifact store' : 'in the artifact store only';
+  return copy.is_here ? 'not copied yet' : 'files are missing';
 }
 
 /** @param {{run: Api.RunItem}} props */
@@ -325,7 +325,7 @@ export function FilesTab({ run }) {
                     </td>
                     <td data-label="saved">
                       <${Ago} time=${item.created_at} />
-                      ${stored && html`<div class="faint run-copy">${placeOf(stored.items, item.name)}</div>`}
+                      ${stored && html`<div class="faint run-copy">${copyStateText(stored.items, item.name)}</div>`}
                       ${
                         item.kept_for &&
                         html`<div class="faint run-kept">

@@ -11,7 +11,7 @@ import { Segments } from '../shared/marks.js';
 import { TypedSearch } from './tools.js';
 
 /** @typedef {import('../../data/run_list.js').RunList} RunList */
-/** @typedef {ReturnType<typeof import('../../data/run_list.js').useOthers>} Others */
+/** @typedef {ReturnType<typeof import('../../data/run_list.js').useUnlistedRuns>} UnlistedRuns */
 
 const GROUP_VIEW = { groupBy: '', band: '' };
 
@@ -28,12 +28,12 @@ function chosenMetrics(available, { metrics, all }) {
 
 /**
  * @param {{view: import('../../views/runs.js').RunsView, change: Function, runs: RunList,
- *   others: Others, shown: string[], looks: Map<string, import('../../lib/colours.js').Look>,
+ *   unlisted: UnlistedRuns, shown: string[], looks: Map<string, import('../../lib/colours.js').Look>,
  *   names: Map<string, string>,
  *   compare: (ids: string[]) => void}} props
  */
-export function RunsCharts({ view, change, runs, others, shown, looks, names, compare }) {
-  const drawn = [...runs.items, ...others.found].filter(({ id }) => looks.has(id));
+export function RunsCharts({ view, change, runs, unlisted, shown, looks, names, compare }) {
+  const drawn = [...runs.items, ...unlisted.runs].filter(({ id }) => looks.has(id));
   const available = metricsOf(drawn);
   const metrics = chosenMetrics(available, view);
   const { x, smoothing, log, zoom, at, values, baseline, outliers, tune, order } = view;
@@ -41,7 +41,7 @@ export function RunsCharts({ view, change, runs, others, shown, looks, names, co
   if (runs.loaded && !runs.items.length && !shown.length) return null;
   return html`<section class="runs-charts" aria-label="Curves">
     <div class="runs-charts-head toolbar">
-      <${ShownMenu} runs=${runs} shown=${shown} others=${others} change=${change} />
+      <${ShownMenu} runs=${runs} shown=${shown} unlisted=${unlisted} change=${change} />
       <button
         class="button"
         disabled=${!shown.length}
@@ -85,13 +85,13 @@ export function RunsCharts({ view, change, runs, others, shown, looks, names, co
   </section>`;
 }
 
-/** @param {{runs: RunList, shown: string[], others: Others, change: Function}} props */
-function ShownMenu({ runs, shown, others, change }) {
+/** @param {{runs: RunList, shown: string[], unlisted: UnlistedRuns, change: Function}} props */
+function ShownMenu({ runs, shown, unlisted, change }) {
   const ids = runs.items.map(({ id }) => id);
-  const elsewhere = shown.filter((id) => !ids.includes(id)).length;
-  const apart = [
-    elsewhere && `${formatCount(elsewhere)} not in this list`,
-    others.missing.length && `${formatCount(others.missing.length)} deleted`,
+  const unlistedCount = shown.filter((id) => !ids.includes(id)).length;
+  const notes = [
+    unlistedCount && `${formatCount(unlistedCount)} not in this list`,
+    unlisted.missing.length && `${formatCount(unlisted.missing.length)} deleted`,
   ]
     .filter(Boolean)
     .join(', ');
@@ -113,8 +113,8 @@ function ShownMenu({ runs, shown, others, change }) {
       <${Icon} name="eye" />${' '}
       <span>
         <b>${formatCount(shown.length)}</b>${' '}
-        ${elsewhere ? '' : `of ${formatCount(Math.max(runs.total, ids.length))} `}shown
-        ${apart && ` (${apart})`}
+        ${unlistedCount ? '' : `of ${formatCount(Math.max(runs.total, ids.length))} `}shown
+        ${notes && ` (${notes})`}
       </span>
     `}
   >

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from '../../dom.js';
 import { lookup } from '../../lib/lookup.js';
 import { fieldOf, isEvaluation } from '../../lib/runs/fields.js';
 import { formatCount } from '../../lib/text/format.js';
-import { renameRun } from '../../data/actions.js';
+import { renameRun } from '../../app/actions.js';
 import { Icon } from '../shared/icons.js';
 import { Progress, Status, Swatch, Tag, Verdict } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
@@ -106,7 +106,10 @@ const stepColumn = ({ runs }) => ({
   cell: (run) => html`<${Steps} run=${run} />`,
 });
 
-/** As wide as the longest run will need, so that nothing moves while it trains. @param {Api.RunItem[]} runs */
+/**
+ * The column's width fits the last step of the longest run, so that nothing moves while runs train.
+ * @param {Api.RunItem[]} runs
+ */
 function stepWidth(runs) {
   const most = formatCount(runs.reduce((most, { steps }) => Math.max(most, steps ?? 0), 0));
   return Math.max(60, 16 + 8 * (2 * most.length + 1), runs.some(isEvaluation) ? 84 : 0);

@@ -21,18 +21,18 @@ export function QueryField({ value, onChange, input, error }) {
   const [completion, setCompletion] = useState(NOTHING);
   const [active, setActive] = useState(-1);
   const [fields, loadFields] = useFields();
-  const told = useRef(value);
+  const lastQuery = useRef(value);
   const caret = useRef(/** @type {number | null} */ (null));
   const list = useId();
 
   const tell = (/** @type {string} */ query) => {
-    if (query === told.current) return;
-    told.current = query;
+    if (query === lastQuery.current) return;
+    lastQuery.current = query;
     onChange(query);
   };
   useEffect(() => {
-    if (value !== told.current) {
-      told.current = value;
+    if (value !== lastQuery.current) {
+      lastQuery.current = value;
       setTyped(value);
     }
   }, [value]);
@@ -80,7 +80,7 @@ export function QueryField({ value, onChange, input, error }) {
     } else return;
     event.preventDefault();
   };
-  const wrong = error?.errors.find(({ path, position }) => path === 'query' && position !== undefined);
+  const queryError = error?.errors.find(({ path, position }) => path === 'query' && position !== undefined);
   return html`<div class="query-field">
     <label class="search">
       <${Icon} name="search" />
@@ -93,7 +93,7 @@ export function QueryField({ value, onChange, input, error }) {
         aria-expanded=${options.length > 0}
         aria-controls=${list}
         aria-activedescendant=${active >= 0 ? `${list}-${active}` : undefined}
-        aria-invalid=${Boolean(wrong)}
+        aria-invalid=${Boolean(queryError)}
         autocomplete="off"
         spellcheck=${false}
         ref=${input}
@@ -130,10 +130,10 @@ export function QueryField({ value, onChange, input, error }) {
       )}
     </ul>
     ${
-      wrong &&
+      queryError &&
       html`<div class="query-error" role="alert">
-        <pre aria-hidden="true">${pointedAt(value, wrong.position ?? 0)}</pre>
-        ${wrong.message}
+        <pre aria-hidden="true">${pointedAt(value, queryError.position ?? 0)}</pre>
+        ${queryError.message}
       </div>`
     }
   </div>`;

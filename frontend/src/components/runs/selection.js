@@ -1,6 +1,6 @@
 /** What can be done with the selected runs and with the trash. */
 import { html, useState } from '../../dom.js';
-import { actOnRuns, emptyTrash } from '../../data/actions.js';
+import { actOnRuns, emptyTrash } from '../../app/actions.js';
 import { distinct } from '../../lib/runs/fields.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 import { Confirm } from '../shared/overlay.js';
@@ -42,7 +42,7 @@ function Actions({ ids, runs, archived, compare, clear }) {
   const loaded = runs.items.filter(({ id }) => chosen.has(id));
   const stoppable = loaded.filter(({ status }) => STOPPABLE.includes(status)).length;
   const isAllLoaded = loaded.length === ids.length;
-  const act = (/** @type {import('../../data/actions.js').Action} */ action) => {
+  const act = (/** @type {import('../../app/actions.js').Action} */ action) => {
     actOnRuns(action, ids, runs.reload);
     clear();
   };
@@ -85,7 +85,7 @@ function Actions({ ids, runs, archived, compare, clear }) {
       html`<${TagDialog}
         ids=${ids}
         loaded=${loaded}
-        known=${distinct(runs.items, ({ tags }) => tags ?? [])}
+        offeredTags=${distinct(runs.items, ({ tags }) => tags ?? [])}
         reload=${runs.reload}
         onClose=${() => ask('')}
       />`
@@ -96,7 +96,7 @@ function Actions({ ids, runs, archived, compare, clear }) {
 /** What can be done in the trash. @param {Bar} props */
 function TrashActions({ ids, runs, clear }) {
   const [asking, ask] = useState(false);
-  const act = (/** @type {import('../../data/actions.js').Action} */ action) => {
+  const act = (/** @type {import('../../app/actions.js').Action} */ action) => {
     actOnRuns(action, ids, runs.reload);
     clear();
   };

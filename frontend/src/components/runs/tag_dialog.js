@@ -1,14 +1,14 @@
 /** Tagging of one run or many. */
 import { html, useState } from '../../dom.js';
-import { actOnRuns } from '../../data/actions.js';
+import { actOnRuns } from '../../app/actions.js';
 import { plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 
 /**
- * @param {{ids: string[], loaded: Api.RunItem[], known: string[], reload: () => void, onClose: () => void}} props
- *   `loaded`: those of the runs whose tags are known; `known`: tags that are offered
+ * @param {{ids: string[], loaded: Api.RunItem[], offeredTags: string[], reload: () => void, onClose: () => void}} props
+ *   `loaded`: those of the runs whose tags are known; `offeredTags`: the buttons
  */
-export function TagDialog({ ids, loaded, known, reload, onClose }) {
+export function TagDialog({ ids, loaded, offeredTags, reload, onClose }) {
   const [tag, setTag] = useState('');
   const put = (/** @type {string} */ name) => {
     onClose();
@@ -32,9 +32,9 @@ export function TagDialog({ ids, loaded, known, reload, onClose }) {
         onInput=${(event) => setTag(event.target.value)}
       />
       ${
-        known.length > 0 &&
+        offeredTags.length > 0 &&
         html`<p class="tag-choice">
-          ${known.map(
+          ${offeredTags.map(
             (name) => html`<button type="button" class="button button-small" key=${name} onClick=${() => put(name)}>
               ${hasAll(name) ? 'remove ' : ''}
               ${name}

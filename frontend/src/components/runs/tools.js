@@ -6,7 +6,7 @@ import { matching } from '../../lib/metrics.js';
 import { formatCount, formatValue, plural } from '../../lib/text/format.js';
 import { VERDICT_NAMES, verdictTitle } from '../../lib/runs/verdicts.js';
 import { spread } from '../../lib/runs/stats.js';
-import { download } from '../../data/actions.js';
+import { download } from '../../app/actions.js';
 import { Menu } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
 import { Segments } from '../shared/marks.js';
@@ -102,7 +102,7 @@ const plainOptions = (/** @type {string[]} */ values) => values.map((value) => (
  *   `error`: of the list
  */
 export function RunFilters({ view, change, runs, search, statuses, usual, error }) {
-  const rest = statuses.filter((status) => !IN_FRONT.includes(status));
+  const otherStatuses = statuses.filter((status) => !IN_FRONT.includes(status));
   const experiments = [
     ...new Map(
       runs
@@ -121,8 +121,8 @@ export function RunFilters({ view, change, runs, search, statuses, usual, error 
     <span class="toolbar toolbar-tight">
       <${Filter}
         name="status"
-        value=${rest.includes(view.status) ? view.status : ''}
-        options=${plainOptions(rest)}
+        value=${otherStatuses.includes(view.status) ? view.status : ''}
+        options=${plainOptions(otherStatuses)}
         onChange=${(status) => change({ status })}
       />
       <${Filter}
@@ -174,17 +174,17 @@ export function RunFilters({ view, change, runs, search, statuses, usual, error 
  */
 export function TypedSearch({ value, onChange, placeholder }) {
   const [typed, setTyped] = useState(value);
-  const told = useRef(value);
+  const lastText = useRef(value);
   useEffect(() => {
-    if (value !== told.current) {
-      told.current = value;
+    if (value !== lastText.current) {
+      lastText.current = value;
       setTyped(value);
     }
   }, [value]);
   useEffect(() => {
-    if (typed === told.current) return undefined;
+    if (typed === lastText.current) return undefined;
     const timer = setTimeout(() => {
-      told.current = typed;
+      lastText.current = typed;
       onChange(typed);
     }, 200);
     return () => clearTimeout(timer);
@@ -249,10 +249,10 @@ const totalText = ({ items, total }) =>
 /** @param {Api.RunItem[]} runs @param {string[]} fields */
 function tableAsCsv(runs, fields) {
   /** @type {(keyof Api.RunItem)[]} */
-  const own = ['id', 'name', 'experiment_name', 'variant', 'seed', 'status', 'last_step', 'steps', 'created_at'];
+  const runFields = ['id', 'name', 'experiment_name', 'variant', 'seed', 'status', 'last_step', 'steps', 'created_at'];
   return csv(
-    [...own, ...fields],
-    runs.map((run) => [...own.map((name) => run[name]), ...fields.map((key) => fieldOf(key).of(run))]),
+    [...runFields, ...fields],
+    runs.map((run) => [...runFields.map((name) => run[name]), ...fields.map((key) => fieldOf(key).of(run))]),
   );
 }
 

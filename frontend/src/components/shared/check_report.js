@@ -77,7 +77,7 @@ function PassRate({ report }) {
 }
 
 /** @param {{report: Api.CheckReport}} props */
-function Signal({ report: { signal, group_size: own } }) {
+function Signal({ report: { signal, group_size: groupSize } }) {
   if (!signal.length) return null;
   return html`<table class="table check-table">
     <caption>Expected signal by group size</caption>
@@ -95,7 +95,7 @@ function Signal({ report: { signal, group_size: own } }) {
     <tbody>
       ${signal.map(
         ({ group_size: size, useful, error, silent, silent_below: below }) => html`<tr key=${size}>
-          <th scope="row" class="number">${size}${size === own && ' (yours)'}</th>
+          <th scope="row" class="number">${size}${size === groupSize && ' (yours)'}</th>
           <td class="number">${withError(useful, error)}</td>
           <td class="number">
             ${formatPercent(silent)} <span class="faint">(${`p < ${formatValue(below)}`})</span>
@@ -130,7 +130,7 @@ function Probes({ report: { probes, reward, reward_right: right, references } })
 /** How the policy answers in other forms of the prompt. @param {{forms: Api.FormTrial[]}} props */
 function Forms({ forms }) {
   if (!forms.length) return null;
-  const own = forms.find(({ name }) => name === 'own');
+  const ownForm = forms.find(({ name }) => name === 'own');
   return html`<table class="table check-table">
       <caption>Forms of the prompt, a few completions each</caption>
       <thead>
@@ -159,10 +159,10 @@ function Forms({ forms }) {
       </tbody>
     </table>
     ${
-      own?.prompt &&
+      ownForm?.prompt &&
       html`<details>
         <summary>The first prompt as the policy reads it</summary>
-        <div class="model-text" tabindex="0" role="group" aria-label="First prompt">${own.prompt}</div>
+        <div class="model-text" tabindex="0" role="group" aria-label="First prompt">${ownForm.prompt}</div>
       </details>`
     }`;
 }

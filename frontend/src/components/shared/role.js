@@ -1,4 +1,4 @@
-/** What depends on who looks: an operator changes things, a viewer reads. */
+/** Elements that depend on the role: an operator changes things, a viewer reads. */
 import { html } from '../../dom.js';
 import { mayChange } from '../../app/state.js';
 

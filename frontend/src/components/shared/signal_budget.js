@@ -52,11 +52,11 @@ export const BudgetBar = ({ parts, values }) => html`<span
   aria-label=${inWords(parts, values)}
   title=${inWords(parts, values)}
 >
-  <${Pieces} parts=${parts} values=${values} side="width" />
+  <${BudgetParts} parts=${parts} values=${values} side="width" />
 </span>`;
 
 /** @param {{parts: string[], values: number[], side: 'width' | 'height'}} props */
-const Pieces = ({ parts, values, side }) =>
+const BudgetParts = ({ parts, values, side }) =>
   sharesOf(values).map(
     (share, i) =>
       share > 0 &&
@@ -83,7 +83,7 @@ export const BudgetOverTime = ({ budget, unit, onStep }) => html`<div
       aria-label=${title}
       onClick=${() => onStep(bin.first)}
     >
-      <${Pieces} parts=${budget.parts} values=${values} side="height" />
+      <${BudgetParts} parts=${budget.parts} values=${values} side="height" />
     </button>`;
   })}
 </div>`;

@@ -118,14 +118,14 @@ export function Ago({ time }) {
 /** Line under the header while the live stream is down. Quiet for the first seconds. */
 export function ConnectionNotice() {
   const { state, since, reason } = connection.value;
-  const [late, setLate] = useState(false);
+  const [isLate, setLate] = useState(false);
   useEffect(() => {
     setLate(false);
     if (state !== 'lost') return undefined;
     const timer = setTimeout(() => setLate(true), 2500);
     return () => clearTimeout(timer);
   }, [state, since]);
-  if (!late) return null;
+  if (!isLate) return null;
   return html`<div class="stale" role="status">
     <${Icon} name="warn" />${' '}
     <span>

@@ -59,12 +59,12 @@ function Views({ show, close, save }) {
   };
   return html`
     ${Object.entries(TITLES).map(([page, title]) => {
-      const some = views?.filter((item) => item.page === page) ?? [];
+      const pageViews = views?.filter((item) => item.page === page) ?? [];
       return (
-        some.length > 0 &&
+        pageViews.length > 0 &&
         html`<div key=${page} role="group" aria-label=${`Views of ${title}`}>
           <div class="menu-title">${title}</div>
-          ${some.map(
+          ${pageViews.map(
             (item) => html`<div class="view-item" key=${item.id}>
               <button
                 class="menu-item"

@@ -11,7 +11,7 @@ import { Ago } from '../shared/states.js';
  *   the run, where it is known: changes are shown as what they replace
  */
 export function Trials({ run, experiment, config }) {
-  const found = useGet(
+  const trials = useGet(
     '/trials',
     { run, experiment },
     {
@@ -20,9 +20,9 @@ export function Trials({ run, experiment, config }) {
       every: 3000,
     },
   );
-  if (found.error && !found.data)
-    return html`<p class="quiet" role="alert">Trials unavailable: ${found.error.message}</p>`;
-  return (found.data?.items ?? []).map(
+  if (trials.error && !trials.data)
+    return html`<p class="quiet" role="alert">Trials unavailable: ${trials.error.message}</p>`;
+  return (trials.data?.items ?? []).map(
     (trial) => html`<${Trial}
       key=${trial.id}
       trial=${trial}
@@ -38,20 +38,20 @@ export function Trials({ run, experiment, config }) {
  */
 function Trial({ trial, isAlone, config }) {
   const { verdict, experiment } = trial;
-  const [first, ...rest] = verdict.sentences;
-  const what = trial.title || 'cause unknown';
+  const [summary, ...sentences] = verdict.sentences;
+  const title = trial.title || 'cause unknown';
   const Heading = isAlone ? 'h2' : 'h3';
-  return html`<article class=${isAlone ? 'trial card' : 'trial'} aria-label=${`Trial: ${what}`}>
+  return html`<article class=${isAlone ? 'trial card' : 'trial'} aria-label=${`Trial: ${title}`}>
     <${Heading}>
       Trial
-      ${isAlone && html` of <a href=${`/run/${trial.run}`}>${trial.run_name}</a>`}: ${what}${' '}
+      ${isAlone && html` of <a href=${`/run/${trial.run}`}>${trial.run_name}</a>`}: ${title}${' '}
       <span class="faint">
         ${verdict.complete ? 'ended' : html`<span class="status-running">in progress</span>`}, started${' '}
         <${Ago} time=${trial.created_at} />
       </span>
     <//>
-    <p><b>${first}</b></p>
-    ${rest.map((words) => html`<p key=${words}>${words}</p>`)}
+    <p><b>${summary}</b></p>
+    ${sentences.map((words) => html`<p key=${words}>${words}</p>`)}
     <div class="table-scroll" tabindex="0" role="group" aria-label="Arms of the trial">
       <table class="table">
         <thead>
@@ -88,7 +88,7 @@ function Arm({ arm, config }) {
   const changes = changedFields(config, arm.changes);
   if (!changes.length) changes.push(...changedFields(null, arm.changes));
   const { failed, stopped, unjudged, deleted } = arm;
-  const apart = Object.entries({ failed, stopped, 'no verdict': unjudged, deleted })
+  const missingCounts = Object.entries({ failed, stopped, 'no verdict': unjudged, deleted })
     .filter(([, count]) => count > 0)
     .map(([words, count]) => `${count} ${words}`);
   return html`<tr>
@@ -97,7 +97,7 @@ function Arm({ arm, config }) {
     <td class="number">${arm.planned - arm.waiting} of ${arm.planned}</td>
     <td class="number">${arm.recurred}</td>
     <td class="number">${arm.spared}</td>
-    <td class="number">${apart.join(', ') || 0}</td>
+    <td class="number">${missingCounts.join(', ') || 0}</td>
     <td class="number">${formatValue(arm.goal_end)}</td>
     <td class="number">${formatValue(arm.p)}</td>
   </tr>`;

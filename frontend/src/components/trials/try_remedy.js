@@ -74,16 +74,16 @@ function TrialDialog({ run, cause, onClose }) {
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState(/** @type {import('../../data/api.js').ApiError | null} */ (null));
   const postOnce = usePostOnce();
-  const { body, errors: own } = requestOf(draft, cause);
+  const { body, errors: draftErrors } = requestOf(draft, cause);
   const settled = useSettled(body);
   const path = /** @type {const} */ (`/runs/${run.id}/trials/plan`);
-  const plan = useLoad(own.size ? null : JSON.stringify(settled), (signal) => post(path, settled, { signal }), {
+  const plan = useLoad(draftErrors.size ? null : JSON.stringify(settled), (signal) => post(path, settled, { signal }), {
     subject: 'plan',
   });
-  const found = plan.data;
-  const arms = draft.arms ?? found?.arms.map(({ name, changes }) => ({ name, text: changesText(changes) })) ?? [];
+  const planned = plan.data;
+  const arms = draft.arms ?? planned?.arms.map(({ name, changes }) => ({ name, text: changesText(changes) })) ?? [];
   const refused = failure ?? plan.error;
-  const errors = new Map([...placedErrors(refused?.errors ?? found?.errors ?? []), ...own]);
+  const errors = new Map([...placedErrors(refused?.errors ?? planned?.errors ?? []), ...draftErrors]);
   const change = (/** @type {Partial<Draft>} */ changes) => {
     setFailure(null);
     setDraft((old) => ({ ...old, ...changes }));
@@ -105,10 +105,10 @@ function TrialDialog({ run, cause, onClose }) {
   return html`<${Dialog} title=${cause ? 'Try the remedy' : 'Try a change'} onClose=${onClose}>
     <form onSubmit=${submit} class="evaluate-form trial-form">
       ${
-        found &&
+        planned &&
         html`
-          <p>${found.title && html`<b>${found.title}.</b>`} ${found.fork.words}</p>
-          ${found.notes.map((note) => html`<${Note} key=${note} words=${note} />`)}
+          <p>${planned.title && html`<b>${planned.title}.</b>`} ${planned.fork.words}</p>
+          ${planned.notes.map((note) => html`<${Note} key=${note} words=${note} />`)}
           <${Arms}
             run=${run}
             arms=${arms}
@@ -120,31 +120,31 @@ function TrialDialog({ run, cause, onClose }) {
             label="Runs of each arm"
             help=${`Number of new seeds. Each seed is trained once in every arm, including the one without changes.`}
             value=${draft.seeds}
-            proposed=${found.seeds.length}
+            proposed=${planned.seeds.length}
             error=${errors.get('seeds')}
             onChange=${(/** @type {string} */ seeds) => change({ seeds })}
           />
           <${NumberField}
             name="steps"
             label="Last step"
-            help=${`With the data up to step ${found.alarm}, the diagnosis would already have reported the failure.`}
+            help=${`With the data up to step ${planned.alarm}, the diagnosis would already have reported the failure.`}
             value=${draft.steps}
-            proposed=${found.steps}
+            proposed=${planned.steps}
             error=${errors.get('steps')}
             onChange=${(/** @type {string} */ steps) => change({ steps })}
           />
-          <${Price} plan=${found} />
+          <${Price} plan=${planned} />
         `
       }
       ${
         refused && !refused.errors?.length
           ? html`<p class="field-error" role="alert">${refused.message}</p>`
-          : !found && html`<p class="faint">Planning…</p>`
+          : !planned && html`<p class="faint">Planning…</p>`
       }
       <footer>
         <button type="button" class="button" onClick=${onClose}>Cancel</button>
-        <button class="button button-primary" disabled=${busy || isOld || !found || errors.size > 0}>
-          ${found ? `Start ${plural(found.price.runs, 'run')}` : 'Start'}
+        <button class="button button-primary" disabled=${busy || isOld || !planned || errors.size > 0}>
+          ${planned ? `Start ${plural(planned.price.runs, 'run')}` : 'Start'}
         </button>
       </footer>
     </form>
@@ -169,7 +169,7 @@ function Arms({ run, arms, errors, onChange }) {
           type="button"
           class="button-icon"
           aria-label=${`Remove ${arm.name}`}
-          onClick=${() => onChange(arms.filter((other) => other !== arm))}
+          onClick=${() => onChange(arms.filter((_, at) => at !== i))}
         >
           <${Icon} name="cross" size=${12} />
         </button>

@@ -23,32 +23,32 @@ export const MOST_IN_NAME = 200;
 export function parseSeeds(text) {
   /** @type {number[]} */
   const seeds = [];
-  for (const part of text.split(/[\s,;]+/).filter(Boolean)) {
-    const match = part.match(/^(\d+)(?:(?:-|\.\.)(\d+))?$/);
+  for (const range of text.split(/[\s,;]+/).filter(Boolean)) {
+    const match = range.match(/^(\d+)(?:(?:-|\.\.)(\d+))?$/);
     if (!match)
       return {
         seeds: [],
-        error: `“${part}” is not a seed: enter whole numbers such as 0,1,2 or a range such as 0-4`,
+        error: `“${range}” is not a seed: enter whole numbers such as 0,1,2 or a range such as 0-4`,
       };
     const [from, to] = [Number(match[1]), Number(match[2] ?? match[1])];
     if (to > LARGEST_SEED) return { seeds: [], error: `${to} is too large: the largest seed is ${LARGEST_SEED}` };
-    if (to < from) return { seeds: [], error: `“${part}” starts above its end` };
-    if (to - from >= MOST_SEEDS) return { seeds: [], error: `“${part}” holds more than ${MOST_SEEDS} seeds` };
+    if (to < from) return { seeds: [], error: `“${range}” starts above its end` };
+    if (to - from >= MOST_SEEDS) return { seeds: [], error: `“${range}” holds more than ${MOST_SEEDS} seeds` };
     for (let seed = from; seed <= to; seed += 1) if (!seeds.includes(seed)) seeds.push(seed);
   }
   return { seeds, error: seeds.length ? '' : 'Enter at least one seed' };
 }
 
-/** A name that no other variant has: `dapo`, `dapo 2`, ... @param {string} wanted @param {Variant[]} variants */
-export function freeName(wanted, variants) {
+/** A name that no other variant has: `dapo`, `dapo 2`, ... @param {string} stem @param {Variant[]} variants */
+export function freeName(stem, variants) {
   const taken = new Set(variants.map(({ name }) => name));
-  if (!taken.has(wanted)) return wanted;
+  if (!taken.has(stem)) return stem;
   let n = 2;
-  while (taken.has(`${wanted} ${n}`)) n += 1;
-  return `${wanted} ${n}`;
+  while (taken.has(`${stem} ${n}`)) n += 1;
+  return `${stem} ${n}`;
 }
 
-/** What the experiment is called when nobody gives it a name. @param {Variant[]} variants */
+/** The name of an experiment that was given none. @param {Variant[]} variants */
 export const defaultName = (variants) =>
   shortened(
     (variants.length > 4
@@ -143,13 +143,13 @@ export function formFromConfig(catalog, config, { variant, seed = config.seed ??
   const base = changesBetween(belowBase(catalog, shared), shared);
   const preset = config.preset ?? '';
   const below = belowVariant(catalog, base, { preset });
-  const { seed: _, ...rest } = config;
-  const own = changesBetween(below, { ...below, ...rest });
+  const { seed: _, ...fields } = config;
+  const changes = changesBetween(below, { ...below, ...fields });
   return {
     name: experiment,
     base,
     seeds: String(seed),
-    variants: [{ name: variant || preset || 'variant', ...(preset ? { preset } : {}), ...own }],
+    variants: [{ name: variant || preset || 'variant', ...(preset ? { preset } : {}), ...changes }],
   };
 }
 
@@ -180,12 +180,12 @@ export function variantOfRecipe(catalog, base, { name, config }) {
  * Variants that differ from `full` in one knob each, which is set back to what `plain` has.
  * @param {Variant} variant
  * @param {Fields} full its full config
- * @param {{path: string, one: any}[]} knobs chosen ones; `one` is the plain value
+ * @param {{path: string, before: any}[]} knobs chosen ones; `before` is the plain value
  * @returns {Variant[]}
  */
 export const oneKnobOff = (variant, full, knobs) =>
-  knobs.map(({ path, one }) => ({
-    ...setAt(variant, path, one, full),
+  knobs.map(({ path, before }) => ({
+    ...setAt(variant, path, before, full),
     name: `${variant.name} − ${shortName(path)}`,
   }));
 
@@ -194,19 +194,19 @@ export const oneKnobOff = (variant, full, knobs) =>
  * left out where the form has it (`isThere`), and so is a last rung that is the variant itself.
  * @param {Variant} variant
  * @param {{variant: Variant, full: Fields, isThere: boolean}} plain
- * @param {{path: string, other: any}[]} knobs in the order in which they are added; `other` is the variant's value
+ * @param {{path: string, after: any}[]} knobs in the order in which they are added; `after` is the variant's value
  * @param {boolean} isWhole whether these are all knobs in which the two differ
  * @returns {Variant[]}
  */
 export function ladder(variant, plain, knobs, isWhole) {
   const rungs = [{ fields: plain.variant, full: plain.full }];
-  for (const { path, other } of knobs) {
+  for (const { path, after } of knobs) {
     const { fields, full } = rungs[rungs.length - 1];
     const name =
       rungs.length > MOST_CHAINED ? `${variant.name} ladder ${rungs.length}` : `${fields.name} + ${shortName(path)}`;
     rungs.push({
-      fields: { .../** @type {Variant} */ (setAt(fields, path, other, full)), name },
-      full: setAt(full, path, other, full),
+      fields: { .../** @type {Variant} */ (setAt(fields, path, after, full)), name },
+      full: setAt(full, path, after, full),
     });
   }
   return rungs.slice(plain.isThere ? 1 : 0, isWhole ? -1 : undefined).map(({ fields }) => fields);
@@ -222,7 +222,7 @@ const MOST_CHAINED = 6;
 export const shortName = (path) =>
   path
     .split('.')
-    .filter((part) => part !== 'type')
+    .filter((segment) => segment !== 'type')
     .at(-1) ?? path;
 
 /** Knobs of the method in which two full configs differ. @param {Fields} plain @param {Fields} full */
@@ -237,8 +237,8 @@ export function shortValue(value) {
   if (value === undefined || value === '') return 'none';
   if (Array.isArray(value)) return value.map(shortValue).join(', ') || 'none';
   if (!isRecord(value)) return String(value);
-  const { type, name, ...rest } = value;
-  const inside = Object.entries(rest).map(([key, inner]) => `${key} ${shortValue(inner)}`);
+  const { type, name, ...settings } = value;
+  const inside = Object.entries(settings).map(([key, inner]) => `${key} ${shortValue(inner)}`);
   const head = type ?? name ?? '';
   return inside.length && head
     ? `${head} (${inside.slice(0, 3).join(', ')}${inside.length > 3 ? ', …' : ''})`
@@ -265,13 +265,13 @@ export function ownerOf(path, variant, base) {
  */
 export function withChanges({ base, variants }, fulls, indexes, changes) {
   const isShared = indexes.length === variants.length;
-  const changed = (/** @type {Fields} */ fields, /** @type {typeof changes} */ some, /** @type {number} */ i) =>
-    some.reduce((layer, { path, value }) => setAt(layer, path, value, fulls[i]), fields);
+  const changed = (/** @type {Fields} */ fields, /** @type {typeof changes} */ fieldChanges, /** @type {number} */ i) =>
+    fieldChanges.reduce((layer, { path, value }) => setAt(layer, path, value, fulls[i]), fields);
   return {
     base: isShared ? changed(base, changes, 0) : base,
     variants: variants.map((variant, i) => {
-      const own = changes.filter(({ path }) => !isShared || getAt(variant, path) !== undefined);
-      return indexes.includes(i) ? /** @type {typeof variant} */ (changed(variant, own, i)) : variant;
+      const variantChanges = changes.filter(({ path }) => !isShared || getAt(variant, path) !== undefined);
+      return indexes.includes(i) ? /** @type {typeof variant} */ (changed(variant, variantChanges, i)) : variant;
     }),
   };
 }

@@ -16,46 +16,48 @@ export const writes = (/** @type {Fields} */ fields, /** @type {string} */ path)
  * @param {Fields} fields
  * @param {string} path
  * @param {any} value
- * @param {Fields} whole the full config
+ * @param {Fields} full the full config
  * @returns {Fields}
  */
-export function setAt(fields, path, value, whole) {
-  const [key, ...rest] = path.split('.');
-  if (!rest.length) return { ...fields, [key]: value };
-  const under = lookup(whole, key);
-  if (Array.isArray(under)) return { ...fields, [key]: setInList(under, rest, value) };
-  const own = isRecord(lookup(fields, key)) ? lookup(fields, key) : {};
-  const tag = typeof under?.type === 'string' ? { type: under.type } : {};
-  return { ...fields, [key]: { ...tag, ...setAt(own, rest.join('.'), value, under) } };
+export function setAt(fields, path, value, full) {
+  const [key, ...innerPath] = path.split('.');
+  if (!innerPath.length) return { ...fields, [key]: value };
+  const fullValue = lookup(full, key);
+  if (Array.isArray(fullValue)) return { ...fields, [key]: setInList(fullValue, innerPath, value) };
+  const section = isRecord(lookup(fields, key)) ? lookup(fields, key) : {};
+  const tag = typeof fullValue?.type === 'string' ? { type: fullValue.type } : {};
+  return { ...fields, [key]: { ...tag, ...setAt(section, innerPath.join('.'), value, fullValue) } };
 }
 
 /**
- * A list is written whole: the item at `rest[0]` is changed in a copy.
+ * A list is written whole: the item at `index` is changed in a copy.
  * @param {any[]} items @param {string[]} path @param {any} value @returns {any[]}
  */
-const setInList = (items, [index, ...rest], value) =>
-  items.map((item, i) => (String(i) !== index ? item : rest.length ? setInside(item, rest, value) : value));
+const setInList = (items, [index, ...innerPath], value) =>
+  items.map((item, i) => (String(i) !== index ? item : innerPath.length ? setInside(item, innerPath, value) : value));
 
 /** @param {any} item @param {string[]} path @param {any} value @returns {any} */
-function setInside(item, [key, ...rest], value) {
-  if (Array.isArray(item)) return setInList(item, [key, ...rest], value);
-  return { ...item, [key]: rest.length ? setInside(lookup(item, key) ?? {}, rest, value) : value };
+function setInside(item, [key, ...innerPath], value) {
+  if (Array.isArray(item)) return setInList(item, [key, ...innerPath], value);
+  return { ...item, [key]: innerPath.length ? setInside(lookup(item, key) ?? {}, innerPath, value) : value };
 }
 
 /**
- * A layer without one field; what then says nothing more than the layer below is removed as well.
+ * A layer without one field, and without sections that then say nothing more than the layer below.
  * @param {Fields} fields
  * @param {string} path
  * @param {Fields} below
  * @returns {Fields}
  */
 export function unsetAt(fields, path, below) {
-  const [key, ...rest] = path.split('.');
-  const { [key]: own, ...others } = fields;
-  if (!rest.length || !isRecord(own)) return others;
-  const left = unsetAt(own, rest.join('.'), lookup(below, key));
-  const says = Object.entries(left).some(([name, value]) => name !== 'type' || value !== lookup(below, key)?.type);
-  return says ? { ...others, [key]: left } : others;
+  const [key, ...innerPath] = path.split('.');
+  const { [key]: section, ...otherFields } = fields;
+  if (!innerPath.length || !isRecord(section)) return otherFields;
+  const left = unsetAt(section, innerPath.join('.'), lookup(below, key));
+  const hasContent = Object.entries(left).some(
+    ([name, value]) => name !== 'type' || value !== lookup(below, key)?.type,
+  );
+  return hasContent ? { ...otherFields, [key]: left } : otherFields;
 }
 
 /**
@@ -69,12 +71,12 @@ export function changesBetween(below, above) {
     Object.entries(above)
       .filter(([key, value]) => !same(lookup(below, key), value))
       .map(([key, value]) => {
-        const under = lookup(below, key);
-        const inside = isRecord(under) && isRecord(value) && under.type === value.type;
+        const valueBelow = lookup(below, key);
+        const inside = isRecord(valueBelow) && isRecord(value) && valueBelow.type === value.type;
         return [
           key,
           inside
-            ? { ...(value.type === undefined ? {} : { type: value.type }), ...changesBetween(under, value) }
+            ? { ...(value.type === undefined ? {} : { type: value.type }), ...changesBetween(valueBelow, value) }
             : value,
         ];
       }),
@@ -91,14 +93,15 @@ export const spell = (value) =>
 
 /**
  * Knobs in which two configs differ: single fields where both use the same member of a union, the whole union (or
- * list) where they do not. @param {Fields} one @param {Fields} other @returns {{path: string, one: any, other: any}[]}
+ * list) where they do not.
+ * @param {Fields} before @param {Fields} after @returns {{path: string, before: any, after: any}[]}
  */
-export function knobDifferences(one, other, path = '') {
-  return [...new Set([...Object.keys(one), ...Object.keys(other)])].flatMap((key) => {
-    const [a, b] = [lookup(one, key), lookup(other, key)];
+export function knobDifferences(before, after, path = '') {
+  return [...new Set([...Object.keys(before), ...Object.keys(after)])].flatMap((key) => {
+    const [a, b] = [lookup(before, key), lookup(after, key)];
     const at = path ? `${path}.${key}` : key;
     if (same(a, b)) return [];
-    return isAlike(a, b) ? knobDifferences(a, b, at) : [{ path: at, one: a, other: b }];
+    return isAlike(a, b) ? knobDifferences(a, b, at) : [{ path: at, before: a, after: b }];
   });
 }
 
@@ -120,8 +123,8 @@ function isAlike(a, b) {
 export function writtenPaths(fields, below, path = '') {
   return Object.entries(fields).flatMap(([key, value]) => {
     const at = path ? `${path}.${key}` : key;
-    const under = lookup(below, key);
-    if (!isRecord(value) || !isRecord(under)) return key === 'type' && path ? [] : [at];
-    return value.type !== undefined && value.type !== under.type ? [at] : writtenPaths(value, under, at);
+    const valueBelow = lookup(below, key);
+    if (!isRecord(value) || !isRecord(valueBelow)) return key === 'type' && path ? [] : [at];
+    return value.type !== undefined && value.type !== valueBelow.type ? [at] : writtenPaths(value, valueBelow, at);
   });
 }

@@ -17,17 +17,20 @@ import { complete, isRecord } from './schema.js';
  */
 export function merge(below, above) {
   const merged = Object.entries(above ?? {}).map(([key, value]) => {
-    const under = lookup(below, key);
-    return [key, isRecord(under) && isRecord(value) && isSameMember(under, value) ? merge(under, value) : value];
+    const valueBelow = lookup(below, key);
+    return [
+      key,
+      isRecord(valueBelow) && isRecord(value) && isSameMember(valueBelow, value) ? merge(valueBelow, value) : value,
+    ];
   });
   return { ...below, ...Object.fromEntries(merged) };
 }
 
 /**
  * A part of a union without a `type` belongs to whatever is below it.
- * @param {Fields} under @param {Fields} value
+ * @param {Fields} valueBelow @param {Fields} value
  */
-const isSameMember = (under, value) => value.type === undefined || value.type === under.type;
+const isSameMember = (valueBelow, value) => value.type === undefined || value.type === valueBelow.type;
 
 /**
  * The fields below a variant, before the schema fills the rest: defaults, profile of the policy, preset, base.
@@ -53,10 +56,10 @@ const profileOf = ({ profiles }, policy) =>
  * @param {Fields} merged @param {Fields} changes of the preset @param {Fields} base @param {Fields} variant
  */
 function withFewerMinibatches(merged, changes, base, variant) {
-  const wanted = changes.updates?.minibatches;
+  const minibatches = changes.updates?.minibatches;
   const prompts = merge(merged, variant).sampling?.prompts_per_step;
   const isChosen = !isRecord(merged.updates) || lookup(base.updates, 'minibatches') !== undefined;
-  const isTooMany = Number.isInteger(prompts) && prompts > 0 && prompts < wanted;
+  const isTooMany = Number.isInteger(prompts) && prompts > 0 && prompts < minibatches;
   return isTooMany && !isChosen ? merge(merged, { updates: { minibatches: prompts } }) : merged;
 }
 

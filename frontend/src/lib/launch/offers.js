@@ -10,12 +10,13 @@
 export function matching(offers, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const has = (/** @type {string[]} */ parts) => words.every((word) => parts.join(' ').toLowerCase().includes(word));
-  const named = offers.filter(({ name, title }) => has([name, title]));
-  const others = offers.filter(
+  const nameMatches = offers.filter(({ name, title }) => has([name, title]));
+  const otherMatches = offers.filter(
     (offer) =>
-      !named.includes(offer) && has([offer.name, offer.title, offer.family ?? '', offer.source ?? '', offer.note]),
+      !nameMatches.includes(offer) &&
+      has([offer.name, offer.title, offer.family ?? '', offer.source ?? '', offer.note]),
   );
-  return [...named, ...others];
+  return [...nameMatches, ...otherMatches];
 }
 
 /**

@@ -72,8 +72,10 @@ export const memberOf = (root, node, name) =>
  * @param {Node} root @param {Node} node @param {any} value @returns {Node | undefined}
  */
 export function shapeOf(root, node, value) {
-  const known = resolved(root, node);
-  return kindOf(known) === 'union' ? memberOf(root, known, lookup(value, tagOf(known))) : known;
+  const resolvedNode = resolved(root, node);
+  return kindOf(resolvedNode) === 'union'
+    ? memberOf(root, resolvedNode, lookup(value, tagOf(resolvedNode)))
+    : resolvedNode;
 }
 
 /**
@@ -89,12 +91,12 @@ export function fieldsOf(root, node, value, path) {
   if (!shape) return [];
   return Object.entries(shape.properties ?? {})
     .map(([key, inner]) => {
-      const known = resolved(root, inner);
+      const resolvedNode = resolved(root, inner);
       return {
         key,
         path: path ? `${path}.${key}` : key,
-        node: known,
-        kind: kindOf(known),
+        node: resolvedNode,
+        kind: kindOf(resolvedNode),
         required: (shape.required ?? []).includes(key),
       };
     })
@@ -138,12 +140,12 @@ export function fieldAt(root, path, config) {
  * @returns {any}
  */
 export function defaultOf(root, node) {
-  const known = resolved(root, node);
-  if ('default' in known) return known.default;
-  const kind = kindOf(known);
-  if (kind === 'constant') return known.const;
-  if (kind === 'union') return newMember(root, known, memberNames(root, known)[0]);
-  if (kind === 'section') return newSection(root, known);
+  const resolvedNode = resolved(root, node);
+  if ('default' in resolvedNode) return resolvedNode.default;
+  const kind = kindOf(resolvedNode);
+  if (kind === 'constant') return resolvedNode.const;
+  if (kind === 'union') return newMember(root, resolvedNode, memberNames(root, resolvedNode)[0]);
+  if (kind === 'section') return newSection(root, resolvedNode);
   return EMPTY[kind] ?? '';
 }
 
@@ -162,11 +164,11 @@ export const newMember = (root, node, name) => newSection(root, memberOf(root, n
  * @param {Node} root @param {Node} node @param {any} value @returns {any}
  */
 export function complete(root, node, value) {
-  const known = resolved(root, node);
-  if (isList(kindOf(known)))
-    return Array.isArray(value) ? value.map((item) => complete(root, known.items, item)) : value;
+  const resolvedNode = resolved(root, node);
+  if (isList(kindOf(resolvedNode)))
+    return Array.isArray(value) ? value.map((item) => complete(root, resolvedNode.items, item)) : value;
   if (!isRecord(value)) return value;
-  const shape = shapeOf(root, known, value);
+  const shape = shapeOf(root, resolvedNode, value);
   if (!shape?.properties) return value;
   const missing = Object.keys(shape.properties).filter((key) => !Object.hasOwn(value, key));
   return {
@@ -228,9 +230,9 @@ export function readTyped(node, typed) {
 const readNumbers = (typed) =>
   typed
     .split(',')
-    .map((part) => part.trim())
+    .map((item) => item.trim())
     .filter(Boolean)
-    .map((part) => (Number.isFinite(Number(part)) ? Number(part) : part));
+    .map((item) => (Number.isFinite(Number(item)) ? Number(item) : item));
 
 function readJson(/** @type {string} */ typed) {
   if (typed.trim() === '') return {};

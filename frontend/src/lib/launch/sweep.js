@@ -32,15 +32,15 @@ export const SEARCH = {
 
 const isWhole = (/** @type {unknown} */ value) => Number.isInteger(value) && Number(value) >= 0;
 
-/** Whether each setting of a search is of the kind that it should be. @param {any} value */
+/** Whether each setting of a search has the right type. @param {any} value */
 const isSearch = (value) =>
   isRecord(value) &&
   Object.entries(value).every(
-    ([key, own]) =>
+    ([key, setting]) =>
       Object.hasOwn(SEARCH, key) &&
       (['hours', 'money'].includes(key)
-        ? own === null || typeof own === 'number'
-        : typeof own === typeof SEARCH[/** @type {keyof Search} */ (key)]),
+        ? setting === null || typeof setting === 'number'
+        : typeof setting === typeof SEARCH[/** @type {keyof Search} */ (key)]),
   );
 
 /** Whether a value from the address is a sweep. @param {any} value @returns {value is Sweep} */
@@ -100,11 +100,16 @@ function inside(
   /** @type {string} */ path,
 ) {
   return fieldsOf(root, node, value, path).flatMap((field) => {
-    const own = lookup(value, field.key);
-    const knob = knobOf(root, field, own);
-    if (Array.isArray(own) && ['list', 'sections'].includes(field.kind))
-      return own.flatMap((item, i) => inside(root, resolved(root, field.node.items), item, `${field.path}.${i}`));
+    const fieldValue = lookup(value, field.key);
+    const knob = knobOf(root, field, fieldValue);
+    if (Array.isArray(fieldValue) && ['list', 'sections'].includes(field.kind))
+      return fieldValue.flatMap((item, i) =>
+        inside(root, resolved(root, field.node.items), item, `${field.path}.${i}`),
+      );
     const isParted = ['union', 'section'].includes(field.kind);
-    return [...(knob ? [knob] : []), ...(isParted && isRecord(own) ? inside(root, field.node, own, field.path) : [])];
+    return [
+      ...(knob ? [knob] : []),
+      ...(isParted && isRecord(fieldValue) ? inside(root, field.node, fieldValue, field.path) : []),
+    ];
   });
 }

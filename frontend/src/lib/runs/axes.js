@@ -5,11 +5,11 @@ import { formatValue } from '../text/format.js';
 import { lookup } from '../lookup.js';
 
 /**
- * `place`: of a run, 0 (low) to 1 (high); below 0 where it has no value.
- * @typedef {{key: string, title: string, place: (run: Api.RunItem) => number, text: (run: Api.RunItem) => string,
+ * `positionOf`: of a run, 0 (low) to 1 (high); below 0 where it has no value.
+ * @typedef {{key: string, title: string, positionOf: (run: Api.RunItem) => number, text: (run: Api.RunItem) => string,
  *   ticks: {at: number, text: string}[]}} Axis
- * @typedef {{isLog: boolean, place: (value: any) => number, ticks: {at: number, text: string}[]}} Scale
- * @typedef {Record<string, [number, number]>} Brushes by key: from and to, in places
+ * @typedef {{isLog: boolean, positionOf: (value: any) => number, ticks: {at: number, text: string}[]}} Scale
+ * @typedef {Record<string, [number, number]>} Brushes by key: from and to, as positions
  */
 
 export const NO_VALUE = -0.1;
@@ -47,7 +47,7 @@ export function axisOf(key, runs) {
     key,
     title: field.title + (scale.isLog ? ' (log)' : ''),
     text: field.text,
-    place: (run) => (isMissing(run) ? NO_VALUE : scale.place(of(run))),
+    positionOf: (run) => (isMissing(run) ? NO_VALUE : scale.positionOf(of(run))),
     ticks: runs.some(isMissing) ? [...scale.ticks, { at: NO_VALUE, text: 'none' }] : scale.ticks,
   };
 }
@@ -59,12 +59,12 @@ function numbers(values) {
   const to = isLog ? Math.log : (/** @type {number} */ value) => value;
   const back = isLog ? Math.exp : (/** @type {number} */ value) => value;
   const [from, span] = [to(low), to(high) - to(low)];
-  const place = (/** @type {number} */ value) => (span ? (to(value) - from) / span : 0.5);
+  const positionOf = (/** @type {number} */ value) => (span ? (to(value) - from) / span : 0.5);
   const at = span ? [0, 0.25, 0.5, 0.75, 1] : [0.5];
   const distinct = [...new Set(values)];
-  const shown = distinct.length <= at.length ? distinct : at.map((part) => back(from + part * span));
-  const ticks = values.length ? shown.map((value) => ({ at: place(value), text: formatValue(value) })) : [];
-  return { isLog, place, ticks };
+  const shown = distinct.length <= at.length ? distinct : at.map((share) => back(from + share * span));
+  const ticks = values.length ? shown.map((value) => ({ at: positionOf(value), text: formatValue(value) })) : [];
+  return { isLog, positionOf, ticks };
 }
 
 /** Texts in alphabetical order; of many, some are named. @param {string[]} texts */
@@ -72,17 +72,18 @@ function categories(texts) {
   const sorted = [...new Set(texts.filter((text) => text !== '–'))].sort((a, b) =>
     a.localeCompare(b, 'en', { numeric: true }),
   );
-  const place = (/** @type {string} */ text) => (sorted.length > 1 ? sorted.indexOf(text) / (sorted.length - 1) : 0.5);
+  const positionOf = (/** @type {string} */ text) =>
+    sorted.length > 1 ? sorted.indexOf(text) / (sorted.length - 1) : 0.5;
   const every = Math.ceil(sorted.length / MOST_TICKS);
-  const ticks = sorted.filter((_, i) => i % every === 0).map((text) => ({ at: place(text), text }));
-  return { isLog: false, place, ticks };
+  const ticks = sorted.filter((_, i) => i % every === 0).map((text) => ({ at: positionOf(text), text }));
+  return { isLog: false, positionOf, ticks };
 }
 
 /** The runs inside all brushes. @param {Api.RunItem[]} runs @param {Axis[]} axes @param {Brushes} brushes */
 export const brushed = (runs, axes, brushes) =>
   runs.filter((run) =>
-    axes.every(({ key, place }) => {
+    axes.every(({ key, positionOf }) => {
       const range = lookup(brushes, key);
-      return !range || (place(run) >= range[0] && place(run) <= range[1]);
+      return !range || (positionOf(run) >= range[0] && positionOf(run) <= range[1]);
     }),
   );

@@ -76,13 +76,13 @@ export function gridOf(cells) {
     const axes = differing.map(({ path }, at) => ({ path, values: axisOf(cells.map((_, i) => valuesOf(i)[at])) }));
     const isTall = axes[0].values.length >= axes[1].values.length;
     const [rows, columns] = isTall ? axes : [axes[1], axes[0]];
-    const found = new Map(cells.map((cell, i) => [spell(isTall ? valuesOf(i) : valuesOf(i).reverse()), cell]));
+    const cellOfValues = new Map(cells.map((cell, i) => [spell(isTall ? valuesOf(i) : valuesOf(i).reverse()), cell]));
     const isGrid = rows.values.length > 1 && columns.values.length > 1 && rows.values.length < cells.length;
     if (isGrid)
       return {
         rows,
         columns,
-        cells: rows.values.map((row) => columns.values.map((column) => found.get(spell([row, column])))),
+        cells: rows.values.map((row) => columns.values.map((column) => cellOfValues.get(spell([row, column])))),
       };
   }
   const isShort = differing.length <= MOST_FIELDS;

@@ -57,8 +57,8 @@ export function scalesApart(metric, about, runs) {
  */
 export function scaleDifferences(metric, about, configs) {
   if (!about?.scale?.length) return [];
-  const known = configs.filter(Boolean).map((config, i) => ({ name: String(i), configs: [config] }));
-  return groupDifferences(known)
+  const groups = configs.filter(Boolean).map((config, i) => ({ name: String(i), configs: [config] }));
+  return groupDifferences(groups)
     .map(({ path }) => path)
     .filter((path) => decides(about, metric, path));
 }
@@ -66,6 +66,6 @@ export function scaleDifferences(metric, about, configs) {
 /** What to say beside numbers or curves of such a metric. @param {string[]} paths */
 export function scaleWarning(paths) {
   if (!paths.length) return '';
-  const more = paths.length > 3 ? `, +${paths.length - 3}` : '';
-  return `not comparable: ${paths.slice(0, 3).join(', ')}${more} ${paths.length === 1 ? 'differs' : 'differ'}`;
+  const moreText = paths.length > 3 ? `, +${paths.length - 3}` : '';
+  return `not comparable: ${paths.slice(0, 3).join(', ')}${moreText} ${paths.length === 1 ? 'differs' : 'differ'}`;
 }

@@ -1,4 +1,4 @@
-/** What was set differently in any number of runs, what that means in effect, and what is the same. Pure. */
+/** Config fields that differ between groups of runs, what the differences mean, and the fields that agree. Pure. */
 import { flatten, formatField, groupDifferences } from './config.js';
 
 /**
@@ -12,19 +12,19 @@ import { flatten, formatField, groupDifferences } from './config.js';
  * @param {import('./groups.js').Group[]} groups @returns {{paths: string[], columns: Column[]}}
  */
 export function configColumns(groups) {
-  const found = groupDifferences(
+  const fields = groupDifferences(
     groups.map(({ name, runs }) => ({ name, configs: runs.map(({ config }) => config ?? {}) })),
   );
   /** @type {Map<string, Column>} */
   const columns = new Map();
   groups.forEach(({ name, runs }, i) => {
-    const cells = found.map(({ cells: row }) => row[i]);
+    const cells = fields.map(({ cells: row }) => row[i]);
     const key = JSON.stringify(cells.map((values) => values.map((value) => (value === undefined ? [] : [value]))));
     const column = columns.get(key) ?? { names: [], config: runs[0].config, cells };
     column.names.push(name);
     columns.set(key, column);
   });
-  return { paths: found.map(({ path }) => path), columns: [...columns.values()] };
+  return { paths: fields.map(({ path }) => path), columns: [...columns.values()] };
 }
 
 /** @param {string[]} paths @param {Column[]} columns @returns {Row[]} */
@@ -44,10 +44,12 @@ export const sameFields = (config, different) =>
  * @returns {Row[]}
  */
 export function meaningRows(explained) {
-  const texts = explained.map((one) => {
-    const meanings = (one?.formula_legend ?? []).map(({ symbol, meaning }) => /** @type {const} */ ([symbol, meaning]));
-    const notes = (one?.formula_notes ?? []).map((note) => /** @type {const} */ ([note, 'yes']));
-    return new Map([['loss', one?.formula ?? '–'], ...meanings, ...notes]);
+  const texts = explained.map((validated) => {
+    const meanings = (validated?.formula_legend ?? []).map(
+      ({ symbol, meaning }) => /** @type {const} */ ([symbol, meaning]),
+    );
+    const notes = (validated?.formula_notes ?? []).map((note) => /** @type {const} */ ([note, 'yes']));
+    return new Map([['loss', validated?.formula ?? '–'], ...meanings, ...notes]);
   });
   const labels = [...new Set(texts.flatMap((map) => [...map.keys()]))];
   return labels

@@ -1,4 +1,4 @@
-/** What a run says about itself under one name: fields of the list, summary metrics, config fields. Pure. */
+/** The values of a run by key: fields of the list, summary metrics, config fields. Pure. */
 import { flatten, formatField } from './config.js';
 import { originTitle } from './origin.js';
 import { causeText, verdictTitle } from './verdicts.js';

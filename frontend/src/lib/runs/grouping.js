@@ -19,8 +19,8 @@ const MOST_KEYS = 8;
 
 /** The keys of a view parameter; `variant` where none is one. @param {string} by @returns {string[]} */
 export function keysOf(by) {
-  const known = by.split(',').filter((key) => Object.hasOwn(ABOUT_RUN, key) || /^config\../.test(key));
-  return known.length ? [...new Set(known)].slice(0, MOST_KEYS) : ['variant'];
+  const keys = by.split(',').filter((key) => Object.hasOwn(ABOUT_RUN, key) || /^config\../.test(key));
+  return keys.length ? [...new Set(keys)].slice(0, MOST_KEYS) : ['variant'];
 }
 
 /**
@@ -37,8 +37,8 @@ function valueBy(run, key) {
   if (!key.startsWith(CONFIG)) return lookup(ABOUT_RUN, key)(run) ?? undefined;
   const path = key.slice(CONFIG.length);
   const flat = flatten(run.config ?? {});
-  const found = lookup(flat, path);
-  return found === undefined ? lookup(flat, `${path}.type`) : found;
+  const value = lookup(flat, path);
+  return value === undefined ? lookup(flat, `${path}.type`) : value;
 }
 
 /** Runs that agree in this are one group. @param {Api.RunItem} run @param {string[]} keys */

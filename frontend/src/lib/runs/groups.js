@@ -46,23 +46,26 @@ function labelled(groups, keys) {
  */
 function named(groups) {
   /** @type {Map<string, Bundle[]>} */
-  const twins = new Map();
-  for (const group of groups) twins.set(group.variant, [...(twins.get(group.variant) ?? []), group]);
+  const groupsByVariant = new Map();
+  for (const group of groups)
+    groupsByVariant.set(group.variant, [...(groupsByVariant.get(group.variant) ?? []), group]);
   const names = new Map(
-    [...twins.values()].flatMap((same) => namesAmong(same).map((name, i) => /** @type {const} */ ([same[i], name]))),
+    [...groupsByVariant.values()].flatMap((variantGroups) =>
+      namesAmong(variantGroups).map((name, i) => /** @type {const} */ ([variantGroups[i], name])),
+    ),
   );
   return groups.map((group) => ({ name: names.get(group) ?? group.variant, ...group }));
 }
 
-function namesAmong(/** @type {Bundle[]} */ same) {
-  if (same.length === 1) return [same[0].variant];
-  const [fields, origins] = [fieldsOf(same), same.map(originOf)];
-  const hashes = same.map(({ runs: [run] }) => run.config_hash.slice(0, 6));
-  const both = (/** @type {string[]} */ texts) => texts.map((text, i) => text && `${text} · ${origins[i]}`);
-  const marks = [same.map(experimentOf), fields, origins, both(fields), hashes, both(hashes)].find(
-    (texts) => texts.every(Boolean) && new Set(texts).size === same.length,
+function namesAmong(/** @type {Bundle[]} */ groups) {
+  if (groups.length === 1) return [groups[0].variant];
+  const [fields, origins] = [fieldsOf(groups), groups.map(originOf)];
+  const hashes = groups.map(({ runs: [run] }) => run.config_hash.slice(0, 6));
+  const withOrigin = (/** @type {string[]} */ texts) => texts.map((text, i) => text && `${text} · ${origins[i]}`);
+  const marks = [groups.map(experimentOf), fields, origins, withOrigin(fields), hashes, withOrigin(hashes)].find(
+    (texts) => texts.every(Boolean) && new Set(texts).size === groups.length,
   );
-  return same.map(({ variant }, i) => `${variant} · ${marks ? marks[i] : `${both(hashes)[i]} · ${i + 1}`}`);
+  return groups.map(({ variant }, i) => `${variant} · ${marks ? marks[i] : `${withOrigin(hashes)[i]} · ${i + 1}`}`);
 }
 
 /** Where the runs of a group begin. */
@@ -76,14 +79,16 @@ function experimentOf(/** @type {Bundle} */ { runs }) {
 }
 
 /** The first fields that differ, as `lr 0.001, steps 20`, where the configs are loaded. */
-function fieldsOf(/** @type {Bundle[]} */ same) {
-  const rows = groupDifferences(same.map(({ variant, runs }) => ({ name: variant, configs: [runs[0].config ?? {}] })));
+function fieldsOf(/** @type {Bundle[]} */ groups) {
+  const rows = groupDifferences(
+    groups.map(({ variant, runs }) => ({ name: variant, configs: [runs[0].config ?? {}] })),
+  );
   const text = (/** @type {number} */ i) =>
     rows
       .slice(0, MOST_FIELDS)
       .map(({ path, cells }) => `${path.split('.').at(-1)} ${formatField(cells[i][0])}`)
       .join(', ');
-  return same.map((_, i) => text(i));
+  return groups.map((_, i) => text(i));
 }
 
 /**
@@ -116,18 +121,18 @@ export function bandOf(band, groups) {
   return Math.min(...groups.map(({ runs }) => runs.length)) >= ENOUGH_SEEDS ? 'ci95' : 'minmax';
 }
 
-/** The group of a name, or of a run in it. @param {string} wanted @param {Group[]} groups */
-export const groupOf = (wanted, groups) =>
-  groups.find(({ name, runs }) => name === wanted || runs.some(({ id }) => id === wanted));
+/** The group of a name, or of a run in it. @param {string} nameOrRun @param {Group[]} groups */
+export const groupOf = (nameOrRun, groups) =>
+  groups.find(({ name, runs }) => name === nameOrRun || runs.some(({ id }) => id === nameOrRun));
 
 /**
  * Key of the line with which the others are compared: a group, or one of its runs where single runs are drawn. The
  * first group where none was chosen; what was chosen and is gone stays, so that a page can say so.
- * @param {string} wanted name of a group or id of a run @param {Group[]} groups @param {boolean} isGrouped
+ * @param {string} nameOrRun name of a group or id of a run @param {Group[]} groups @param {boolean} isGrouped
  */
-export function baselineKey(wanted, groups, isGrouped) {
-  if (!wanted) return isGrouped && groups.length > 1 ? groups[0].name : '';
-  const group = groupOf(wanted, groups);
-  if (!group) return wanted;
-  return isGrouped ? group.name : group.name === wanted ? group.runs[0].id : wanted;
+export function baselineKey(nameOrRun, groups, isGrouped) {
+  if (!nameOrRun) return isGrouped && groups.length > 1 ? groups[0].name : '';
+  const group = groupOf(nameOrRun, groups);
+  if (!group) return nameOrRun;
+  return isGrouped ? group.name : group.name === nameOrRun ? group.runs[0].id : nameOrRun;
 }

@@ -13,12 +13,12 @@ const TURNS = ['reference', 'checkpoint'];
  */
 export function marksOf(events) {
   /** @type {Map<number, Set<string>>} */
-  const told = new Map();
+  const messagesByStep = new Map();
   for (const { kind, level, step, message } of events) {
     if (typeof step !== 'number' || !(TURNS.includes(kind) || (level === 'error' && kind !== 'diagnosis'))) continue;
-    told.set(step, (told.get(step) ?? new Set()).add(message));
+    messagesByStep.set(step, (messagesByStep.get(step) ?? new Set()).add(message));
   }
-  return [...told]
+  return [...messagesByStep]
     .map(([step, messages]) => ({ step, text: [...messages].join('; ') }))
     .sort((a, b) => a.step - b.step);
 }

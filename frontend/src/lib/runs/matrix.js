@@ -51,7 +51,7 @@ export const matrixParams = (groups, { columns, planned }, baseline) => ({
  * @param {Api.Matrix} matrix @returns {NamedRow[]} */
 export const namedRows = (groups, { rows }) =>
   groups.flatMap(({ name, runs }) => {
-    const row = rows.find((each) => each.runs.some(({ id }) => id === runs[0].id));
+    const row = rows.find((matrixRow) => matrixRow.runs.some(({ id }) => id === runs[0].id));
     return row ? [{ name, row }] : [];
   });
 
@@ -87,12 +87,12 @@ export function verdictText({ verdict, versus }) {
 const pText = (p) => (p === null ? '' : p < 0.001 ? '< 0.001' : `= ${Number(p.toPrecision(2))}`);
 
 /**
- * All that is known of a cell, in sentences.
+ * All numbers of a cell, in sentences.
  * @param {Api.MatrixCell} cell @param {{looks: string, tests: number}} matrix @param {string} baseline its name
  * @param {Api.MatrixRow} row @returns {string[]}
  */
 export function sentencesOf(cell, { looks, tests }, baseline, row) {
-  const { n, low, high, versus, reason, more_seeds: more, verdict } = cell;
+  const { n, low, high, versus, reason, more_seeds: moreSeeds, verdict } = cell;
   const interval = low === null ? '' : `, 95 % interval of the mean ${formatValue(low)} to ${formatValue(high)}`;
   const sentences = [`${estimateText(cell)} over ${plural(n, 'seed')}${interval}.`];
   const reached = reachedText(cell, row);
@@ -111,27 +111,31 @@ export function sentencesOf(cell, { looks, tests }, baseline, row) {
     if (versus.effect !== null) sentences.push(`Hedges' g = ${signed(versus.effect)}.`);
   }
   if (reason) sentences.push(reason);
-  if (more && verdict === 'no claim') sentences.push(`An interval needs ${plural(more, 'more seed')}.`);
-  else if (more)
+  if (moreSeeds && verdict === 'no claim') sentences.push(`An interval needs ${plural(moreSeeds, 'more seed')}.`);
+  else if (moreSeeds)
     sentences.push(
-      `${plural(more, 'more seed')} would decide this at 80 %, if the difference is as large as it looks.`,
+      `${plural(moreSeeds, 'more seed')} would decide this at 80 %, if the difference is as large as it looks.`,
     );
   return sentences;
 }
 
 /**
- * Clones that give a row and the baseline so many more seeds in common: seeds that one side has first, then new ones.
- * @param {{id: string, seed: number}[]} own @param {{id: string, seed: number}[]} base @param {number} more
+ * Clones that give a row and the baseline `count` more seeds in common: first the seeds that one of them has, then
+ * new ones.
+ * @param {{id: string, seed: number}[]} rowRuns @param {{id: string, seed: number}[]} baselineRuns
+ * @param {number} count
  * @returns {{run: string, seed: number}[]} runs to be cloned, and the clones' seeds
  */
-export function seedsToQueue(own, base, more) {
-  const [mine, theirs] = [own, base].map((runs) => new Set(runs.map(({ seed }) => seed)));
-  const halves = [...mine, ...theirs].filter((seed) => mine.has(seed) !== theirs.has(seed)).sort((a, b) => a - b);
-  const next = Math.max(-1, ...mine, ...theirs) + 1;
-  const fresh = Array.from({ length: Math.max(0, more - halves.length) }, (_, i) => next + i);
-  return [...halves.slice(0, more), ...fresh].flatMap((seed) => [
-    ...(mine.has(seed) ? [] : [{ run: own[0].id, seed }]),
-    ...(theirs.has(seed) ? [] : [{ run: base[0].id, seed }]),
+export function seedsToQueue(rowRuns, baselineRuns, count) {
+  const [rowSeeds, baselineSeeds] = [rowRuns, baselineRuns].map((runs) => new Set(runs.map(({ seed }) => seed)));
+  const unpairedSeeds = [...rowSeeds, ...baselineSeeds]
+    .filter((seed) => rowSeeds.has(seed) !== baselineSeeds.has(seed))
+    .sort((a, b) => a - b);
+  const next = Math.max(-1, ...rowSeeds, ...baselineSeeds) + 1;
+  const fresh = Array.from({ length: Math.max(0, count - unpairedSeeds.length) }, (_, i) => next + i);
+  return [...unpairedSeeds.slice(0, count), ...fresh].flatMap((seed) => [
+    ...(rowSeeds.has(seed) ? [] : [{ run: rowRuns[0].id, seed }]),
+    ...(baselineSeeds.has(seed) ? [] : [{ run: baselineRuns[0].id, seed }]),
   ]);
 }
 
@@ -169,9 +173,9 @@ export function asCsv(rows, { columns }) {
     'delta,delta_low,delta_high,pairs,paired,p,p_holm,hedges_g,verdict,more_seeds';
   const body = rows.flatMap(({ name, row }) =>
     columns.map(({ key, metric, reading, threshold }) => {
-      const { n, mean, std, low, high, versus: v, verdict, more_seeds: more } = lookup(row.cells, key);
+      const { n, mean, std, low, high, versus: v, verdict, more_seeds: moreSeeds } = lookup(row.cells, key);
       const difference = [v?.mean, v?.low, v?.high, v?.n, v?.paired, v?.p, v?.p_corrected, v?.effect];
-      return [name, metric, reading, threshold, n, mean, std, low, high, ...difference, verdict, more];
+      return [name, metric, reading, threshold, n, mean, std, low, high, ...difference, verdict, moreSeeds];
     }),
   );
   return csv(head.split(','), body);

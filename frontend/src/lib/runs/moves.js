@@ -1,4 +1,4 @@
-/** What may be asked of a run in its present state, and how it stands in words. */
+/** The actions that a run's state allows, and the state in words. */
 
 import { isArchived, isForeign, isPushed, isSilent } from './origin.js';
 import { lookup } from '../lookup.js';

@@ -19,13 +19,19 @@ const ARCHIVED = 'grpolab';
 
 const SILENT_MS = 120_000;
 
-/** Whether another trainer makes it: it has no checkpoints and never trains here. @param {{origin?: string}} run */
+/**
+ * Whether another trainer makes the run: it has no checkpoints and never trains here.
+ * @param {{origin?: string}} run
+ */
 export const isForeign = ({ origin }) => Boolean(origin) && origin !== ARCHIVED;
 
-/** Whether it comes from an archive: it has a config of ours and never trains here. @param {{origin?: string}} run */
+/**
+ * Whether a run comes from an archive: its config is complete, and it never trains here.
+ * @param {{origin?: string}} run
+ */
 export const isArchived = ({ origin }) => origin === ARCHIVED;
 
-/** Whether its trainer pushes it, live. @param {{writer?: string | null}} run */
+/** Whether the run's trainer pushes it while it trains. @param {{writer?: string | null}} run */
 export const isPushed = ({ writer }) => typeof writer === 'string';
 
 /**

@@ -23,7 +23,7 @@ const FUNCTIONS = ['best', 'last'];
 
 /** @param {string} text @returns {Token[]} */
 const tokensOf = (text) =>
-  [...text.matchAll(TOKEN)].map(({ 0: found, index }) => ({ text: found, at: index, end: index + found.length }));
+  [...text.matchAll(TOKEN)].map(({ 0: word, index }) => ({ text: word, at: index, end: index + word.length }));
 
 const unquoted = (/** @type {string} */ text) =>
   /^["']/.test(text) ? text.replace(/^["']|["']$/g, '').replace(/\\(.)/g, '$1') : text;
@@ -34,11 +34,14 @@ export const spelled = (value) =>
     ? value
     : `"${value.replace(/[\\"]/g, '\\$&')}"`;
 
-/** @typedef {'operand' | 'operator' | 'value' | 'list' | 'item' | 'after item' | 'joint' | 'call' | 'metric'} Place */
+/**
+ * What the grammar expects next.
+ * @typedef {'operand' | 'operator' | 'value' | 'list' | 'item' | 'after item' | 'joint' | 'call' | 'metric'} Position
+ */
 
 /**
  * What may follow after one more token.
- * @type {Record<Place, (word: string, field: string) => [Place, string]>}
+ * @type {Record<Position, (word: string, field: string) => [Position, string]>}
  */
 const NEXT = {
   operand: (word) =>
@@ -68,27 +71,29 @@ export function completionAt(text, caret, fields) {
   const last = tokens.at(-1);
   const isTyped = last !== undefined && last.end === caret && !/^[(),]$/.test(last.text) && !OPERATOR.test(last.text);
   const typed = isTyped ? last : { text: '', at: caret, end: caret };
-  /** @type {[Place, string]} */
-  let now = ['operand', ''];
+  /** @type {[Position, string]} */
+  let state = ['operand', ''];
   for (const { text: word } of isTyped ? tokens.slice(0, -1) : tokens)
-    now = NEXT[now[0]](
+    state = NEXT[state[0]](
       /^["']/.test(word) ? word : Object.hasOwn(NEXT_WORDS, word.toLowerCase()) ? word.toLowerCase() : word,
-      now[1],
+      state[1],
     );
-  const [place, name] = now;
-  const field = fields.find((each) => each.name === unquoted(name) || each.name === `config.${unquoted(name)}`);
-  const options = matching(optionsAt(place, field, fields), unquoted(typed.text));
+  const [position, name] = state;
+  const field = fields.find(
+    (candidate) => candidate.name === unquoted(name) || candidate.name === `config.${unquoted(name)}`,
+  );
+  const options = matching(optionsAt(position, field, fields), unquoted(typed.text));
   return { from: typed.at, to: typed.end, options };
 }
 
 const NEXT_WORDS = { and: 1, or: 1, not: 1, in: 1, best: 1, last: 1 };
 
-/** @param {Place} place @param {Field | undefined} field @param {Field[]} fields @returns {Option[]} */
-function optionsAt(place, field, fields) {
-  const named = (/** @type {Field[]} */ some) =>
-    some.map(({ name, type }) => ({ text: spelled(name), hint: HINTS[type] }));
-  const plain = (/** @type {string[]} */ some) => some.map((text) => ({ text, hint: '' }));
-  switch (place) {
+/** @param {Position} position @param {Field | undefined} field @param {Field[]} fields @returns {Option[]} */
+function optionsAt(position, field, fields) {
+  const named = (/** @type {Field[]} */ offeredFields) =>
+    offeredFields.map(({ name, type }) => ({ text: spelled(name), hint: HINTS[type] }));
+  const plain = (/** @type {string[]} */ texts) => texts.map((text) => ({ text, hint: '' }));
+  switch (position) {
     case 'operand':
       return [...named(fields), ...plain(['not', 'best(', 'last('])];
     case 'metric':
@@ -111,7 +116,10 @@ function optionsAt(place, field, fields) {
 /** @type {Record<Field['type'], string>} */
 const HINTS = { text: '', number: 'number', date: 'date', tags: '', config: '', metric: 'last value' };
 
-/** Those that begin with what is typed, then those that contain it. @param {Option[]} options @param {string} typed */
+/**
+ * Options that begin with the typed text, then options that contain it.
+ * @param {Option[]} options @param {string} typed
+ */
 function matching(options, typed) {
   const word = typed.toLowerCase();
   const rank = (/** @type {Option} */ { text }) => {
@@ -150,6 +158,6 @@ export function pointedAt(query, position) {
   const characters = [...query].map((character) => (/\s/.test(character) ? ' ' : character));
   const first = Math.max(0, position - BEFORE_CARET);
   const cut = first ? '…' : '';
-  const part = characters.slice(first, position + AFTER_CARET).join('');
-  return `${cut}${part}\n${' '.repeat(position - first + cut.length)}^`;
+  const excerpt = characters.slice(first, position + AFTER_CARET).join('');
+  return `${cut}${excerpt}\n${' '.repeat(position - first + cut.length)}^`;
 }

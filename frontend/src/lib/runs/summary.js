@@ -18,6 +18,6 @@ export const verdictCounts = (runs) =>
  */
 export function chosenSections(available, chosen) {
   const keys = chosen.includes('key') ? KEY_METRICS.filter((metric) => available.includes(metric)) : [];
-  const rest = available.filter((metric) => chosen.includes(sectionOf(metric)) || chosen.includes(metric));
-  return [...(keys.length ? [{ section: 'key metrics', metrics: keys }] : []), ...bySection(rest)];
+  const sectionMetrics = available.filter((metric) => chosen.includes(sectionOf(metric)) || chosen.includes(metric));
+  return [...(keys.length ? [{ section: 'key metrics', metrics: keys }] : []), ...bySection(sectionMetrics)];
 }

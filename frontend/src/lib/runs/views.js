@@ -6,8 +6,8 @@ export function addressOfView(view) {
   if (view.page === 'compare')
     return `/compare${toSearch(Object.entries({ ...view.settings, ...(view.query && { query: view.query }) }))}`;
   const { query: q, status, verdict, tag, variant, experiment, archived, sort, group, columns } = view;
-  const some = { q, status, verdict, tag, variant, experiment, archived: archived ? '1' : '', sort, group };
-  return address('/runs', { ...some, columns: columns ? list().write(columns) : '' });
+  const filters = { q, status, verdict, tag, variant, experiment, archived: archived ? '1' : '', sort, group };
+  return address('/runs', { ...filters, columns: columns ? list().write(columns) : '' });
 }
 
 /**
@@ -16,8 +16,8 @@ export function addressOfView(view) {
  * @param {string[]} runs that are compared now; an address that chose them by a query does not name them
  */
 export function viewOfComparison(search, names, query, runs) {
-  const known = Object.fromEntries([...new URLSearchParams(search)].filter(([name]) => names.includes(name)));
-  const { runs: named, experiment, query: before, ...settings } = known;
+  const parameters = Object.fromEntries([...new URLSearchParams(search)].filter(([name]) => names.includes(name)));
+  const { runs: named, experiment, query: before, ...settings } = parameters;
   const chosen = named || before ? { runs: named || list().write(runs) } : { experiment };
   return { page: /** @type {const} */ ('compare'), query, settings: { ...settings, ...(query ? {} : chosen) } };
 }

@@ -1,4 +1,4 @@
-/** What waits, what runs and for how long still. Pure. */
+/** Words of the queue: remaining time, GPU and cost of a run. Pure. */
 import { formatDuration, formatMoney, formatPercent, formatValue } from '../text/format.js';
 
 /** Seconds until a run is done, from its last step's time; null while unknown. @param {Api.RunItem} run */

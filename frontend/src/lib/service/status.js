@@ -28,7 +28,7 @@ export function troubles(status) {
 
 /** What a run could not store yet; '' when nothing waits. @param {ServiceStatus | null} status @param {string} run */
 export function waitingText(status, run) {
-  const note = status?.waiting.find((each) => each.run === run);
+  const note = status?.waiting.find((item) => item.run === run);
   if (!note) return '';
   const steps = note.steps ? `${plural(note.steps, 'step')} not yet stored` : 'no steps to store yet';
   const effect = note.is_held ? 'training is on hold' : 'training continues';

@@ -22,8 +22,9 @@ export function wordDiff(before, after, most = MOST_CHANGES) {
   while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
   const middle = changes(a.slice(start, a.length - end), b.slice(start, b.length - end), most);
   if (!middle) return null;
-  const same = (/** @type {string[]} */ part) => part.map((text) => /** @type {Part} */ ({ kind: 'same', text }));
-  return joined([...same(a.slice(0, start)), ...middle, ...same(a.slice(a.length - end))]);
+  const unchanged = (/** @type {string[]} */ texts) =>
+    texts.map((text) => /** @type {Part} */ ({ kind: 'same', text }));
+  return joined([...unchanged(a.slice(0, start)), ...middle, ...unchanged(a.slice(a.length - end))]);
 }
 
 /** @param {string[]} a @param {string[]} b @param {number} most @returns {Part[] | null} */
@@ -74,11 +75,11 @@ function backwards(trace, a, b) {
 /** Neighbours of one kind as one part. @param {Part[]} parts @returns {Part[]} */
 function joined(parts) {
   /** @type {Part[]} */
-  const found = [];
+  const merged = [];
   for (const { kind, text } of parts) {
-    const last = found[found.length - 1];
+    const last = merged[merged.length - 1];
     if (last?.kind === kind) last.text += text;
-    else found.push({ kind, text });
+    else merged.push({ kind, text });
   }
-  return found;
+  return merged;
 }

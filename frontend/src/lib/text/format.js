@@ -86,11 +86,11 @@ export function formatBytes(bytes) {
 export function formatDuration(seconds) {
   if (typeof seconds !== 'number' || !Number.isFinite(seconds)) return NONE;
   if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)} s`;
-  const whole = Math.round(seconds);
-  if (whole < 60) return `${whole} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
-  if (whole < 86_400) return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} min`;
-  return `${Math.floor(whole / 86_400)} d ${Math.floor((whole % 86_400) / 3600)} h`;
+  const rounded = Math.round(seconds);
+  if (rounded < 60) return `${rounded} s`;
+  if (rounded < 3600) return `${Math.floor(rounded / 60)} min ${two(rounded % 60)} s`;
+  if (rounded < 86_400) return `${Math.floor(rounded / 3600)} h ${two(Math.floor((rounded % 3600) / 60))} min`;
+  return `${Math.floor(rounded / 86_400)} d ${Math.floor((rounded % 86_400) / 3600)} h`;
 }
 
 /** @type {[number, string][]} largest value in seconds, unit */

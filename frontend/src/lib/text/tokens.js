@@ -150,9 +150,9 @@ export function chunksOf(tokens, most) {
  * A token's address within its group: completion and token, `2.17`.
  * @param {string} text @returns {[number, number] | null}
  */
-export function readPlace(text) {
-  const found = /^(\d{1,4})\.(\d{1,7})$/.exec(text);
-  return found ? [Number(found[1]), Number(found[2])] : null;
+export function readTokenAddress(text) {
+  const match = /^(\d{1,4})\.(\d{1,7})$/.exec(text);
+  return match ? [Number(match[1]), Number(match[2])] : null;
 }
 
 /**

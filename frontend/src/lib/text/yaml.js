@@ -30,8 +30,8 @@ function entryLines(key, value, indent) {
 function itemLines(item, indent) {
   if (!isBranch(item)) return [`${indent}- ${scalar(item)}`];
   // the first line of the item follows the dash
-  const [first, ...rest] = lines(item, `${indent}  `);
-  return [`${indent}- ${first.slice(indent.length + 2)}`, ...rest];
+  const [firstLine, ...otherLines] = lines(item, `${indent}  `);
+  return [`${indent}- ${firstLine.slice(indent.length + 2)}`, ...otherLines];
 }
 
 function scalar(/** @type {unknown} */ value) {

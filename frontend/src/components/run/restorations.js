@@ -18,13 +18,13 @@ const WORDS = {
   behaviour: 'older sampler weights',
 };
 
-const words = (/** @type {string[]} */ parts) => parts.map((part) => lookup(WORDS, part) ?? part).join(', ');
+const words = (/** @type {string[]} */ parts) => parts.map((name) => lookup(WORDS, name) ?? name).join(', ');
 
 /** The manifest that an event carries, if it does. @param {Api.RunEvent} event */
 export const manifestOf = (event) => event.data?.restored;
 
 /** @param {{manifest: Manifest}} props */
-export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, versions } }) {
+export function Restoration({ manifest: { checkpoint, run, parts, fresh, refused, versions } }) {
   const rows = [
     [
       'checkpoint',
@@ -42,15 +42,15 @@ export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, v
     ],
     ['restored', words(parts)],
     ['started fresh', fresh.length ? words(fresh) : 'nothing'],
-    ...refused.map((each) => [
+    ...refused.map((refusal) => [
       'refused',
       html`
-        <code>${each.checkpoint}</code> <${Visible} text=${each.reason} />
+        <code>${refusal.checkpoint}</code> <${Visible} text=${refusal.reason} />
       `,
     ]),
-    ...Object.entries(versions).map(([name, [then, now]]) => [
+    ...Object.entries(versions).map(([name, [savedVersion, currentVersion]]) => [
       name,
-      `was ${then || 'unknown'}, now ${now}: results may differ in the last digits`,
+      `was ${savedVersion || 'unknown'}, now ${currentVersion}: results may differ in the last digits`,
     ]),
   ];
   return html`<dl class="restored">
@@ -65,16 +65,16 @@ export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, v
 
 /** Every resume and fork of a run, newest first. @param {{events: Api.RunEvent[]}} props */
 export function Restorations({ events }) {
-  const found = events.filter(manifestOf);
-  if (!found.length) return null;
+  const restorations = events.filter(manifestOf);
+  if (!restorations.length) return null;
   return html`
-    <h3>${found.length > 1 ? `Restored from checkpoints ${found.length} times` : 'Restored from a checkpoint'}</h3>
-    ${found.map(
+    <h3>${restorations.length > 1 ? `Restored from checkpoints ${restorations.length} times` : 'Restored from a checkpoint'}</h3>
+    ${restorations.map(
       (event, i) => html`<details class="more" key=${event.id} open=${i === 0}>
         <summary>
           attempt ${event.attempt}: ${event.message}
         </summary>
-        <${Restored} manifest=${manifestOf(event)} />
+        <${Restoration} manifest=${manifestOf(event)} />
       </details>`,
     )}
   `;

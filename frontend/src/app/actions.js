@@ -1,6 +1,9 @@
-/** What can be done with runs, one or many, with a message about how it went and a way back where there is one. */
-import { patch, post, remove } from './api.js';
-import { say, sayError } from '../app/state.js';
+/**
+ * Actions on one or many runs. Each shows a message with its result, and a button that undoes it where that is
+ * possible.
+ */
+import { patch, post, remove } from '../data/api.js';
+import { say, sayError } from './state.js';
 import { plural } from '../lib/text/format.js';
 
 /** @typedef {Api.RunItem} Run */
@@ -31,8 +34,8 @@ const OPPOSITE = {
 };
 
 /**
- * Does it to all of these runs and says how many were changed, which were refused, and why; the message takes it
- * back where that can be done: exactly for the runs that were changed.
+ * Applies an action to runs and shows how many were changed, how many were refused, and why. The message offers to undo
+ * the action, for exactly the runs that were changed.
  * @param {Action} action @param {string[]} ids @param {() => void} reload @param {string} [tag]
  * @returns {Promise<void>}
  */
@@ -44,7 +47,7 @@ export async function actOnRuns(action, ids, reload, tag = '') {
   let missing = 0;
   const opposite = OPPOSITE[action];
   const undo = opposite && { label: 'Undo', run: () => actOnRuns(opposite, changed, reload, tag) };
-  const told = () => `${plural(changed.length, 'run')} ${DONE[action](tag)}`;
+  const doneText = () => `${plural(changed.length, 'run')} ${DONE[action](tag)}`;
   try {
     for (let first = 0; first < ids.length; first += MOST_PER_CALL) {
       const done = await post('/runs/actions', { action, tag, ids: ids.slice(first, first + MOST_PER_CALL) });
@@ -53,24 +56,26 @@ export async function actOnRuns(action, ids, reload, tag = '') {
       missing += done.missing;
     }
     if (refused.length) say(`${plural(refused.length, 'run')} refused: ${refused[0].reason}`, { tone: 'error' });
-    const gone = missing ? `; ${plural(missing, 'run')} no longer there` : '';
-    const same = changed.length || refused.length ? '' : ': all had it already';
-    say(told() + same + gone, changed.length ? { action: undo } : undefined);
+    const missingText = missing ? `; ${plural(missing, 'run')} no longer there` : '';
+    const unchangedText = changed.length || refused.length ? '' : ': all had it already';
+    say(doneText() + unchangedText + missingText, changed.length ? { action: undo } : undefined);
   } catch (error) {
     sayError(error);
-    if (changed.length) say(told(), { action: undo });
+    if (changed.length) say(doneText(), { action: undo });
   }
   reload();
 }
 
-/** Everything in the trash out of existence; what has to stay is named. @param {() => void} reload */
+/** Deletes all runs in the trash; a message names the runs that have to stay. @param {() => void} reload */
 export async function emptyTrash(reload) {
   try {
-    const { deleted, kept } = await remove('/runs', { forever: true });
-    const stays = kept.map((/** @type {Api.KeptRun} */ { name, reason }) => `${name} stays: ${reason}`).join('; ');
+    const { deleted, kept: refused } = await remove('/runs', { forever: true });
+    const refusedText = refused
+      .map((/** @type {Api.KeptRun} */ { name, reason }) => `${name} stays: ${reason}`)
+      .join('; ');
     say(
-      `${plural(deleted.length, 'run')} deleted permanently${stays && `. ${stays}`}`,
-      stays ? { tone: 'error' } : undefined,
+      `${plural(deleted.length, 'run')} deleted permanently${refusedText && `. ${refusedText}`}`,
+      refusedText ? { tone: 'error' } : undefined,
     );
   } catch (error) {
     sayError(error);
@@ -100,11 +105,11 @@ export function download(text, filename, type = 'text/csv') {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/** @param {string} text @param {string} what @returns {Promise<void>} */
-export async function copyText(text, what) {
+/** @param {string} text @param {string} subject @returns {Promise<void>} */
+export async function copyText(text, subject) {
   try {
     await navigator.clipboard.writeText(text);
-    say(`${what} copied`);
+    say(`${subject} copied`);
   } catch {
     say(`Your browser blocked copying: ${text}`, { tone: 'error' });
   }
