@@ -104,8 +104,8 @@ def encode(steps: Ints, values: Floats) -> bytes:
 def encode_outline(steps: Ints, values: Floats) -> bytes:
     """The same, quicker to read."""
     header = _header(DOUBLES, kind=LISTED, steps=steps)
-    found = header + steps.astype(STEP).tobytes() + values.astype(VALUE).tobytes()
-    return PLAIN + CHECKSUM.pack(zlib.crc32(found)) + found
+    payload = header + steps.astype(STEP).tobytes() + values.astype(VALUE).tobytes()
+    return PLAIN + CHECKSUM.pack(zlib.crc32(payload)) + payload
 
 
 def _floats(values: Floats) -> bytes | None:
@@ -128,15 +128,15 @@ def _frame(parts: Sequence[bytes], level: int) -> bytes:
     """Each part is a block of its own within the frame: noise does not spoil what compresses beside it."""
     writer = zstandard.ZstdCompressor(level=level, write_checksum=True).compressobj(size=sum(map(len, parts)))
     written = []
-    for part in parts:
-        written += [writer.compress(part), writer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)]
+    for column in parts:
+        written += [writer.compress(column), writer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)]
     return b"".join([*written, writer.flush()])
 
 
 def decode(data: bytes) -> Columns:
     """The points of one block; raises BlockDamaged."""
-    found = content(data)
-    return decode_all([found], count_of(found))
+    block_content = content(data)
+    return decode_all([block_content], count_of(block_content))
 
 
 def content(
@@ -154,25 +154,25 @@ def content(
     """
     kind = data[:1]
     if kind == PLAIN:
-        found = data[PLAIN_HEADER:]
-        if len(found) < HEADER.size or CHECKSUM.unpack_from(data, 1)[0] != zlib.crc32(found):
+        payload = data[PLAIN_HEADER:]
+        if len(payload) < HEADER.size or CHECKSUM.unpack_from(data, 1)[0] != zlib.crc32(payload):
             raise BlockDamaged("its checksum does not fit")
     elif kind == COMPRESSED:
-        found = _unpacked(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
+        payload = _unpacked(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
     else:
         kind_of_error = BlockNewer if data else BlockDamaged
         raise kind_of_error(f"its version is {data[0] if data else None}, expected 1 or 2")
-    layout, steps, count, first = HEADER.unpack_from(found)
+    layout, steps, count, first = HEADER.unpack_from(payload)
     is_known = layout <= FLOATS and steps <= LISTED and (steps != LISTED or layout == DOUBLES)
     places = 0 if steps == DENSE else count if steps == LISTED else count - 1
-    if not is_known or count == 0 or len(found) != HEADER.size + 4 * places + count * WIDTHS[layout]:
+    if not is_known or count == 0 or len(payload) != HEADER.size + 4 * places + count * WIDTHS[layout]:
         raise BlockDamaged("its header is wrong")
     most = MOST_POINTS if points is None else min(points, MOST_POINTS)
     if count > most or (count != points and points is not None and kind == COMPRESSED):
         raise BlockDamaged(f"it holds {count} points, {points or MOST_POINTS} were written")
     if not within[0] <= first <= within[1] - count + 1:
         raise BlockDamaged(f"it begins at step {first}, expected steps {within[0]} to {within[1]}")
-    return found
+    return payload
 
 
 def _unpacked(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
@@ -199,29 +199,29 @@ def decode_all(contents: Iterable[bytes], most: int) -> Columns:
     values, steps = np.empty(most, VALUE), np.empty(most, np.int64)
     counts: list[NDArray[np.int64]] = []
     first, end, is_gapless = 0, 0, True
-    for some in _batches(contents):
-        headers = np.frombuffer(b"".join([each[: HEADER.size] for each in some]), HEADERS).astype(NUMBERS)
+    for batch in _batches(contents):
+        headers = np.frombuffer(b"".join([block[: HEADER.size] for block in batch]), HEADERS).astype(NUMBERS)
         counts.append(headers["count"])
         begin, end = end, end + int(headers["count"].sum())
         first = first if begin else int(headers["first"][0])
         if is_gapless and not _goes_on(headers, first + begin):
             is_gapless = False
             steps[:begin] = np.arange(first, first + begin)
-        _decode(some, headers, values[begin:end], None if is_gapless else steps[begin:end])
-    found = np.arange(first, first + end) if is_gapless else steps[:end]
-    return Columns(found, values[:end], np.concatenate([np.empty(0, np.int64), *counts]))
+        _decode(batch, headers, values[begin:end], None if is_gapless else steps[begin:end])
+    all_steps = np.arange(first, first + end) if is_gapless else steps[:end]
+    return Columns(all_steps, values[:end], np.concatenate([np.empty(0, np.int64), *counts]))
 
 
 def _batches(contents: Iterable[bytes]) -> Iterator[list[bytes]]:
-    some, size = list[bytes](), 0
-    for each in contents:
-        some.append(each)
-        size += len(each)
+    batch, size = list[bytes](), 0
+    for block in contents:
+        batch.append(block)
+        size += len(block)
         if size >= AT_ONCE:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _goes_on(headers: NDArray[Any], step: int) -> bool:
@@ -237,22 +237,22 @@ def _decode(contents: Sequence[bytes], headers: NDArray[Any], values: Floats, st
     if ((headers["steps"] == DENSE) & (headers["layout"] == DOUBLES)).all():  # the usual, and its quick way
         if steps is not None:
             np.add(np.arange(ends[-1]), np.repeat(firsts - ends + counts, counts), out=steps)
-        values[:] = np.frombuffer(b"".join([memoryview(each)[HEADER.size :] for each in contents]), VALUE)
+        values[:] = np.frombuffer(b"".join([memoryview(block)[HEADER.size :] for block in contents]), VALUE)
         return
     for begin, end in _alike(headers):
         layout, kind, count, _ = headers[begin].tolist()
-        place = slice(ends[begin] - count, ends[end - 1])
-        some = contents[begin:end]
+        span = slice(ends[begin] - count, ends[end - 1])
+        alike = contents[begin:end]
         if kind == LISTED:
-            listed, values[place] = _listed(some, counts[begin:end].tolist())
+            listed, values[span] = _listed(alike, counts[begin:end].tolist())
             if steps is not None:
-                steps[place] = listed
+                steps[span] = listed
             continue
-        rows = np.frombuffer(b"".join(some), np.uint8).reshape(end - begin, -1)
+        rows = np.frombuffer(b"".join(alike), np.uint8).reshape(end - begin, -1)
         first_value = rows.shape[1] - count * WIDTHS[layout]
-        _read_values(layout, rows[:, first_value:], values[place].reshape(end - begin, count))
+        _read_values(layout, rows[:, first_value:], values[span].reshape(end - begin, count))
         if steps is not None:
-            to = steps[place].reshape(end - begin, count)
+            to = steps[span].reshape(end - begin, count)
             np.add(firsts[begin:end, None], 0 if kind == GAPS else np.arange(count), out=to)
             if kind == GAPS:
                 to[:, 1:] += np.cumsum(
@@ -270,9 +270,9 @@ def _alike(headers: NDArray[Any]) -> list[tuple[int, int]]:
 
 def _listed(contents: Sequence[bytes], counts: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
     ends = [HEADER.size + STEP.itemsize * count for count in counts]
-    views = [memoryview(each) for each in contents]
-    steps = b"".join([each[HEADER.size : end] for each, end in zip(views, ends, strict=True)])
-    values = b"".join([each[end:] for each, end in zip(views, ends, strict=True)])
+    views = [memoryview(block) for block in contents]
+    steps = b"".join([view[HEADER.size : end] for view, end in zip(views, ends, strict=True)])
+    values = b"".join([view[end:] for view, end in zip(views, ends, strict=True)])
     return np.frombuffer(steps, STEP), np.frombuffer(values, VALUE)
 
 
@@ -289,14 +289,14 @@ def _read_values(layout: int, columns: NDArray[np.uint8], to: Floats) -> None:
 
 
 def _joined(planes: NDArray[np.uint8], kind: np.dtype[Any]) -> NDArray[Any]:
-    found = np.empty((len(planes), planes.shape[1] // kind.itemsize), kind)
-    _join(planes, found)
-    return found
+    joined = np.empty((len(planes), planes.shape[1] // kind.itemsize), kind)
+    _join(planes, joined)
+    return joined
 
 
 def _join(planes: NDArray[np.uint8], to: NDArray[Any]) -> None:
     """Numbers of their byte planes, row by row."""
     apart = planes.reshape(len(planes), to.itemsize, -1)
     together = to.view(np.uint8).reshape(*to.shape, to.itemsize)
-    for place in range(to.itemsize):
-        together[:, :, place] = apart[:, place]
+    for byte in range(to.itemsize):
+        together[:, :, byte] = apart[:, byte]
