@@ -57,8 +57,8 @@ def _search(
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """schemas.PlannedSearch, and its costs: every run counts as much as the drawn cells that can run.
 
-    `costs` are those of the cells that can run. At least: every configuration but the best is pruned at the first rung.
-    The budget in hours caps both.
+    `costs` are those of the cells that can run. At least: every configuration but the best is pruned at the
+    first rung. The budget in hours caps both.
     """
     trials = min(sweep.cells, len(cells)) if len(cells) < DRAWN else sweep.cells
     top = min(sweep.search.top, trials)
