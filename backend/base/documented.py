@@ -47,9 +47,9 @@ def _be_strict(schema: Any) -> None:
             schema.update(strict_schema)
             return
         schema["strict"] = True
-    for part in parts:
-        if isinstance(part, dict | list | tuple):
-            _be_strict(part)
+    for part_schema in parts:
+        if isinstance(part_schema, dict | list | tuple):
+            _be_strict(part_schema)
 
 
 class StrictNumbers(Documented):
@@ -65,10 +65,14 @@ class StrictNumbers(Documented):
 def descriptions_of(model: type[BaseModel]) -> dict[str, str]:
     """The texts below the fields of a model, those of its bases included, by field."""
     texts: dict[str, str] = {}
-    models = [each for each in model.__mro__ if issubclass(each, BaseModel) and each is not BaseModel]
-    for each in reversed(models):
-        texts |= dict.fromkeys(get_annotations(each), "")
-        texts |= _texts_of_module(each.__module__).get(each.__qualname__, {})
+    models = [
+        base_model
+        for base_model in model.__mro__
+        if issubclass(base_model, BaseModel) and base_model is not BaseModel
+    ]
+    for base_model in reversed(models):
+        texts |= dict.fromkeys(get_annotations(base_model), "")
+        texts |= _texts_of_module(base_model.__module__).get(base_model.__qualname__, {})
     return {name: text for name, text in texts.items() if text and name in model.model_fields}
 
 

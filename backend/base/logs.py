@@ -70,7 +70,7 @@ def request_id() -> str:
 
 def escape_controls(text: str) -> str:
     """One line that does nothing to a terminal: four signs for what would have been an escape."""
-    return CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class Lines(logging.Formatter):
@@ -103,11 +103,13 @@ class Lines(logging.Formatter):
 
     @staticmethod
     def _text(line: dict[str, Any]) -> str:
-        known = ("time", "level", "logger", "message", "exception")
-        context = " ".join(f"{name}={value}" for name, value in line.items() if name not in known)
+        head_names = ("time", "level", "logger", "message", "exception")
+        context = " ".join(f"{name}={value}" for name, value in line.items() if name not in head_names)
         head = f"{line['time']} {line['level'].upper():<7} {line['logger']}: {line['message']}"
         lines = [escape_controls(head + (f" [{context}]" if context else ""))]
-        lines += [f"    | {escape_controls(each)}" for each in line.get("exception", "").splitlines()]
+        lines += [
+            f"    | {escape_controls(trace_line)}" for trace_line in line.get("exception", "").splitlines()
+        ]
         return "\n".join(lines)
 
 

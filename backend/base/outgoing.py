@@ -123,9 +123,9 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 
 def _connecting(kind: Callable[..., Any], deadline: Deadline) -> Callable[..., Any]:
     def connection(host: str, **options: Any) -> Any:
-        made = kind(host, **options)
-        made._create_connection = deadline.connect  # noqa: SLF001 - what both kinds open their socket with
-        return made
+        http_connection = kind(host, **options)
+        http_connection._create_connection = deadline.connect  # noqa: SLF001 - what both kinds open their socket with
+        return http_connection
 
     return connection
 

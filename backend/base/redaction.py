@@ -62,10 +62,10 @@ def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = No
     environment = os.environ if environment is None else environment
     values = [value for name, value in environment.items() if NAMED_LIKE_A_SECRET.search(name)]
     values += [_password(settings.database_url), _password(settings.broker_url)]
-    own = (settings.grpolab_token, settings.grpolab_viewer_token, settings.grpolab_writer_key)
+    own_tokens = (settings.grpolab_token, settings.grpolab_viewer_token, settings.grpolab_writer_key)
     keys = (settings.judge_api_key, settings.reward_model_api_key, settings.engine_api_key)
     learn(
-        *own,
+        *own_tokens,
         *keys,
         *settings.openenv_secrets.values(),
         settings.grpolab_webhook_url,
@@ -79,18 +79,18 @@ def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = No
 
 def _look_at_tokens() -> None:
     """Learn what token files hold that were made or replaced since the last look."""
-    for path, known in list(_watched.items()):
-        if (stamp := _stamp(path)) != known:
+    for path, known_stamp in list(_watched.items()):
+        if (stamp := _stamp(path)) != known_stamp:
             learn(_content(path))
             _watched[path] = stamp  # only now: another thread must not take it for learnt
 
 
 def _stamp(path: Path) -> Stamp | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def learn(*values: str) -> None:
@@ -194,8 +194,8 @@ def refuse_secrets(text: str, path: str) -> None:
 
 def _password(url: str) -> str:
     """Of an address; empty when it has none. A password with unescaped signs is taken as it stands."""
-    found = re.search(r"://[^/:@]*:(.+)@", url)
-    return found[1] if found else ""
+    match = re.search(r"://[^/:@]*:(.+)@", url)
+    return match[1] if match else ""
 
 
 def _content(path: Path) -> str:

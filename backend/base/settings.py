@@ -263,14 +263,16 @@ class Settings(BaseSettings):
     @field_validator("artifacts_url")
     @classmethod
     def _is_a_storage(cls, url: str) -> str:
-        scheme, separator, rest = url.partition("://")
-        if url and not (re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) and separator and rest.strip("/")):
+        scheme, separator, location = url.partition("://")
+        if url and not (re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) and separator and location.strip("/")):
             raise ValueError("it must be an address such as s3://bucket/directory or file:///mnt/share")
-        if scheme in ("memory", "local", "http", "https") or (scheme == "file" and not rest.startswith("/")):
+        if scheme in ("memory", "local", "http", "https") or (
+            scheme == "file" and not location.startswith("/")
+        ):
             raise ValueError("it must be a storage that can be written and that all machines name alike")
         if re.search(r"::|\.\.|[?#*\[\]{}\s]", url) or not url.isprintable():
             raise ValueError("it must be one plain address, without ?, #, *, brackets, spaces and ..")
-        if "@" in rest and scheme not in ("abfs", "abfss"):  # whose containers are named so
+        if "@" in location and scheme not in ("abfs", "abfss"):  # whose containers are named so
             raise ValueError("it must not hold a user or a password: the storage's own variables hold them")
         return url
 
@@ -313,21 +315,21 @@ class Settings(BaseSettings):
     @field_validator("openenv_urls")
     @classmethod
     def _are_named_servers(cls, pairs: str) -> str:
-        found: dict[str, str] = {}
+        urls: dict[str, str] = {}
         for pair in _listed(pairs):
-            name, _, url = (part.strip() for part in pair.partition("="))
-            if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name) or name in found or not url:
+            name, _, url = (piece.strip() for piece in pair.partition("="))
+            if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name) or name in urls or not url:
                 raise ValueError("it must be names of a-z, 0-9, _ and -, each once, with addresses: name=url")
-            found[name] = _checked_address(url, "http:// or https://").rstrip("/")
-        return ",".join(f"{name}={url}" for name, url in found.items())
+            urls[name] = _checked_address(url, "http:// or https://").rstrip("/")
+        return ",".join(f"{name}={url}" for name, url in urls.items())
 
     @field_validator("openenv_keys")
     @classmethod
     def _are_named_keys(cls, pairs: str) -> str:
-        found = _listed(pairs)
-        if not all(re.fullmatch(r"[a-z0-9_-]+=[!-~]+", pair) for pair in found):
+        named_keys = _listed(pairs)
+        if not all(re.fullmatch(r"[a-z0-9_-]+=[!-~]+", pair) for pair in named_keys):
             raise ValueError("it must be names with keys of printable ASCII, without spaces: name=key")
-        return ",".join(found)
+        return ",".join(named_keys)
 
     @model_validator(mode="after")
     def _has_servers_for_keys(self) -> Self:

@@ -25,9 +25,9 @@ def clean_text(text: str) -> str:
     return REFUSED.sub(written_out, text)
 
 
-def written_out(found: "re.Match[str]") -> str:
+def written_out(match: "re.Match[str]") -> str:
     """The one character that was found, as its escape: visible, and nobody has to guess what stood there."""
-    code = ord(found[0])
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
 
 
@@ -44,8 +44,8 @@ def is_too_deep(document: Any, deepest: int = DEEPEST) -> bool:
     """Whether a JSON document is nested deeper than that; needs no recursion."""
     level = [document]
     for _ in range(deepest + 1):
-        level = [part for each in level if isinstance(each, dict | list | tuple)
-                 for part in (each.values() if isinstance(each, dict) else each)]  # fmt: skip
+        level = [child for node in level if isinstance(node, dict | list | tuple)
+                 for child in (node.values() if isinstance(node, dict) else node)]  # fmt: skip
     return bool(level)
 
 
@@ -84,8 +84,8 @@ def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str]
         parts = [(str(number), value) for number, value in enumerate(document)]
     else:
         return None
-    found = (unstorable(value, f"{path}.{key}" if path else key, depth + 1) for key, value in parts)
-    return next((each for each in found if each), None)
+    problems = (unstorable(value, f"{path}.{key}" if path else key, depth + 1) for key, value in parts)
+    return next((problem for problem in problems if problem), None)
 
 
 def _short(number: int) -> str:

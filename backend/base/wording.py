@@ -22,9 +22,9 @@ def plain_message(message: str) -> str:
     """`Input should be greater than or equal to 0` as `must be at least 0`; other messages in lower case."""
     text = re.sub(r"^Value error, ", "", message)
     text = text[:1].lower() + text[1:]
-    rest = text.removeprefix("input should be ")
-    if rest == text:
+    requirement = text.removeprefix("input should be ")
+    if requirement == text:
         return text
     for word, plain in WORDS:
-        rest = rest.replace(word, plain)
-    return f"must be {rest}"
+        requirement = requirement.replace(word, plain)
+    return f"must be {requirement}"

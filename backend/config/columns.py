@@ -25,11 +25,11 @@ def cell(row: Mapping[str, Any], name: str) -> Any:
     ValueError when there is none.
     """
     value: Any = row
-    for part in [name] if name in row else name.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            known = ", ".join(repr(key[:60]) for key in list(row)[:10]) or "none"
-            raise ValueError(f"field {name!r} is missing; the fields are {known}")
-        value = value[part]
+    for segment in [name] if name in row else name.split("."):
+        if not isinstance(value, Mapping) or segment not in value:
+            field_names = ", ".join(repr(key[:60]) for key in list(row)[:10]) or "none"
+            raise ValueError(f"field {name!r} is missing; the fields are {field_names}")
+        value = value[segment]
     return value
 
 

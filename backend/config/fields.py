@@ -50,26 +50,26 @@ class Section:
 def sections() -> dict[str, Section]:
     """Every section of RunConfig by its path, each parent before its children."""
     root = RunConfig.model_json_schema()
-    found: dict[str, Section] = {}
-    _read("", root, root["$defs"], found)
-    return found
+    sections_by_path: dict[str, Section] = {}
+    _read("", root, root["$defs"], sections_by_path)
+    return sections_by_path
 
 
-def _read(path: str, node: Node, models: Node, found: dict[str, Section]) -> None:
+def _read(path: str, node: Node, models: Node, sections_by_path: dict[str, Section]) -> None:
     """Add the section at `path` and those below it; one that several options share is read once."""
-    section = found.setdefault(path, Section(path))
+    section = sections_by_path.setdefault(path, Section(path))
     for name, member in _members(node, models):
         if name and name not in section.options:
             section.options[name] = member.get("description", "")
         for key, inner in member["properties"].items():
-            known = _resolved(inner, models)
-            if "const" in known:
+            resolved = _resolved(inner, models)
+            if "const" in resolved:
                 continue
             at = f"{path}.{key}".lstrip(".")
-            row = _row(at, known, models, required=key in member.get("required", ()))
+            row = _row(at, resolved, models, required=key in member.get("required", ()))
             section.rows.setdefault(row, {})[name] = None
-            if any(_members(known, models)):
-                _read(at, known, models, found)
+            if any(_members(resolved, models)):
+                _read(at, resolved, models, sections_by_path)
 
 
 def _resolved(node: Node, models: Node) -> dict[str, Any]:
@@ -86,8 +86,8 @@ def _members(node: Node, models: Node) -> Iterator[tuple[str, dict[str, Any]]]:
     if "properties" in node:
         yield _option(node), dict(node)
     items = [node["items"]] if "items" in node else []
-    for part in (*node.get("oneOf", ()), *node.get("anyOf", ()), *items):
-        yield from _members(_resolved(part, models), models)
+    for member_node in (*node.get("oneOf", ()), *node.get("anyOf", ()), *items):
+        yield from _members(_resolved(member_node, models), models)
 
 
 def _option(model: Node) -> str:
@@ -110,17 +110,21 @@ def _default(node: Node) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
-def _name(part: Any) -> str:
+def _name(list_item: Any) -> str:
     """An item of a list: the name or type of an object, anything else as JSON."""
-    return str(part.get("name") or part.get("type")) if isinstance(part, Mapping) else json.dumps(part)
+    return (
+        str(list_item.get("name") or list_item.get("type"))
+        if isinstance(list_item, Mapping)
+        else json.dumps(list_item)
+    )
 
 
 def _values(node: Node, models: Node) -> Iterator[str]:
     """What may stand here, each alternative by itself."""
     names = [name for name, _ in _members(node, models) if name]
-    plain = [_resolved(part, models) for part in node.get("anyOf", ())]
-    for part in (one for one in plain if "properties" not in one):
-        yield from _values(part, models)
+    plain = [_resolved(alternative, models) for alternative in node.get("anyOf", ())]
+    for alternative in (node_ for node_ in plain if "properties" not in node_):
+        yield from _values(alternative, models)
     if names:
         yield ("a list of " if node.get("type") == "array" else "") + _codes(names)
     elif choices := node.get("items", {}).get("enum"):

@@ -64,7 +64,7 @@ class _Overlong(Frozen):
     def ramp(self, max_new_tokens: int) -> Ramp:
         """The ramp in tokens of a run with this cap."""
         most, width = (
-            max(1, round(part * max_new_tokens)) for part in (self.max_fraction, self.cache_fraction)
+            max(1, round(fraction * max_new_tokens)) for fraction in (self.max_fraction, self.cache_fraction)
         )
         return Ramp(most - width, width)
 

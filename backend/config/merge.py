@@ -62,11 +62,19 @@ def _fitting(merged: dict[str, Any], preset: str, written: tuple[Fields, ...]) -
 
     What the user wrote stays as it is.
     """
-    wanted = _preset_changes(preset).get("updates", {}).get("minibatches")
+    preset_minibatches = _preset_changes(preset).get("updates", {}).get("minibatches")
     prompts = merged["sampling"].get("prompts_per_step") if isinstance(merged["sampling"], Mapping) else None
     updates = [fields.get("updates", {}) for fields in written]
-    is_chosen = any(not isinstance(part, Mapping) or "minibatches" in part for part in updates)
-    if wanted is None or is_chosen or not isinstance(prompts, int) or not 0 < prompts < wanted:
+    is_chosen = any(
+        not isinstance(fields_of_updates, Mapping) or "minibatches" in fields_of_updates
+        for fields_of_updates in updates
+    )
+    if (
+        preset_minibatches is None
+        or is_chosen
+        or not isinstance(prompts, int)
+        or not 0 < prompts < preset_minibatches
+    ):
         return merged
     return merge(merged, {"updates": {"minibatches": prompts}})
 
@@ -78,7 +86,10 @@ def _corrected(merged: dict[str, Any], written: tuple[Fields, ...]) -> dict[str,
     """
     sampling, objective = merged["sampling"], merged["objective"]
     objectives = [fields.get("objective", {}) for fields in written]
-    is_chosen = any(not isinstance(part, Mapping) or "correction" in part for part in objectives)
+    is_chosen = any(
+        not isinstance(fields_of_objective, Mapping) or "correction" in fields_of_objective
+        for fields_of_objective in objectives
+    )
     if is_chosen or not isinstance(sampling, Mapping) or not isinstance(objective, Mapping):
         return merged
     ratio, correction = objective.get("ratio"), objective.get("correction")
@@ -110,14 +121,14 @@ def merge(below: Fields, above: Fields) -> dict[str, Any]:
 
 def nested(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Fields by dotted path as a config nests them."""
-    found: dict[str, Any] = {}
+    config: dict[str, Any] = {}
     for path, value in changes.items():
         *above, last = path.split(".")
         fields: dict[str, Any] = {last: value}
-        for part in reversed(above):
-            fields = {part: fields}
-        found = merge(found, fields)
-    return found
+        for key in reversed(above):
+            fields = {key: fields}
+        config = merge(config, fields)
+    return config
 
 
 def _same_member(under: Fields, value: Fields) -> bool:
@@ -152,30 +163,30 @@ def field_errors(error: ValidationError, written: Any) -> list[FieldError]:
     items = error.errors(include_url=False)
     places = [item["loc"] for item in items]
     return [
-        found
+        field_error
         for item in items
         if not (item["type"] == "too_short" and _is_above(item["loc"], places))
-        for found in _field_errors(tuple(_without_tags(item["loc"], written)), dict(item))
+        for field_error in _field_errors(tuple(_without_tags(item["loc"], written)), dict(item))
     ]
 
 
-def _is_above(place: tuple[Any, ...], places: list[tuple[Any, ...]]) -> bool:
+def _is_above(loc: tuple[Any, ...], places: list[tuple[Any, ...]]) -> bool:
     """Whether a list holds something that has an error of its own: without it the list counts as shorter."""
-    return any(len(other) > len(place) and other[: len(place)] == place for other in places)
+    return any(len(other_loc) > len(loc) and other_loc[: len(loc)] == loc for other_loc in places)
 
 
 def _without_tags(loc: tuple[Any, ...], written: Any) -> Iterator[str]:
     """The path as the user wrote it: pydantic puts the tag of each union member into it."""
-    for part in loc:
-        if _is_tag(part, written):
+    for key in loc:
+        if _is_tag(key, written):
             continue
         if isinstance(written, (str, int, float)):
             return  # the branch of a union such as int | "max_new_tokens"
-        yield str(part)
+        yield str(key)
         if isinstance(written, Mapping):
-            written = written.get(part)
-        elif isinstance(written, (list, tuple)) and isinstance(part, int) and part < len(written):
-            written = written[part]
+            written = written.get(key)
+        elif isinstance(written, (list, tuple)) and isinstance(key, int) and key < len(written):
+            written = written[key]
         else:
             written = None
 
@@ -189,12 +200,12 @@ EXPECTED = {
 """Words for what pydantic says in words of Python."""
 
 
-def _is_tag(part: Any, written: Any) -> bool:
+def _is_tag(key: Any, written: Any) -> bool:
     """Whether a part of a path names the kind of value that was met, and no field of it."""
     if not isinstance(written, Mapping):
         return isinstance(written, (str, int, float))  # a number or text has no parts
     kinds = (written.get("type"), written.get("name"), "by_domain")
-    return part not in written and part in kinds
+    return key not in written and key in kinds
 
 
 def _field_errors(loc: tuple[str, ...], item: dict[str, Any]) -> list[FieldError]:
@@ -230,6 +241,8 @@ def _preset_changes(name: Any) -> Fields:
     if not name:
         return {}
     if not isinstance(name, str) or name not in PRESETS:
-        known = ", ".join(sorted(PRESETS))
-        raise InvalidConfig([FieldError("preset", f"there is no preset {_shown(name)}; there are {known}")])
+        preset_names = ", ".join(sorted(PRESETS))
+        raise InvalidConfig(
+            [FieldError("preset", f"there is no preset {_shown(name)}; there are {preset_names}")]
+        )
     return PRESETS[name].changes

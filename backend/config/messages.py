@@ -28,14 +28,14 @@ def as_messages(value: object) -> object:
 def _as_message(value: object) -> object:
     if not isinstance(value, Mapping) or "role" in value or not {"from", "value"} <= value.keys():
         return value
-    role, others = value["from"], {key: inner for key, inner in value.items() if key in KEYS}
+    role, other_keys = value["from"], {key: inner for key, inner in value.items() if key in KEYS}
     spelled = _SHAREGPT.get(role, role) if isinstance(role, str) else role
-    return {"role": spelled, "content": value["value"], **others}
+    return {"role": spelled, "content": value["value"], **other_keys}
 
 
 def read_messages(value: object) -> list[Message]:
     """The messages of a row, without empty keys and with text as content; ValueError names what is wrong."""
-    if not isinstance(value, list) or not value or not all(isinstance(each, Mapping) for each in value):
+    if not isinstance(value, list) or not value or not all(isinstance(message, Mapping) for message in value):
         raise ValueError(f"expected text or a list of messages, got {_shown(value)}")
     if len(value) > MAX_MESSAGES:
         raise ValueError(f"has {len(value):,} messages; expected at most {MAX_MESSAGES:,}")
@@ -66,11 +66,13 @@ def read_tools(value: object) -> list[dict[str, Any]]:
 
 def question_text(value: object) -> str:
     """A prompt as text to read: text as it is, messages one under the other with their roles."""
-    if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
-        texts = [_text_of(each) for each in value]
+    if isinstance(value, list) and value and all(isinstance(message, Mapping) for message in value):
+        texts = [_text_of(message) for message in value]
         if len(value) == 1:
             return texts[0]
-        return "\n\n".join(f"{each.get('role', '')}: {text}" for each, text in zip(value, texts, strict=True))
+        return "\n\n".join(
+            f"{message.get('role', '')}: {text}" for message, text in zip(value, texts, strict=True)
+        )
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
@@ -83,50 +85,50 @@ def with_last_line(messages: list[Message], line: str) -> list[Message]:
     return [*messages[:at], changed, *messages[at + 1 :]]
 
 
-def message_text(message: Mapping[str, Any], place: str) -> str:
+def message_text(message: Mapping[str, Any], path: str) -> str:
     """The content of a message that is text; ValueError names its place."""
-    return _content(message.get("content"), place)
+    return _content(message.get("content"), path)
 
 
-def _read(message: Mapping[str, Any], place: str) -> Message:
-    known: Message = _without_nulls(message)
-    if "role" not in known:
-        raise ValueError(f"{place}: has no role; its keys are {', '.join(map(repr, message)) or 'none'}")
-    if (role := known["role"]) not in ROLES:
-        raise ValueError(f"{place}: role: expected one of {', '.join(ROLES)}, got {_shown(role)}")
-    if unknown := [key for key in known if key not in KEYS]:
+def _read(message: Mapping[str, Any], path: str) -> Message:
+    fields: Message = _without_nulls(message)
+    if "role" not in fields:
+        raise ValueError(f"{path}: has no role; its keys are {', '.join(map(repr, message)) or 'none'}")
+    if (role := fields["role"]) not in ROLES:
+        raise ValueError(f"{path}: role: expected one of {', '.join(ROLES)}, got {_shown(role)}")
+    if unknown := [key for key in fields if key not in KEYS]:
         raise ValueError(
-            f"{place}: {_shown(unknown[0])} is not a key of a message; known are {', '.join(KEYS)}"
+            f"{path}: {_shown(unknown[0])} is not a key of a message; known are {', '.join(KEYS)}"
         )
-    calls = known.get("tool_calls") or []
+    calls = fields.get("tool_calls") or []
     if calls and (role != "assistant" or not isinstance(calls, list) or not all(map(_is_call, calls))):
-        raise ValueError(f"{place}: tool_calls: expected a list of calls of functions by the assistant")
+        raise ValueError(f"{path}: tool_calls: expected a list of calls of functions by the assistant")
     for key in ("name", "tool_call_id", "reasoning_content"):
-        if not isinstance(known.get(key, ""), str):
-            raise ValueError(f"{place}: {key}: expected text, got {_shown(known[key])}")  # noqa: TRY004 - a value of the row
-    known["content"] = _content(known.get("content", "" if calls else None), place)
-    return known
+        if not isinstance(fields.get(key, ""), str):
+            raise ValueError(f"{path}: {key}: expected text, got {_shown(fields[key])}")  # noqa: TRY004 - a value of the row
+    fields["content"] = _content(fields.get("content", "" if calls else None), path)
+    return fields
 
 
-def _content(value: object, place: str) -> str:
+def _content(value: object, path: str) -> str:
     if isinstance(value, str):
         return value
     if not isinstance(value, list) or not value:
-        raise ValueError(f"{place}: content: expected text, got {_shown(value)}")
-    return "".join(_part(part, place) for part in value)
+        raise ValueError(f"{path}: content: expected text, got {_shown(value)}")
+    return "".join(_part(piece, path) for piece in value)
 
 
-def _part(part: object, place: str) -> str:
-    kind = part.get("type") if isinstance(part, Mapping) else None
-    text = part.get("text") if isinstance(part, Mapping) else None
+def _part(piece: object, path: str) -> str:
+    kind = piece.get("type") if isinstance(piece, Mapping) else None
+    text = piece.get("text") if isinstance(piece, Mapping) else None
     if kind == "text" and isinstance(text, str):
         return text
     if isinstance(kind, str) and kind != "text":
         raise ValueError(
-            f"{place}: content of the type {_shown(kind)} is not supported: "
+            f"{path}: content of the type {_shown(kind)} is not supported: "
             "a policy reads text alone, no images, audio or video"
         )
-    raise ValueError(f"{place}: content: expected text, got {_shown(part)}")
+    raise ValueError(f"{path}: content: expected text, got {_shown(piece)}")
 
 
 def _is_tool(value: object) -> bool:
@@ -151,7 +153,7 @@ def _without_nulls(value: Any) -> Any:
 def _text_of(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, list):
-        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
+        content = "".join(str(piece.get("text") or "") for piece in content if isinstance(piece, Mapping))
     calls = message.get("tool_calls")
     shown = (
         [json.dumps(call, ensure_ascii=False, default=str) for call in calls if call]

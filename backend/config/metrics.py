@@ -261,19 +261,21 @@ CACHED_NAMES = 4_096
 @lru_cache(CACHED_NAMES)
 def canonical_name(name: str) -> str | None:
     """Our name of a metric that another trainer calls `name`; None where we have none."""
-    for known in (name, name.removeprefix(LOGGER_PREFIX)):
-        if known in ALIASES:
-            return ALIASES[known]
+    for alias_name in (name, name.removeprefix(LOGGER_PREFIX)):
+        if alias_name in ALIASES:
+            return ALIASES[alias_name]
         for alias, family in _FAMILY_ALIASES:
-            if found := _pattern(alias).fullmatch(known):
-                return _filled_in(family, found.groups())
+            if match := _pattern(alias).fullmatch(alias_name):
+                return _filled_in(family, match.groups())
     return None
 
 
 @lru_cache(CACHED_NAMES)
 def find_metric(name: str) -> Metric | None:
     """The catalog entry of a recorded name, through its family if it has one; None for an unknown name."""
-    return METRICS.get(name) or next((each for each in FAMILIES if _pattern(each.name).fullmatch(name)), None)
+    return METRICS.get(name) or next(
+        (family for family in FAMILIES if _pattern(family.name).fullmatch(name)), None
+    )
 
 
 def suite_metric(suite: str, name: str) -> str:
@@ -305,7 +307,7 @@ def _filled_in(family: str, parts: Sequence[str]) -> str:
     """The name of a member: the parts in place of the brackets, as far as there are brackets."""
     between = _BRACKETS.split(family)
     return "".join(
-        text + part for text, part in zip_longest(between, parts[: len(between) - 1], fillvalue="")
+        text + filling for text, filling in zip_longest(between, parts[: len(between) - 1], fillvalue="")
     )
 
 

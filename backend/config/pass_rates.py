@@ -38,8 +38,8 @@ class PassRates(Frozen):
 
     def rate(self, prompt_id: str, text: str) -> float | None:
         """The pass rate of a prompt; None where the run did not sample it, or could not grade it."""
-        found = self.by_id.get(prompt_id)
-        return self.by_text.get(text_key(text)) if found is None else found
+        rate = self.by_id.get(prompt_id)
+        return self.by_text.get(text_key(text)) if rate is None else rate
 
 
 def text_key(text: str) -> str:

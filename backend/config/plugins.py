@@ -20,11 +20,11 @@ def plugin_names(group: str) -> list[str]:
 
 def find_plugin(group: str, name: str) -> EntryPoint:
     """The entry point of that name; ValueError lists the installed ones when there is none."""
-    found = [point for point in entry_points(group=group) if point.name == name]
-    if not found:
+    points = [point for point in entry_points(group=group) if point.name == name]
+    if not points:
         installed = ", ".join(plugin_names(group)) or "none"
         raise ValueError(f"there is no entry point {name!r} in the group {group}; installed are: {installed}")
-    return found[0]
+    return points[0]
 
 
 def load_plugin(point: EntryPoint) -> Any:

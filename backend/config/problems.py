@@ -92,8 +92,8 @@ class ReasoningGymProblem(Frozen):
     def _known(self) -> "ReasoningGymProblem":
         if self.task not in TASKS:
             raise refusal([("task", f"there is no task {self.task!r}{_nearest(self.task, TASKS)}")])
-        if found := parameter_errors(self.task, TASKS[self.task], self.task_config):
-            raise refusal([(f"task_config.{key}", reason) for key, reason in found])
+        if errors := parameter_errors(self.task, TASKS[self.task], self.task_config):
+            raise refusal([(f"task_config.{key}", reason) for key, reason in errors])
         return self
 
 
@@ -278,6 +278,6 @@ def problem_catalog() -> list[dict[str, Any]]:
     ]
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, known, n=3)
+def _nearest(name: str, names: Iterable[str]) -> str:
+    near = get_close_matches(name, names, n=3)
     return f"; did you mean {', '.join(near)}" if near else "; GET /api/v1/problems lists them"

@@ -52,10 +52,10 @@ def _fits(value: Any, kind: str) -> bool:
         case "text":
             return isinstance(value, str)
         case "texts" | "numbers":
-            return isinstance(value, list) and all(_fits(part, kind[:-1]) for part in value)
+            return isinstance(value, list) and all(_fits(element, kind[:-1]) for element in value)
         case "pairs":
             return isinstance(value, list) and all(
-                _fits(part, "numbers") and len(part) == 2 for part in value
+                _fits(element, "numbers") and len(element) == 2 for element in value
             )
         case _:
             return value in kind.split("|")
@@ -96,8 +96,8 @@ def _as_seen_from(at: str, rule: Rule) -> str:
 
 
 def _got(at: str, rule: Rule, values: Mapping[str, Any]) -> str:
-    other = rule.right if at == rule.left else rule.left
-    beside = f" and {other} = {_shown(values[other])}" if other in values else ""
+    other_side = rule.right if at == rule.left else rule.left
+    beside = f" and {other_side} = {_shown(values[other_side])}" if other_side in values else ""
     return f"{_shown(values[at])}{beside}"
 
 

@@ -253,8 +253,8 @@ def _parsed(text: str) -> dict[str, Task]:
         words, _, rules = entry.partition(" ; ")
         pairs = (word.split("=", 1) for word in words.split())
         parameters = {key: _parameter(value) for key, value in pairs}
-        found = (re.fullmatch(r"(.+?)(<=|>=|<|>)(.+)", rule) for rule in rules.split())
-        tasks[name] = Task(parameters, tuple(Rule(*match.groups()) for match in found if match))
+        matches = (re.fullmatch(r"(.+?)(<=|>=|<|>)(.+)", rule) for rule in rules.split())
+        tasks[name] = Task(parameters, tuple(Rule(*match.groups()) for match in matches if match))
     return tasks
 
 

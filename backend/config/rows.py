@@ -72,9 +72,9 @@ class LineSplitter:
         if self._offset < self._read:
             yield self._line(self._read)
 
-    def _keep(self, part: bytes) -> None:
+    def _keep(self, piece: bytes) -> None:
         room = MAX_LINE_BYTES + 2 - len(self._begun)
-        self._begun += part[:room]
+        self._begun += piece[:room]
 
     def _line(self, next_offset: int) -> Line:
         self._number += 1
@@ -244,8 +244,8 @@ def _is_answer(value: Any) -> bool:
 def _depth(value: Any) -> int:
     """How many lists and objects stand within each other; counted in layers, so that nothing recurses."""
     layer, depth = [value], 0
-    while layer := [part for part in layer if isinstance(part, dict | list)]:
-        layer = [child for part in layer for child in (part.values() if isinstance(part, dict) else part)]
+    while layer := [node for node in layer if isinstance(node, dict | list)]:
+        layer = [child for node in layer for child in (node.values() if isinstance(node, dict) else node)]
         depth += 1
     return depth
 

@@ -30,6 +30,6 @@ Tokens of completions that come to one of the last three are divided among these
 UNITS: tuple[Unit, ...] = ("completions", "tokens", "seconds")
 
 
-def budget_metric(part: Part, unit: Unit) -> str:
+def budget_metric(category: Part, unit: Unit) -> str:
     """The metric that holds a part of a step's budget."""
-    return f"time/signal/{part}" if unit == "seconds" else f"signal/{part}/{unit}"
+    return f"time/signal/{category}" if unit == "seconds" else f"signal/{category}/{unit}"

@@ -35,5 +35,5 @@ def _most_of(suite: Suite, config: RunConfig, after: int) -> int:
 
 def most_bytes(config: RunConfig, *, after: int = 0) -> int:
     """Bytes that storing every rollout of the run, or of a fork behind `after`, takes at most."""
-    each = BYTES_PER_TOKEN + BYTES_PER_ALTERNATIVE * config.recording.alternatives
-    return most_tokens(config, after=after) * each
+    bytes_per_token = BYTES_PER_TOKEN + BYTES_PER_ALTERNATIVE * config.recording.alternatives
+    return most_tokens(config, after=after) * bytes_per_token

@@ -53,10 +53,12 @@ def pinned(config: "RunConfig", *, datasets_dir: Path) -> "RunConfig":
 
     So later steps see the same rows. Raises InvalidConfig where the hub does not tell a commit.
     """
-    found = {path: _pinned(source, datasets_dir, path).model_dump() for path, source in config.sources}
-    problems = [found[f"problems.{number}"] for number in range(len(config.problems))]
+    sources_by_path = {
+        path: _pinned(source, datasets_dir, path).model_dump() for path, source in config.sources
+    }
+    problems = [sources_by_path[f"problems.{number}"] for number in range(len(config.problems))]
     suites = [
-        suite.model_dump() | {"problem": found[f"evaluation.suites.{number}.problem"]}
+        suite.model_dump() | {"problem": sources_by_path[f"evaluation.suites.{number}.problem"]}
         for number, suite in enumerate(config.evaluation.suites)
     ]
     evaluation = config.evaluation.model_dump() | {"suites": suites}

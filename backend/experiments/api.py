@@ -71,6 +71,8 @@ def list_all(session: ReadSession, limit: Limit = 50, cursor: Cursor = "") -> Js
 @router.get("/{experiment_id}", response_model=ExperimentDetail)
 def show(experiment_id: str, session: ReadSession) -> Json:
     """One experiment and the request that made it."""
-    found = find_experiment(session, experiment_id)
+    experiment = find_experiment(session, experiment_id)
     statuses = statuses_of(session, [experiment_id])
-    return Json(shown_experiment(found, statuses.get(experiment_id, {})) | {"request": found.request})
+    return Json(
+        shown_experiment(experiment, statuses.get(experiment_id, {})) | {"request": experiment.request}
+    )

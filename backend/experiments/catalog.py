@@ -198,15 +198,15 @@ def validate(body: dict[str, Any], request: Request, session: ReadSession, setti
 
     For operators, `warnings` also says which sampling servers do not answer.
     """
-    wanted = _as_request(body)
-    config = runnable(settings, wanted.base, wanted.variant, wanted.seed)
+    request_of_run = _as_request(body)
+    config = runnable(settings, request_of_run.base, request_of_run.variant, request_of_run.seed)
     refuse_programs(session, [config])
-    if wanted.fork is not None:
-        parent = session.get(Run, wanted.fork.run)
+    if request_of_run.fork is not None:
+        parent = session.get(Run, request_of_run.fork.run)
         if parent is None or parent.deleting_at is not None:
-            raise RunNotFound(wanted.fork.run)
+            raise RunNotFound(request_of_run.fork.run)
         refuse_imported(parent, "forked")
-        refuse_as_fork(parent, wanted.fork.step, config)
+        refuse_as_fork(parent, request_of_run.fork.step, config)
     unreached = engine_warnings(config, settings) if request.state.role is Role.OPERATOR else []
     written, memory = formula(config), memory_estimate(session, config, settings)
     return Json(
@@ -216,7 +216,9 @@ def validate(body: dict[str, Any], request: Request, session: ReadSession, setti
             "formula_mathml": written["mathml"],
             "formula_notes": written["notes"],
             "formula_legend": written["legend"],
-            "estimates": estimates(session, config, settings, after=wanted.fork.step if wanted.fork else 0),
+            "estimates": estimates(
+                session, config, settings, after=request_of_run.fork.step if request_of_run.fork else 0
+            ),
             "memory": memory.model_dump(mode="json"),
             "warnings": [*unreached, *warnings(config), *memory_warnings(memory)],
         }
@@ -237,9 +239,9 @@ def _as_request(body: dict[str, Any]) -> ValidateRequest:
 def _of_the_config(item: Any) -> dict[str, Any]:
     """An error of the request, with a path as the config's own errors have it."""
     context = dict(item.get("ctx", {}))
-    for part in ("base.", "variant."):
+    for prefix in ("base.", "variant."):
         if "path" in context:
-            context["path"] = context["path"].removeprefix(part)
+            context["path"] = context["path"].removeprefix(prefix)
     return {**item, "loc": ("body", *item["loc"]), "ctx": context}
 
 

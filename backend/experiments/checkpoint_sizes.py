@@ -44,8 +44,8 @@ def checkpoint_bytes(session: Session, config: RunConfig, settings: Settings) ->
         .order_by(Checkpoint.created_at.desc())
         .limit(LOOKED_AT)
     )
-    wanted = _shape(config.model_dump(mode="json"))
-    seen = (size for other, size in session.execute(query) if _shape(other) == wanted)
+    shape = _shape(config.model_dump(mode="json"))
+    seen = (size for other_config, size in session.execute(query) if _shape(other_config) == shape)
     if (size := next(seen, None)) is not None:
         return float(size)
     parameters = _parameters(config.policy.name, settings.models_dir)
@@ -79,8 +79,8 @@ def _bytes_per_parameter(config: RunConfig) -> int:
 def _parameters(policy: str, models_dir: Path) -> int | None:
     if policy in PARAMETERS:
         return PARAMETERS[policy]
-    found = read_config(models_dir / policy)
-    if found is None:
+    model_config = read_config(models_dir / policy)
+    if model_config is None:
         return None
-    stored = BYTES.get(str(found.get("dtype") or found.get("torch_dtype")), 2)
+    stored = BYTES.get(str(model_config.get("dtype") or model_config.get("torch_dtype")), 2)
     return sum(path.stat().st_size for path in (models_dir / policy).glob("*.safetensors")) // stored

@@ -10,20 +10,20 @@ NO_SCALE = ("timeout_seconds",)
 """Fields of a reward term that change no reward by design."""
 
 
-def apart(metric: str, run: Run, other: Run) -> list[str]:
+def apart(metric: str, run: Run, second: Run) -> list[str]:
     """Reasons why the metric has two scales in these two runs: paths of config fields, or `origin`.
 
     How another trainer scales a reward is not known: runs of two origins cannot be compared by such a metric.
     """
-    if run.origin == other.origin:
-        return [] if run.origin else scale_differences(metric, run.config, other.config)
+    if run.origin == second.origin:
+        return [] if run.origin else scale_differences(metric, run.config, second.config)
     about = find_metric(metric)
     return ["origin"] if about is not None and about.scale else []
 
 
-def scale_differences(metric: str, config: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def scale_differences(metric: str, config: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     """Paths of the fields by which two configs give the metric two scales; empty where it is comparable."""
-    mine, theirs = _scale(metric, config), _scale(metric, other)
+    mine, theirs = _scale(metric, config), _scale(metric, second)
     return [path for path in {**mine, **theirs} if mine.get(path, ...) != theirs.get(path, ...)]
 
 

@@ -60,40 +60,40 @@ def slots_of(session: Session, configs: Sequence[RunConfig]) -> list[int]:
     """Worker slots that each run takes at a time: one for each GPU; on a CPU, its ranks share a node's."""
     is_gpu = Worker.device.startswith("cuda")
     has_gpus = session.scalar(select(Worker.id).where(is_gpu).limit(1)) is not None
-    return [each.resources.ranks if has_gpus else each.resources.nodes for each in configs]
+    return [config.resources.ranks if has_gpus else config.resources.nodes for config in configs]
 
 
 def durations(session: Session, configs: Sequence[RunConfig], models_dir: Path) -> list[Duration]:
     """The same of many runs, with one look at those of the past; runs of one size are estimated once."""
     seen = _seen(session)
-    known: dict[str, Duration] = {}
-    found = []
+    by_size: dict[str, Duration] = {}
+    estimates = []
     for config in configs:
-        own = config.model_dump(mode="json")
-        size = repr((_size(own), _work(own), config.steps))
-        if size not in known:
-            known[size] = _duration(session, config, own, seen, models_dir)
-        found.append(known[size])
-    return found
+        document = config.model_dump(mode="json")
+        size = repr((_size(document), _work(document), config.steps))
+        if size not in by_size:
+            by_size[size] = _duration(session, config, document, seen, models_dir)
+        estimates.append(by_size[size])
+    return estimates
 
 
 def _duration(
     session: Session,
     config: RunConfig,
-    own: Mapping[str, Any],
+    document: Mapping[str, Any],
     seen: Sequence[tuple[float, dict[str, Any]]],
     models_dir: Path,
 ) -> Duration:
-    if alike := [seconds for seconds, other in seen if _size(other) == _size(own)]:
+    if alike := [seconds for seconds, past in seen if _size(past) == _size(document)]:
         step = statistics.median(alike)
         low, high = min(alike) / SPREAD * config.steps, max(alike) * SPREAD * config.steps
         return Duration(low, high, step, like_runs=len(alike))
     related = [
-        (seconds / _work(other)[1], seconds / _work(other)[0])
-        for seconds, other in seen
-        if _policy(other) == _policy(own)
+        (seconds / _work(past)[1], seconds / _work(past)[0])
+        for seconds, past in seen
+        if _policy(past) == _policy(document)
     ]
-    least, most = (work * config.steps for work in _work(own))
+    least, most = (work * config.steps for work in _work(document))
     if related:
         low, high = min(rate for rate, _ in related), max(rate for _, rate in related)
         return Duration(low * least / SCALED_SPREAD, high * most * SCALED_SPREAD, scaled_runs=len(related))
@@ -186,7 +186,10 @@ def _parameters(policy: str, models_dir: Path) -> tuple[float, float]:
 def _speeds(session: Session) -> tuple[float, float]:
     """Of the devices that this installation's workers have; of any, where none is known."""
     devices = {device for (device,) in session.execute(select(Worker.device).distinct())}
-    has_gpu, has_cpu = any("cuda" in each for each in devices), any("cuda" not in each for each in devices)
+    has_gpu, has_cpu = (
+        any("cuda" in device for device in devices),
+        any("cuda" not in device for device in devices),
+    )
     return (
         GPU_FLOPS[0] if has_gpu and not has_cpu else CPU_FLOPS[0],
         CPU_FLOPS[1] if has_cpu and not has_gpu else GPU_FLOPS[1],

@@ -28,12 +28,12 @@ def engine_warnings(config: RunConfig, settings: Settings) -> list[str]:
     urls = settings.engine_urls
     if config.sampling.engine.type != "server" or not urls:
         return []
-    found = dict(zip(urls, _asked(urls), strict=True))
-    if not (silent := [f"{_shown(url)} ({reason})" for url, reason in found.items() if reason]):
+    reason_by_url = dict(zip(urls, _asked(urls), strict=True))
+    if not (silent := [f"{_shown(url)} ({reason})" for url, reason in reason_by_url.items() if reason]):
         return []
-    who = f"{len(silent)} of {len(urls)} sampling servers cannot be reached from the service"
+    servers = f"{len(silent)} of {len(urls)} sampling servers cannot be reached from the service"
     why = f"{', '.join(silent)}; a run fails if none answers its worker"
-    return [f"sampling.engine: {who}: {why}"]
+    return [f"sampling.engine: {servers}: {why}"]
 
 
 def _asked(urls: Sequence[str]) -> list[str]:

@@ -50,8 +50,8 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
     document = request.model_dump(mode="json", exclude=set() if request.sweep else {"sweep"})
     digest = digest_of(document)
     with reading(lab.sessions) as session:
-        if known := made_before(session, key, digest):
-            return launched(session, known)
+        if earlier_id := made_before(session, key, digest):
+            return launched(session, earlier_id)
         errors = budget_errors(session, request) if is_search(request) else []
     if errors:
         raise InvalidConfig(errors)
@@ -65,30 +65,30 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
         stored = {**document, "variants": [cell.variant for cell in cells]}
         stored.pop("sweep", None)  # its variants say it all, and may be sent again
     row = {"id": new_id(), "name": request.name, "request": stored, "request_hash": digest}
-    given = {"priority": request.priority, "tags": request.tags, "notes": request.notes}
+    run_fields = {"priority": request.priority, "tags": request.tags, "notes": request.notes}
     with lab.sessions.begin() as session:
         refuse_programs(session, [run.config for run in planned])
         if not request.insist:
             refuse_failed(session, [run.config for run in planned])
-        made = enter_experiment(session, row | {"idempotency_key": key or None}, planned, given)
-        if made and is_search(request):
-            _begin_search(session, made, cells[0])
+        experiment_id = enter_experiment(session, row | {"idempotency_key": key or None}, planned, run_fields)
+        if experiment_id and is_search(request):
+            _begin_search(session, experiment_id, cells[0])
         # None: somebody with the same key was quicker by a moment.
-        return launched(session, made or made_before(session, key, digest) or "")
+        return launched(session, experiment_id or made_before(session, key, digest) or "")
 
 
 def enter_experiment(
-    session: Session, row: Mapping[str, Any], planned: Sequence[Planned], given: Mapping[str, Any]
+    session: Session, row: Mapping[str, Any], planned: Sequence[Planned], run_fields: Mapping[str, Any]
 ) -> str | None:
-    """The rows of an experiment and of its runs, each with the fields `given`; the experiment's id.
+    """The rows of an experiment and of its runs, each with the fields in `run_fields`; the experiment's id.
 
     None: there is an experiment with this idempotency key.
     """
     statement = insert_into(session, Experiment).values(**row)
-    made: str | None = session.scalar(statement.on_conflict_do_nothing().returning(Experiment.id))
-    if made is not None:
-        queue_runs(session, made, planned, given)
-    return made
+    experiment_id: str | None = session.scalar(statement.on_conflict_do_nothing().returning(Experiment.id))
+    if experiment_id is not None:
+        queue_runs(session, experiment_id, planned, run_fields)
+    return experiment_id
 
 
 def is_search(request: ExperimentRequest) -> bool:
@@ -98,12 +98,14 @@ def is_search(request: ExperimentRequest) -> bool:
 
 def first_runnable(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) -> Cell:
     """The cell that a search begins with; raises InvalidConfig with the errors of all if none can run."""
-    found = list(configs_of(settings, request, cells))
-    if errors := objective_errors(request, [each for each in found if isinstance(each, RunConfig)]):
+    configs = list(configs_of(settings, request, cells))
+    if errors := objective_errors(request, [config for config in configs if isinstance(config, RunConfig)]):
         raise InvalidConfig(errors)
-    runnable_cells = [cell for cell, each in zip(cells, found, strict=True) if isinstance(each, RunConfig)]
+    runnable_cells = [
+        cell for cell, config in zip(cells, configs, strict=True) if isinstance(config, RunConfig)
+    ]
     if not runnable_cells:
-        raise InvalidConfig(_errors(cells, found, is_swept=True))
+        raise InvalidConfig(_errors(cells, configs, is_swept=True))
     return runnable_cells[0]
 
 
@@ -116,8 +118,8 @@ def objective_errors(request: ExperimentRequest, configs: Sequence[RunConfig]) -
         reason = f"{metric} is measured by evaluations, and these runs have none: set evaluation.every"
         return [FieldError("sweep.search.metric", reason)]
     documents = [config.model_dump(mode="json") for config in configs]
-    for other in documents[1:]:
-        if paths := scale_differences(metric, documents[0], other):
+    for document in documents[1:]:
+        if paths := scale_differences(metric, documents[0], document):
             reason = f"{metric} changes its scale with {paths[0]}: choose another objective"
             return [FieldError("sweep.search.metric", reason)]
     return []
@@ -141,14 +143,14 @@ def _with_pinned_data(document: dict[str, Any], config: RunConfig) -> dict[str, 
     pinned = {path.partition(".")[0] for path, source in config.sources if isinstance(source, files)}
     base, variant = dict(document["base"]), dict(document["variants"][0])
     if "problems" in pinned and not any(path.startswith("problems") for path in swept):
-        place = variant if "problems" in variant else base
-        place["problems"] = [problem.model_dump(mode="json") for problem in config.problems]
+        section = variant if "problems" in variant else base
+        section["problems"] = [problem.model_dump(mode="json") for problem in config.problems]
     if "evaluation" in pinned and not any(
         path == "evaluation" or path.startswith("evaluation.suites") for path in swept
     ):
-        place = variant if "suites" in variant.get("evaluation", {}) else base
+        section = variant if "suites" in variant.get("evaluation", {}) else base
         suites = [suite.model_dump(mode="json") for suite in config.evaluation.suites]
-        place["evaluation"] = {**place.get("evaluation", {}), "suites": suites}
+        section["evaluation"] = {**section.get("evaluation", {}), "suites": suites}
     return {**document, "base": base, "variants": [variant]}
 
 
@@ -198,10 +200,10 @@ def configs_of(
 
 def plan(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) -> Iterator[Planned]:
     """Every run of the request; raises InvalidConfig with the errors of all cells at once."""
-    found = list(configs_of(settings, request, cells))
-    if errors := _errors(cells, found, is_swept=request.sweep is not None):
+    checked_configs = list(configs_of(settings, request, cells))
+    if errors := _errors(cells, checked_configs, is_swept=request.sweep is not None):
         raise InvalidConfig(errors)
-    configs = [config for config in found if isinstance(config, RunConfig)]
+    configs = [config for config in checked_configs if isinstance(config, RunConfig)]
     if (steps := sum(config.steps for config in configs) * len(request.seeds)) > MOST_STEPS_TOGETHER:
         reason = f"make {steps:,} steps in total; an experiment may make at most {MOST_STEPS_TOGETHER:,}"
         raise InvalidConfig(
@@ -214,12 +216,12 @@ def plan(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) 
 
 
 def _errors(
-    cells: Sequence[Cell], found: Sequence[RunConfig | InvalidConfig], *, is_swept: bool
+    cells: Sequence[Cell], configs: Sequence[RunConfig | InvalidConfig], *, is_swept: bool
 ) -> list[FieldError]:
     """Errors at their variants; those of a sweep once each, with the first cells that have them."""
     wrong = [
         (number, cell, error)
-        for number, (cell, config) in enumerate(zip(cells, found, strict=True))
+        for number, (cell, config) in enumerate(zip(cells, configs, strict=True))
         if isinstance(config, InvalidConfig)
         for error in config.errors
     ]
@@ -235,14 +237,14 @@ def _errors(
 
 
 def _enumerated(names: Sequence[str]) -> str:
-    rest = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    unnamed = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {unnamed} more" if unnamed > 0 else "")
 
 
 def queue_runs(
-    session: Session, experiment_id: str, planned: Sequence[Planned], given: Mapping[str, Any]
+    session: Session, experiment_id: str, planned: Sequence[Planned], run_fields: Mapping[str, Any]
 ) -> list[str]:
-    """The rows of runs of an experiment, each with the fields `given`; their ids, in this order."""
+    """The rows of runs of an experiment, each with the fields in `run_fields`; their ids, in this order."""
     names = new_run_names(session, len(planned))
     ids = sorted(new_id() for _ in planned)
     rows = [
@@ -252,7 +254,7 @@ def queue_runs(
             "experiment_id": experiment_id,
             "parent_run": run.parent_run,
             "fork_step": run.fork_step,
-            **given,
+            **run_fields,
         }
         for run_id, name, run in zip(ids, names, planned, strict=True)
     ]

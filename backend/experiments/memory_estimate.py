@@ -52,12 +52,12 @@ def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> 
     has_gpu = any(_is_gpu(slot) for slot in slots)
     on_cpu = bool(slots) and not has_gpu
     largest = max((_total(slot, slots) for slot in slots if _is_gpu(slot)), default=0.0)
-    found = _memory(config, config, shape, adapter, settings, on_cpu=on_cpu, total=largest)
+    need = _memory(config, config, shape, adapter, settings, on_cpu=on_cpu, total=largest)
     return MemoryEstimate(
-        peak_bytes=found.peak,
-        host_bytes=found.host_bytes,
-        phase=found.phase,
-        parts=dict(sorted(found.parts.items(), key=lambda part: -part[1])),
+        peak_bytes=need.peak,
+        host_bytes=need.host_bytes,
+        phase=need.phase,
+        parts=dict(sorted(need.parts.items(), key=lambda bytes_by_name: -bytes_by_name[1])),
         prompt_tokens=_prompt_tokens(config, shape, settings),
         device="cpu" if on_cpu else "gpu",
         devices=config.resources.devices,
@@ -71,11 +71,11 @@ def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> 
 
 def memory_warnings(estimate: MemoryEstimate) -> list[str]:
     """One sentence where a run fits no worker as it is."""
-    known = [slot for slot in estimate.slots if slot.verdict != "unknown"]
-    if not known or len(known) < len(estimate.slots) or any(slot.verdict == "fits" for slot in known):
+    judged = [slot for slot in estimate.slots if slot.verdict != "unknown"]
+    if not judged or len(judged) < len(estimate.slots) or any(slot.verdict == "fits" for slot in judged):
         return []
-    most = max(slot.usable_bytes or 0 for slot in known)
-    needed = min(slot.peak_bytes or 0 for slot in known)
+    most = max(slot.usable_bytes or 0 for slot in judged)
+    needed = min(slot.peak_bytes or 0 for slot in judged)
     sizes = f"needs about {needed / 1e9:.1f} GB of memory, and no worker has more than {most / 1e9:.1f} GB"
     return [f"{sizes} for it: the run is expected to run out of memory"]
 
@@ -89,10 +89,10 @@ def _shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
         return ModelShape.of(config, read_weights(directory))
     if not settings.hf_online or not COMMIT.fullmatch(policy.revision):
         raise UnknownShape("the files of this policy are not here: its size is unknown until the first run")
-    found = hub_model(name, policy.revision)
-    if reason := architecture_error(found.config):
+    hub = hub_model(name, policy.revision)
+    if reason := architecture_error(hub.config):
         raise UnknownShape(reason)
-    return ModelShape.of(found.config, found.weights)
+    return ModelShape.of(hub.config, hub.weights)
 
 
 def _adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
@@ -101,9 +101,9 @@ def _adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
     if isinstance(adapter, NoAdapter):
         return None
     if isinstance(adapter, ContinuedAdapter):
-        found = read_config(settings.models_dir / adapter.name, ADAPTER_CONFIG) or {}
+        adapter_config = read_config(settings.models_dir / adapter.name, ADAPTER_CONFIG) or {}
         try:
-            return adapter_of(found).with_(dtype=adapter.dtype)
+            return adapter_of(adapter_config).with_(dtype=adapter.dtype)
         except ValidationError as error:
             raise UnknownShape(f"{ADAPTER_CONFIG} of the adapter does not say how large it is") from error
     return adapter
@@ -186,7 +186,7 @@ def _total(slot: Worker, slots: list[Worker]) -> float:
     """Memory that a run has in a slot: a GPU's, or an equal share of the machine's; 0 where nobody said."""
     if _is_gpu(slot):
         return _reading(slot, "gpu_memory_total_bytes")
-    beside = sum(other.host == slot.host and not _is_gpu(other) for other in slots)
+    beside = sum(neighbour.host == slot.host and not _is_gpu(neighbour) for neighbour in slots)
     return _reading(slot, "memory_total_bytes") / max(1, beside)
 
 
@@ -199,7 +199,7 @@ def _on_slot(
     settings: Settings,
 ) -> MemorySlot:
     on_cpu = not _is_gpu(slot)
-    found = partial(
+    estimate_of = partial(
         _memory,
         config=config,
         shape=shape,
@@ -208,21 +208,25 @@ def _on_slot(
         on_cpu=on_cpu,
         total=0.0 if on_cpu else _total(slot, [slot]),
     )
-    whole = found(config)
+    unchanged = estimate_of(config)
     shown = MemorySlot(
-        host=slot.host, device_name=slot.device_name, slots=count, verdict="unknown", peak_bytes=whole.peak
+        host=slot.host,
+        device_name=slot.device_name,
+        slots=count,
+        verdict="unknown",
+        peak_bytes=unchanged.peak,
     )
     total = (
         _reading(slot, "memory_total_bytes") / (count if on_cpu else 1) if on_cpu else _total(slot, [slot])
     )
     if not total:
         return shown
-    others = _reading(slot, "gpu_memory_bytes") if not on_cpu and slot.run_id is None else 0.0
-    usable = max(0.0, USABLE * total - others)
+    used_by_others = _reading(slot, "gpu_memory_bytes") if not on_cpu and slot.run_id is None else 0.0
+    usable = max(0.0, USABLE * total - used_by_others)
     host = _reading(slot, "memory_total_bytes")
 
     def peak(changed: RunConfig) -> float:
-        memory = found(changed)
+        memory = estimate_of(changed)
         return memory.peak if on_cpu or memory.host_bytes <= USABLE * (host or 2**60) else float("inf")
 
     row = _prompt_tokens(config, shape, settings) + config.sampling.max_new_tokens

@@ -23,12 +23,12 @@ NO_COSTS: Costs = {"seconds_low": None, "seconds_high": None, "tokens_at_most": 
 def planned_experiment(session: Session, settings: Settings, request: ExperimentRequest) -> dict[str, Any]:
     """schemas.ExperimentPlan; raises InvalidConfig for unreadable values and too many runs."""
     cells, seeds = cells_of(request), len(request.seeds)
-    found = list(configs_of(settings, request, cells))
-    right = [config for config in found if isinstance(config, RunConfig)]
+    checked_configs = list(configs_of(settings, request, cells))
+    right = [config for config in checked_configs if isinstance(config, RunConfig)]
     times = iter(durations(session, right, settings.models_dir))
     slots = iter(slots_of(session, right))
     shown, slot_times = [], []
-    for cell, config in zip(cells, found, strict=True):
+    for cell, config in zip(cells, checked_configs, strict=True):
         if not isinstance(config, RunConfig):
             errors = [{"path": error.path, "message": error.message} for error in config.errors]
             shown.append(_cell(cell) | NO_COSTS | {"errors": errors})
@@ -47,35 +47,35 @@ def planned_experiment(session: Session, settings: Settings, request: Experiment
         return {"knobs": knobs, "cells": shown, "search": search, "runs": search["runs"]} | (
             total | _money(session, total)
         )
-    total = {key: seeds * sum(each[key] for each in slot_times) for key in NO_COSTS}
+    total = {key: seeds * sum(times_of_cell[key] for times_of_cell in slot_times) for key in NO_COSTS}
     plan = {"knobs": knobs, "cells": shown, "search": None, "runs": len(cells) * seeds}
     return plan | total | _money(session, total)
 
 
 def _search(
-    sweep: Sweep, seeds: int, cells: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, float]]
+    sweep: Sweep, seeds: int, cells: Sequence[Mapping[str, Any]], costs: Sequence[Mapping[str, float]]
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """schemas.PlannedSearch, and its costs: every run counts as much as the drawn cells that can run.
 
-    `known` are the costs of these. At least: every configuration but the best is pruned at the first rung.
-    The budget in hours caps both.
+    `costs` are those of the cells that can run. At least: every configuration but the best is pruned at the
+    first rung. The budget in hours caps both.
     """
     trials = min(sweep.cells, len(cells)) if len(cells) < DRAWN else sweep.cells
     top = min(sweep.search.top, trials)
     further = top * (seeds - 1)
     runs = trials + further
-    least = min((cell["seconds_low"] for cell in known), default=0.0)
-    most = max((cell["seconds_high"] for cell in known), default=0.0)
+    least = min((cell["seconds_low"] for cell in costs), default=0.0)
+    most = max((cell["seconds_high"] for cell in costs), default=0.0)
     share = 1.0 if sweep.search.pruner == "none" else sweep.search.first_rung
     low = least * ((trials - top) * share + top + further)
     budget = sweep.search.hours * HOUR if sweep.search.hours else math.inf
     total = {
         "seconds_low": min(low, budget),
         "seconds_high": min(most * runs, budget),
-        "tokens_at_most": runs * max((cell["tokens_at_most"] for cell in known), default=0.0),
+        "tokens_at_most": runs * max((cell["tokens_at_most"] for cell in costs), default=0.0),
     }
     shown = {"configurations": trials, "further_runs": further, "top": top, "runs": runs}
-    return shown | {"drawn": len(cells), "refused": len(cells) - len(known)}, total
+    return shown | {"drawn": len(cells), "refused": len(cells) - len(costs)}, total
 
 
 def _cell(cell: Cell) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from backend.storage.models import Experiment, Run
 def list_experiments(session: Session, *, limit: int, cursor: str) -> Sequence[Experiment]:
     """Experiments, newest first, and one more than the page holds."""
     query = select(Experiment).order_by(Experiment.created_at.desc(), Experiment.id.desc())
-    if place := read_cursor(cursor, (int, float), str):
-        created_at, experiment_id = place
+    if after := read_cursor(cursor, (int, float), str):
+        created_at, experiment_id = after
         same_time = and_(Experiment.created_at == created_at, Experiment.id < experiment_id)
         query = query.where(or_(Experiment.created_at < created_at, same_time))
     return session.scalars(query.limit(limit + 1)).all()
@@ -23,10 +23,10 @@ def list_experiments(session: Session, *, limit: int, cursor: str) -> Sequence[E
 
 def find_experiment(session: Session, experiment_id: str) -> Experiment:
     """Raises ExperimentNotFound."""
-    found = session.get(Experiment, experiment_id)
-    if found is None:
+    experiment = session.get(Experiment, experiment_id)
+    if experiment is None:
         raise ExperimentNotFound(experiment_id)
-    return found
+    return experiment
 
 
 def statuses_of(session: Session, experiment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -36,10 +36,10 @@ def statuses_of(session: Session, experiment_ids: Sequence[str]) -> dict[str, di
         .where(Run.experiment_id.in_(experiment_ids), Run.deleted_at.is_(None))
         .group_by(Run.experiment_id, Run.status)
     )
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for experiment_id, status, count in session.execute(query):
-        found.setdefault(str(experiment_id), {})[status] = count
-    return found
+        counts.setdefault(str(experiment_id), {})[status] = count
+    return counts
 
 
 def shown_experiment(experiment: Experiment, statuses: dict[str, int]) -> dict[str, Any]:

@@ -100,22 +100,24 @@ def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int
     experiment may have where each cell has this number of seeds.
     """
     axes = [axes_of(base, variant, sweep) for variant in variants]
-    cells = sum(_count(each, sweep) for each in axes)
+    cells = sum(_count(variant_axes, sweep) for variant_axes in axes)
     if (runs := cells * seeds) > MOST_RUNS:
         reason = f"{counted(cells)} cells with {seeds} seeds each are {counted(runs)} runs"
         raise InvalidConfig([FieldError("sweep", f"{reason}; one experiment may have {MOST_RUNS}")])
-    made: list[Cell] = []
+    cells_made: list[Cell] = []
     size = 0
-    for variant, each in zip(variants, axes, strict=True):
-        for values in _grid(each) if sweep.method == "grid" else _sample(each, sweep.cells, sweep.seed):
-            made.append(cell_of(base, variant, sweep, each, values))
-            size += len(orjson.dumps(made[-1].variant))
+    for variant, variant_axes in zip(variants, axes, strict=True):
+        for values in (
+            _grid(variant_axes) if sweep.method == "grid" else _sample(variant_axes, sweep.cells, sweep.seed)
+        ):
+            cells_made.append(cell_of(base, variant, sweep, variant_axes, values))
+            size += len(orjson.dumps(cells_made[-1].variant))
             if size > MOST_BYTES:
                 raise InvalidConfig(
                     [FieldError("sweep", f"makes variants of more than {MOST_BYTES:,} bytes as JSON")]
                 )
-    _refuse_twins([cell.variant["name"] for cell in made])
-    return made
+    _refuse_twins([cell.variant["name"] for cell in cells_made])
+    return cells_made
 
 
 def cell_of(base: Fields, variant: Fields, sweep: Sweep, axes: Sequence[Axis], values: Sequence[Any]) -> Cell:
@@ -148,11 +150,13 @@ def drawn(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int)
     if errors:
         raise InvalidConfig(errors)
     axes = axes_of(base, variants[0], sweep)
-    there = prod(axis.count for axis in axes)
-    cells = min(sweep.cells, DRAWN, there or DRAWN)
-    found = [cell_of(base, variants[0], sweep, axes, values) for values in _sample(axes, cells, sweep.seed)]
-    _refuse_twins([cell.variant["name"] for cell in found])
-    return found
+    combinations = prod(axis.count for axis in axes)
+    cells = min(sweep.cells, DRAWN, combinations or DRAWN)
+    cells_drawn = [
+        cell_of(base, variants[0], sweep, axes, values) for values in _sample(axes, cells, sweep.seed)
+    ]
+    _refuse_twins([cell.variant["name"] for cell in cells_drawn])
+    return cells_drawn
 
 
 def _refuse_twins(names: Sequence[str]) -> None:
@@ -192,11 +196,11 @@ def _config_now(base: Fields, variant: Fields) -> Fields:
 
 def value_at(config: Any, path: str) -> Any:
     """The value at a dotted path of a config; None where there is none."""
-    for part in path.split("."):
+    for key in path.split("."):
         if isinstance(config, Mapping):
-            config = config.get(part)
-        elif isinstance(config, Sequence) and not isinstance(config, str) and part.isdigit():
-            config = config[int(part)] if int(part) < len(config) else None
+            config = config.get(key)
+        elif isinstance(config, Sequence) and not isinstance(config, str) and key.isdigit():
+            config = config[int(key)] if int(key) < len(config) else None
         else:
             return None
     return config
@@ -206,9 +210,11 @@ def _count(axes: Sequence[Axis], sweep: Sweep) -> int:
     """Cells of one variant. Raises InvalidConfig where a random sweep asks for more than there are."""
     if sweep.method == "grid":
         return prod(axis.count for axis in axes)
-    there = prod(axis.count for axis in axes)  # 0: a continuous range is among them
-    if 0 < there < sweep.cells:
-        reason = f"there are only {there} combinations; ask for at most that many cells, or for the grid"
+    combinations = prod(axis.count for axis in axes)  # 0: a continuous range is among them
+    if 0 < combinations < sweep.cells:
+        reason = (
+            f"there are only {combinations} combinations; ask for at most that many cells, or for the grid"
+        )
         raise InvalidConfig([FieldError("sweep.cells", reason)])
     return sweep.cells
 
@@ -233,29 +239,33 @@ def _sample(axes: Sequence[Axis], cells: int, seed: int) -> Iterator[tuple[Any, 
     raise InvalidConfig([FieldError("sweep.cells", reason)])
 
 
-def _changed(variant: Fields, paths: Sequence[str], values: Sequence[Any], whole: Fields) -> dict[str, Any]:
+def _changed(
+    variant: Fields, paths: Sequence[str], values: Sequence[Any], full_config: Fields
+) -> dict[str, Any]:
     changed: Any = dict(variant)
-    full: Any = whole
+    full: Any = full_config
     for path, value in zip(paths, values, strict=True):
         parts = path.split(".")
         changed, full = _set(changed, parts, value, full), _set(full, parts, value, full)
     return dict(changed)
 
 
-def _set(fields: Any, path: Sequence[str], value: Any, whole: Any) -> Any:
-    """The fields with a value at a path. A list is written whole, as it is in `whole`."""
-    key, *rest = path
-    if isinstance(whole, Sequence) and not isinstance(whole, str):
-        if not key.isdigit() or int(key) >= len(whole):
-            raise InvalidConfig([FieldError("sweep", f"there is no item {key} in a list of {len(whole)}")])
+def _set(fields: Any, path: Sequence[str], value: Any, full_fields: Any) -> Any:
+    """The fields with a value at a path. A list is written whole, as it is in `full_fields`."""
+    key, *subpath = path
+    if isinstance(full_fields, Sequence) and not isinstance(full_fields, str):
+        if not key.isdigit() or int(key) >= len(full_fields):
+            raise InvalidConfig(
+                [FieldError("sweep", f"there is no item {key} in a list of {len(full_fields)}")]
+            )
         at = int(key)
-        items = list(whole)
-        items[at] = _set(items[at], rest, value, items[at]) if rest else value
+        items = list(full_fields)
+        items[at] = _set(items[at], subpath, value, items[at]) if subpath else value
         return items
-    if not rest:
+    if not subpath:
         return _as_mapping(fields) | {key: value}
-    own, under = _as_mapping(fields), whole.get(key) if isinstance(whole, Mapping) else None
-    return own | {key: _set(own.get(key), rest, value, under)}
+    mapping, under = _as_mapping(fields), full_fields.get(key) if isinstance(full_fields, Mapping) else None
+    return mapping | {key: _set(mapping.get(key), subpath, value, under)}
 
 
 def _as_mapping(fields: Any) -> dict[str, Any]:
@@ -278,7 +288,7 @@ def _name(variant: str, paths: Sequence[str], values: Sequence[Any], axes: Seque
 
 def _short(path: str) -> str:
     """The last telling part of a path: `optimizer.lr` -> `lr`, `objective.kl.type` -> `kl`."""
-    telling = [part for part in path.split(".") if part != "type" and not part.isdigit()]
+    telling = [key for key in path.split(".") if key != "type" and not key.isdigit()]
     return (telling or [path])[-1]
 
 

@@ -49,25 +49,25 @@ class Range:
     step: Fraction = Fraction(0)
     """Distance of two values; 0: they are spread between both ends."""
 
-    def value(self, share: float, place: int = 0) -> Any:
+    def value(self, share: float, index: int = 0) -> Any:
         """The value `share` of the way from low to high, or the one at a place of a range with steps."""
         if self.step:
-            return _number(self.low + place * self.step, is_whole=self.is_whole)
+            return _number(self.low + index * self.step, is_whole=self.is_whole)
         if share in (0.0, 1.0):
             return _number(self.high if share else self.low, is_whole=self.is_whole)
         low, high = float(self.low), float(self.high)
         if self.is_log:
-            found = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
+            number = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
         else:
-            found = float(self.low + Fraction(share) * (self.high - self.low))
+            number = float(self.low + Fraction(share) * (self.high - self.low))
         if self.is_whole:
-            return round(found)
+            return round(number)
         is_wide = self.high - self.low >= NARROW * max(abs(self.low), abs(self.high))
-        return min(high, max(low, float(f"{found:.{DIGITS}g}") if is_wide else found))
+        return min(high, max(low, float(f"{number:.{DIGITS}g}") if is_wide else number))
 
-    def at(self, place: int) -> Any:
+    def at(self, index: int) -> Any:
         """The value at a place, from 0."""
-        return self.value(place / (self.count - 1) if self.count > 1 else 0.0, place)
+        return self.value(index / (self.count - 1) if self.count > 1 else 0.0, index)
 
     def place(self, number: Any) -> float | int | None:
         """The share of the way from low to high at which a number lies, or its place; None outside."""
@@ -118,61 +118,61 @@ def axis_of(values: str | list[Any], now: Any) -> Axis:
     """
     if not isinstance(values, str):
         return Axis(distinct(values))
-    parts = [part.strip() for part in values.split(",") if part.strip()]
+    parts = [text.strip() for text in values.split(",") if text.strip()]
     if not parts:
         raise ValueError("enter at least one value")
-    ranges = [_range_of(part, now) for part in parts]
-    for part, found in zip(parts, ranges, strict=True):
-        if found is not None and found.count > MOST_COUNTED:
-            raise ValueError(f"'{part}' has {counted(found.count)} values, which are too many")
+    ranges = [_range_of(text, now) for text in parts]
+    for text, range_ in zip(parts, ranges, strict=True):
+        if range_ is not None and range_.count > MOST_COUNTED:
+            raise ValueError(f"'{text}' has {counted(range_.count)} values, which are too many")
     alone = ranges[0]
     if alone is not None and len(parts) == 1 and not 0 < alone.count <= MOST_LISTED:
         return Axis(range=alone)
-    for part, found in zip(parts, ranges, strict=True):
-        if found is not None and not found.count:
-            raise ValueError(f"'{part}' has any number of values and must stand alone")
-        if found is not None and found.count > MOST_LISTED:
+    for text, range_ in zip(parts, ranges, strict=True):
+        if range_ is not None and not range_.count:
+            raise ValueError(f"'{text}' has any number of values and must stand alone")
+        if range_ is not None and range_.count > MOST_LISTED:
             raise ValueError(
-                f"'{part}' has {counted(found.count)} values, at most {MOST_LISTED} can be listed"
+                f"'{text}' has {counted(range_.count)} values, at most {MOST_LISTED} can be listed"
             )
     return Axis(distinct(_listed(parts, ranges, now)))
 
 
 def _listed(parts: list[str], ranges: list[Range | None], now: Any) -> Iterator[Any]:
-    for part, found in zip(parts, ranges, strict=True):
-        if found is None:
-            yield _value_of(part, now)
+    for text, range_ in zip(parts, ranges, strict=True):
+        if range_ is None:
+            yield _value_of(text, now)
         else:
-            yield from (found.at(place) for place in range(found.count))
+            yield from (range_.at(index) for index in range(range_.count))
 
 
-def _range_of(part: str, now: Any) -> Range | None:
+def _range_of(text: str, now: Any) -> Range | None:
     """The range that a text describes; None: it is a single value."""
-    if not (match := _RANGE.fullmatch(part)):
-        if ".." in part and not isinstance(now, str):
-            raise ValueError(f"'{part}' is not a range; write 1e-5..1e-3 log 5, 0..1 lin 5 or 2..16 step 2")
+    if not (match := _RANGE.fullmatch(text)):
+        if ".." in text and not isinstance(now, str):
+            raise ValueError(f"'{text}' is not a range; write 1e-5..1e-3 log 5, 0..1 lin 5 or 2..16 step 2")
         return None
     low, high, scale, last = match.groups()
-    start, end = _exact(low, part), _exact(high, part)
+    start, end = _exact(low, text), _exact(high, text)
     if end < start:
-        raise ValueError(f"'{part}' ends below its start")
+        raise ValueError(f"'{text}' ends below its start")
     is_log = scale == "log"
     if is_log and start <= 0:
-        raise ValueError(f"'{part}' must start above 0 for log")
+        raise ValueError(f"'{text}' must start above 0 for log")
     is_whole = _is_whole(now, low, high, scale)
     if is_whole and max(abs(start), abs(end)) >= LARGEST_WHOLE:
-        raise ValueError(f"'{part}' has a number that is too large")
+        raise ValueError(f"'{text}' has a number that is too large")
     if scale == "step" or (scale is None and is_whole):
-        step = _exact(last, part) if last else Fraction(1)
+        step = _exact(last, text) if last else Fraction(1)
         if step <= 0 or (scale == "step" and last is None):
-            raise ValueError(f"'{part}' needs a step above 0")
+            raise ValueError(f"'{text}' needs a step above 0")
         is_whole = is_whole and step.denominator == 1
         return Range(start, end, int((end - start) / step) + 1, is_log, is_whole, step)
     if last is None:
         return Range(start, end, 0, is_log, is_whole)
-    count = _exact(last, part)
+    count = _exact(last, text)
     if count.denominator != 1 or count < 2:
-        raise ValueError(f"'{part}' needs a whole number of values, at least 2")
+        raise ValueError(f"'{text}' needs a whole number of values, at least 2")
     return Range(start, end, int(count), is_log, is_whole)
 
 
@@ -188,10 +188,10 @@ def _is_whole(now: Any, low: str, high: str, scale: str | None) -> bool:
     return low.lstrip("+-").isdigit() and high.lstrip("+-").isdigit()
 
 
-def _exact(text: str, part: str) -> Fraction:
+def _exact(text: str, source: str) -> Fraction:
     number = float(text)
     if abs(number) > LARGEST:
-        raise ValueError(f"'{part}' has a number that is too large")
+        raise ValueError(f"'{source}' has a number that is too large")
     return Fraction(repr(number))
 
 
@@ -199,25 +199,25 @@ def _number(value: Fraction, *, is_whole: bool) -> int | float:
     return int(value) if is_whole and value.denominator == 1 and abs(value) < MOST_COUNTED else float(value)
 
 
-def _value_of(part: str, now: Any) -> Any:
-    if isinstance(now, str) or not re.fullmatch(_NUMBER, part):
-        return part if isinstance(now, str) else _WORDS.get(part.lower(), part)
-    number = _exact(part, part)
+def _value_of(text: str, now: Any) -> Any:
+    if isinstance(now, str) or not re.fullmatch(_NUMBER, text):
+        return text if isinstance(now, str) else _WORDS.get(text.lower(), text)
+    number = _exact(text, text)
     return _number(number, is_whole=not isinstance(now, float))
 
 
 def distinct(values: Iterable[Any]) -> tuple[Any, ...]:
     """The values without repetitions, in order; 1 and 1.0 are one value, `true` is another."""
-    found: dict[bytes, Any] = {}
+    by_key: dict[bytes, Any] = {}
     for value in values:
-        found.setdefault(value_key(value), value)
-    return tuple(found.values())
+        by_key.setdefault(value_key(value), value)
+    return tuple(by_key.values())
 
 
 def value_key(value: Any) -> bytes:
     """A text that is equal for equal values."""
-    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-    return orjson.dumps(int(value) if whole else value, option=orjson.OPT_SORT_KEYS)
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return orjson.dumps(int(value) if is_whole else value, option=orjson.OPT_SORT_KEYS)
 
 
 def counted(count: int) -> str:

@@ -45,8 +45,8 @@ class AccessLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if GIVEN_ID.fullmatch(given) else uuid4().hex
+        client_id = Headers(scope=scope).get("x-request-id", "")
+        request_id = client_id if GIVEN_ID.fullmatch(client_id) else uuid4().hex
         with about(request_id=request_id):
             await self._answer(scope, receive, send, request_id)
 

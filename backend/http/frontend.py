@@ -65,27 +65,27 @@ class Scripts(StaticFiles):
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """A file; below the name of an older edition the file of today, which nobody keeps."""
-        first, _, rest = path.partition("/")
+        first, _, path_below = path.partition("/")
         if first == edition() and scope["method"] == "GET":
-            return self._from_memory(rest, first, Headers(scope=scope))
+            return self._from_memory(path_below, first, Headers(scope=scope))
         is_named = EDITION.fullmatch(first) is not None
-        response = await super().get_response(rest if is_named else path, scope)
+        response = await super().get_response(path_below if is_named else path, scope)
         response.headers["Cache-Control"] = FOREVER if first == edition() else REVALIDATE
         return response
 
     def _from_memory(self, path: str, of_edition: str, headers: Headers) -> Response:
         encoding = _encoding(headers)
-        known = {"ETag": f'"{of_edition}"', "Cache-Control": FOREVER}
+        file_headers = {"ETag": f'"{of_edition}"', "Cache-Control": FOREVER}
         if encoding:  # else the middleware says that it varies
-            known |= {"Content-Encoding": encoding, "Vary": "Accept-Encoding"}
+            file_headers |= {"Content-Encoding": encoding, "Vary": "Accept-Encoding"}
         try:
-            full_path, found = self.lookup_path(path)
-            if found is None or not stat.S_ISREG(found.st_mode):
+            full_path, status = self.lookup_path(path)
+            if status is None or not stat.S_ISREG(status.st_mode):
                 raise HTTPException(404)
-            content = _packed(full_path, encoding, (found.st_mtime_ns, found.st_size))
+            content = _packed(full_path, encoding, (status.st_mtime_ns, status.st_size))
         except OSError:  # a name that is too long, a file that is gone by now
             raise HTTPException(404) from None
-        response = Response(content, headers=known, media_type=guess_type(full_path)[0])
+        response = Response(content, headers=file_headers, media_type=guess_type(full_path)[0])
         is_known = self.is_not_modified(response.headers, headers)
         return NotModifiedResponse(response.headers) if is_known else response
 
@@ -96,8 +96,8 @@ class Scripts(StaticFiles):
 
 def _encoding(headers: Headers) -> str:
     """How the client takes a file, smallest first; empty: as it is."""
-    accepted = [each.replace(" ", "") for each in headers.get("accept-encoding", "").split(",")]
-    return next((each for each in PACKING if each in accepted), "")
+    accepted = [coding.replace(" ", "") for coding in headers.get("accept-encoding", "").split(",")]
+    return next((coding for coding in PACKING if coding in accepted), "")
 
 
 @lru_cache(maxsize=1_000)
@@ -128,11 +128,11 @@ def _files(entries: Iterable["os.DirEntry[str]"]) -> Iterator[tuple[str, int, in
 
 @lru_cache(maxsize=1)
 def _digest(files: tuple[tuple[str, int, int], ...]) -> str:
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for path, *_ in files:
-        whole.update(f"{os.path.relpath(path, FRONTEND)}\0".encode())
-        whole.update(hashlib.sha256(Path(path).read_bytes()).digest())
-    return whole.hexdigest()[:16]
+        digest.update(f"{os.path.relpath(path, FRONTEND)}\0".encode())
+        digest.update(hashlib.sha256(Path(path).read_bytes()).digest())
+    return digest.hexdigest()[:16]
 
 
 def with_edition(page_html: str) -> str:
@@ -142,7 +142,7 @@ def with_edition(page_html: str) -> str:
 
 def serve_pages(app: FastAPI) -> None:
     """Add the frontend to the application."""
-    for path in (HOME, *(each.path for each in PAGES)):
+    for path in (HOME, *(listed.path for listed in PAGES)):
         router.add_api_route(path, _index, methods=["GET", "HEAD"])
     for path in REDIRECTS:
         router.add_api_route(path, _redirect, methods=["GET", "HEAD"])
@@ -171,11 +171,11 @@ def _index_html(path: str) -> str:
 
     It names all scripts of the page at `path`: a browser that finds them one by one waits for each in turn.
     """
-    pages = json.dumps([each._asdict() | {"name": each.name} for each in PAGES])
+    pages = json.dumps([listed._asdict() | {"name": listed.name} for listed in PAGES])
     scripts = _scripts_of(path, edition())
     lines = [
         f'<meta name="pages" content="{html.escape(pages)}">',
-        *(f'<link rel="stylesheet" href="/static/styles/{each.name}.css">' for each in PAGES),
+        *(f'<link rel="stylesheet" href="/static/styles/{listed.name}.css">' for listed in PAGES),
         *(f'<link rel="modulepreload" href="/static/{script}">' for script in scripts),
     ]
     index = (FRONTEND / "index.html").read_text(encoding="utf-8")
@@ -185,16 +185,16 @@ def _index_html(path: str) -> str:
 @lru_cache(maxsize=2 * len(PAGES))
 def _scripts_of(path: str, _version: str) -> list[str]:
     """Paths below the frontend of a page's modules: the frame, its view, and all that they import."""
-    found: dict[Path, None] = {}
-    views = [f"src/views/{each.name}.js" for each in PAGES if each.path == path]
+    scripts: dict[Path, None] = {}
+    views = [f"src/views/{listed.name}.js" for listed in PAGES if listed.path == path]
     waiting = [FRONTEND / name for name in ("src/main.js", *views)]
     while waiting:
         script = waiting.pop()
-        if script not in found and script.is_file():
-            found[script] = None
+        if script not in scripts and script.is_file():
+            scripts[script] = None
             names = IMPORT.findall(script.read_text(encoding="utf-8"))
             waiting += [Path(os.path.normpath(script.parent / name)) for name in names]
-    return [script.relative_to(FRONTEND).as_posix() for script in found]
+    return [script.relative_to(FRONTEND).as_posix() for script in scripts]
 
 
 def _index(request: Request) -> Response:
@@ -231,26 +231,26 @@ def plotly(request: Request) -> Response:
 def _packed_plotly(directory: Path) -> tuple[bytes, str]:
     """The script in gzip, compressed once per build and installation, and its ETag."""
     script = _plotly_build().read_bytes()
-    kept = directory / f"plotly-{hashlib.sha256(script).hexdigest()[:16]}.min.js.gz"
-    if not kept.is_file():
+    compressed_file = directory / f"plotly-{hashlib.sha256(script).hexdigest()[:16]}.min.js.gz"
+    if not compressed_file.is_file():
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = kept.with_suffix(f".{id(script)}.draft")
+        draft = compressed_file.with_suffix(f".{id(script)}.draft")
         draft.write_bytes(gzip.compress(script, 6, mtime=0))
-        draft.replace(kept)
-    packed = kept.read_bytes()
+        draft.replace(compressed_file)
+    packed = compressed_file.read_bytes()
     return packed, f'"{hashlib.sha256(packed).hexdigest()[:32]}"'
 
 
 def _plotly_build() -> Traversable:
     """The installed package's Plotly.js, or the basic build of the same version, which starts far sooner."""
-    whole = files("plotly").joinpath("package_data", "plotly.min.js")
-    return PLOTLY_BASIC if _plotly_version(PLOTLY_BASIC) == _plotly_version(whole) else whole
+    full_build = files("plotly").joinpath("package_data", "plotly.min.js")
+    return PLOTLY_BASIC if _plotly_version(PLOTLY_BASIC) == _plotly_version(full_build) else full_build
 
 
 def _plotly_version(build: Traversable) -> str:
     with build.open("rb") as script:
-        found = PLOTLY_VERSION.search(script.read(200))
-    return found[1].decode() if found else ""
+        match = PLOTLY_VERSION.search(script.read(200))
+    return match[1].decode() if match else ""
 
 
 def _docs(request: Request) -> Response:
@@ -266,9 +266,10 @@ def _docs(request: Request) -> Response:
 
 def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     parameters = "".join(
-        f"<li><code>{html.escape(each['name'])}</code> <small>{each['in']}</small> "
-        f"{html.escape(_kind(each.get('schema', {})))} {html.escape(each.get('description', ''))}</li>"
-        for each in operation.get("parameters", [])
+        f"<li><code>{html.escape(parameter['name'])}</code> <small>{parameter['in']}</small> "
+        f"{html.escape(_kind(parameter.get('schema', {})))} "
+        f"{html.escape(parameter.get('description', ''))}</li>"
+        for parameter in operation.get("parameters", [])
     )
     words = html.escape(operation.get("description") or operation.get("summary", ""))
     words = re.sub("`([^`]+)`", r"<code>\1</code>", words)

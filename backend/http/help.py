@@ -36,9 +36,9 @@ def index() -> Response:
 @router.api_route("/help/pictures/{name}", methods=["GET", "HEAD"])
 def picture(name: str) -> Response:
     """A picture that some page shows."""
-    if (found := pictures().get(name)) is None:
+    if (picture_path := pictures().get(name)) is None:
         raise NotFound(f"no help page shows a picture {name!r}")
-    return FileResponse(found, headers=REVALIDATE)
+    return FileResponse(picture_path, headers=REVALIDATE)
 
 
 @router.api_route("/help/decisions/{name}", methods=["GET", "HEAD"])
@@ -62,8 +62,8 @@ def _answer(name: str) -> Response:
 @cache
 def sources() -> dict[str, Path]:
     """Every page by its name, as found at the start: a request never becomes a path."""
-    found = sorted(DOCS.glob("*.md")) + sorted((DOCS / "decisions").glob("*.md"))
-    named = {path.relative_to(DOCS).with_suffix("").as_posix(): path for path in found}
+    page_paths = sorted(DOCS.glob("*.md")) + sorted((DOCS / "decisions").glob("*.md"))
+    named = {path.relative_to(DOCS).with_suffix("").as_posix(): path for path in page_paths}
     return {name.removesuffix(f"/{INDEX}"): path for name, path in named.items()}
 
 

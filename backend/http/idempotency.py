@@ -54,7 +54,7 @@ def made_before(session: Session, key: str, digest: str) -> str | None:
         return None
     tables = (Experiment, Run)
     query = union_all(*(select(t.id, t.request_hash).where(t.idempotency_key == key) for t in tables))
-    made = {row.request_hash: str(row.id) for row in session.execute(query)}
-    if made and digest not in made:
+    id_by_digest = {row.request_hash: str(row.id) for row in session.execute(query)}
+    if id_by_digest and digest not in id_by_digest:
         raise KeyTaken(key)
-    return made.get(digest)
+    return id_by_digest.get(digest)

@@ -64,11 +64,11 @@ class Buckets:
         return wait
 
 
-def too_many(what: str, wait: float) -> Response:
+def too_many(requests: str, wait: float) -> Response:
     """429 with the time to wait."""
     seconds = max(1, math.ceil(wait))
     unit = "second" if seconds == 1 else "seconds"
-    detail = f"too many {what}: try again in {seconds} {unit}; the request was not carried out"
+    detail = f"too many {requests}: try again in {seconds} {unit}; the request was not carried out"
     return problem(429, "Too many requests", detail, headers={"Retry-After": str(seconds)})
 
 
@@ -111,15 +111,15 @@ async def read_body(
     body = bytearray()
     try:
         async with asyncio.timeout(ARRIVAL_SECONDS):
-            more = True
-            while more:
+            has_more = True
+            while has_more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientDisconnect
                 chunk = message.get("body", b"")
                 count(len(chunk))
                 body += chunk
-                more = message.get("more_body", False)
+                has_more = message.get("more_body", False)
                 if len(body) > most:
                     raise HTTPException(413, too_large(most))
     except TimeoutError:

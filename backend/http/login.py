@@ -155,8 +155,10 @@ class LoginPages:
 
 def _path_without_ticket(scope: Scope) -> str:
     query = parse_qs(scope["query_string"].decode("latin-1"))
-    rest = urlencode({key: value for key, value in query.items() if key != "token"}, doseq=True)
-    return _local(scope["path"]) + (f"?{rest}" if rest else "")
+    query_without_ticket = urlencode(
+        {key: value for key, value in query.items() if key != "token"}, doseq=True
+    )
+    return _local(scope["path"]) + (f"?{query_without_ticket}" if query_without_ticket else "")
 
 
 def _local(path: str) -> str:

@@ -117,18 +117,18 @@ def _claim(name: str, reading: _Reading) -> str:
 def _lead_on(tokens: Sequence[Token], reading: _Reading) -> list[Token]:
     """The same words, with links that work in the service; a link to a file that it does not show is code."""
     leads: list[bool] = []
-    found: list[Token] = []
+    tokens_shown: list[Token] = []
     for token in tokens:
         if token.type == "link_open":
             leads.append(_relink(token, reading))
-            found.append(token if leads[-1] else Token("code_open", "code", 1))
+            tokens_shown.append(token if leads[-1] else Token("code_open", "code", 1))
         elif token.type == "link_close":
-            found.append(token if leads.pop() else Token("code_close", "code", -1))
+            tokens_shown.append(token if leads.pop() else Token("code_close", "code", -1))
         else:
             if token.type == "image":
                 _show(token, reading)
-            found.append(token)
-    return found
+            tokens_shown.append(token)
+    return tokens_shown
 
 
 def _relink(token: Token, reading: _Reading) -> bool:

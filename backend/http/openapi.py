@@ -46,10 +46,14 @@ def complete(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _links(operations: dict[str, Any], pointers: dict[str, str]) -> dict[str, Any]:
     """A link to each operation with one of these parameters."""
-    found = {}
+    links = {}
     for operation in operations.values():
-        wanted = {each["name"] for each in operation.get("parameters", []) if each["required"]}
-        if given := {name: f"$response.body#/{pointers[name]}" for name in wanted & pointers.keys()}:
+        required = {
+            parameter["name"] for parameter in operation.get("parameters", []) if parameter["required"]
+        }
+        if link_parameters := {
+            name: f"$response.body#/{pointers[name]}" for name in required & pointers.keys()
+        }:
             name = operation["operationId"]
-            found[name] = {"operationId": name, "parameters": given}
-    return found
+            links[name] = {"operationId": name, "parameters": link_parameters}
+    return links

@@ -30,19 +30,19 @@ def page_of(
     rows: Sequence[Row],
     limit: int,
     shown: Callable[[Row], Any],
-    place: Callable[[Row], Sequence[Any]],
+    key_of: Callable[[Row], Sequence[Any]],
     *,
     order: str = "",
 ) -> dict[str, Any]:
     """A page from `limit` + 1 rows: the one too many says that there is a next page."""
     items = [shown(row) for row in rows[:limit]]
-    more = len(rows) > limit
-    return {"items": items, "next": write_cursor(place(rows[limit - 1]), order=order) if more else None}
+    has_more = len(rows) > limit
+    return {"items": items, "next": write_cursor(key_of(rows[limit - 1]), order=order) if has_more else None}
 
 
-def write_cursor(place: Sequence[Any], *, order: str = "") -> str:
+def write_cursor(key: Sequence[Any], *, order: str = "") -> str:
     """The place of a row in its list, and how that list is ordered; opaque to clients."""
-    text = json.dumps([order, *place], ensure_ascii=False)  # names of other scripts would be thrice as long
+    text = json.dumps([order, *key], ensure_ascii=False)  # names of other scripts would be thrice as long
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
@@ -56,32 +56,32 @@ def read_cursor(
     """
     if not cursor:
         return None
-    written, *place = _decoded(cursor)
-    is_ours = isinstance(written, str) and len(place) == len(kinds)
-    if not is_ours or not all(_fits(*pair, largest) for pair in zip(place, kinds, strict=True)):
+    written, *key = _decoded(cursor)
+    is_ours = isinstance(written, str) and len(key) == len(kinds)
+    if not is_ours or not all(_fits(*pair, largest) for pair in zip(key, kinds, strict=True)):
         raise InvalidRequest([FieldError("cursor", "is not a cursor of this list")])
     if written != order:
         reason = f"belongs to the order {written!r}, but {order!r} was requested: start without a cursor"
         raise InvalidRequest([FieldError("cursor", reason)])
-    return place
+    return key
 
 
 def _decoded(cursor: str) -> list[Any]:
     """The list that a cursor holds; [None] where it holds none."""
     try:
-        found = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        fields = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error, RecursionError):
         return [None]
-    return found if isinstance(found, list) and found and unstorable(found) is None else [None]
+    return fields if isinstance(fields, list) and fields and unstorable(fields) is None else [None]
 
 
-def _fits(part: Any, kind: type | tuple[type, ...], largest: int) -> bool:
+def _fits(key_value: Any, kind: type | tuple[type, ...], largest: int) -> bool:
     """Whether a column of this kind can be compared with it: true is an int to Python alone."""
-    if not isinstance(part, kind) or isinstance(part, bool):
+    if not isinstance(key_value, kind) or isinstance(key_value, bool):
         return False
-    return not isinstance(part, int) or abs(part) < largest
+    return not isinstance(key_value, int) or abs(key_value) < largest
 
 
 def split_list(text: str) -> list[str]:
     """`a,b` as a list; empty parts are dropped, repeated ones too."""
-    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))

@@ -145,14 +145,14 @@ def _http(request: Request, error: Exception) -> Response:
 def _invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class
     errors = [_field_error(item) for item in error.errors()]
-    detail = "; ".join(f"{each.path}: {each.message}" for each in errors)
+    detail = "; ".join(f"{field_error.path}: {field_error.message}" for field_error in errors)
     return problem(422, "Invalid request", detail, errors=errors)
 
 
 def _field_error(item: dict[str, Any]) -> FieldError:
     """Pydantic's words with the value that was met, shortened: it may be long, NaN or no JSON at all."""
-    place, *parts = (str(part) for part in item["loc"])
-    path = ".".join(parts) or place
+    location, *parts = (str(segment) for segment in item["loc"])
+    path = ".".join(parts) or location
     if item["type"] == "unstorable":
         return FieldError(item["ctx"]["path"] or path, item["ctx"]["reason"])
     message = plain_message(str(item["msg"]))

@@ -46,9 +46,9 @@ class Json(Response):
 def items_as_json(items: Iterable[Any]) -> Iterator[bytes]:
     """A list without further pages, written while it is read: `{"items": [...], "next": null}`."""
     yield b'{"items":['
-    rest = iter(items)
+    remaining = iter(items)
     is_first = True
-    while block := list(islice(rest, ITEMS_AT_ONCE)):
+    while block := list(islice(remaining, ITEMS_AT_ONCE)):
         yield (b"" if is_first else b",") + orjson.dumps(block)[1:-1]
         is_first = False
     yield b'],"next":null}'
@@ -60,9 +60,9 @@ def _finite(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case dict():
-            return {key: _finite(each) for key, each in value.items()}
+            return {key: _finite(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [_finite(each) for each in value]
+            return [_finite(inner) for inner in value]
         case orjson.Fragment():
             return json.loads(orjson.dumps(value))
         case np.ndarray() | np.generic():

@@ -95,11 +95,11 @@ def _entering(endpoint: Callable[..., Any]) -> Callable[..., Any]:
         return endpoint
 
     @wraps(endpoint)
-    def answer(**given: Any) -> Any:
+    def answer(**arguments: Any) -> Any:
         with ExitStack() as stack:
-            for name, value in given.items():
+            for name, value in arguments.items():
                 if isinstance(value, AbstractContextManager):
-                    given[name] = stack.enter_context(value)
-            return endpoint(**given)
+                    arguments[name] = stack.enter_context(value)
+            return endpoint(**arguments)
 
     return answer

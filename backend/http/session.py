@@ -63,11 +63,11 @@ def session(request: Request) -> Json:
 @router.delete("/session", response_model=Ended)
 def log_out(request: Request, settings: SettingsOf) -> Json:
     """Log this browser out; its cookie is worth nothing from now on."""
-    own = request.state.session
-    if not own:
+    own_id = request.state.session
+    if not own_id:
         raise Conflict("this client sent a token and no cookie: it has no session to end")
-    _sessions(request).end(own)
-    answer = Json({"ended": own})
+    _sessions(request).end(own_id)
+    answer = Json({"ended": own_id})
     answer.delete_cookie(cookie_name(settings), httponly=True, samesite="strict")
     return answer
 
@@ -75,9 +75,9 @@ def log_out(request: Request, settings: SettingsOf) -> Json:
 @router.get("/sessions", response_model=SessionPage)
 def list_all(request: Request) -> Json:
     """Browsers that are logged in: all of them for an operator, its own for a viewer."""
-    own = request.state.session
-    found = _sessions(request).listed(request.state.role, own)
-    return Json({"items": [_shown(row, own) for row in found], "next": None})
+    own_id = request.state.session
+    rows = _sessions(request).listed(request.state.role, own_id)
+    return Json({"items": [_shown(row, own_id) for row in rows], "next": None})
 
 
 @router.delete("/sessions/{session_id}", response_model=Ended)
@@ -90,11 +90,11 @@ def end(session_id: str, request: Request) -> Json:
 
 
 def _sessions(request: Request) -> BrowserSessions:
-    found: BrowserSessions = request.app.state.browser_sessions
-    return found
+    browser_sessions: BrowserSessions = request.app.state.browser_sessions
+    return browser_sessions
 
 
-def _shown(row: BrowserSession, own: str) -> dict[str, Any]:
+def _shown(row: BrowserSession, own_id: str) -> dict[str, Any]:
     return {
         "id": row.id,
         "role": row.role,
@@ -102,5 +102,5 @@ def _shown(row: BrowserSession, own: str) -> dict[str, Any]:
         "created_at": iso(row.created_at),
         "seen_at": iso(row.seen_at),
         "ends_at": iso(row.ends_at),
-        "is_current": row.id == own,
+        "is_current": row.id == own_id,
     }

@@ -23,9 +23,9 @@ class SharedAnswers:
     """JSON answers by their ETags. Readers who ask the same at the same time wait for one of them."""
 
     def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
-        kept: LRUCache[str, bytes] = LRUCache(most_bytes, getsizeof=len)
+        cache: LRUCache[str, bytes] = LRUCache(most_bytes, getsizeof=len)
 
-        @cached(kept, key=lambda tag, _make: tag, condition=Condition())
+        @cached(cache, key=lambda tag, _make: tag, condition=Condition())
         def body_of(_tag: str, make: Callable[[], Any]) -> bytes:
             return bytes(Json(make()).body)
 

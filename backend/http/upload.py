@@ -42,10 +42,10 @@ class CannotStore(GrpoLabError):
     status = 507
     title = "Insufficient storage"
 
-    def __init__(self, error: OSError, place: str) -> None:
+    def __init__(self, error: OSError, target: str) -> None:
         words = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is exceeded"}
         reason = words.get(error.errno or 0, error.strerror or str(error))
-        super().__init__(f"cannot write to {place}: {reason}; nothing was stored")
+        super().__init__(f"cannot write to {target}: {reason}; nothing was stored")
 
 
 def check_type(request: Request, types: Collection[str], *, expected: str) -> None:

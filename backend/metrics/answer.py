@@ -28,26 +28,28 @@ def answer_of(
     session: Session,
     run_ids: Sequence[str],
     names: Sequence[str],
-    known: Mapping[str, Row[Any]],
+    row_by_run: Mapping[str, Row[Any]],
     view: View,
     *,
     group_by: str,
     band: SpreadKind,
 ) -> dict[str, Any]:
     """Curves of runs, or means of groups of them, as `SeriesAnswer`; `missing` names what does not exist."""
-    present = [run for run in run_ids if run in known]
+    present = [run for run in run_ids if run in row_by_run]
     ends = [] if group_by else [end for name in names if has_interval(name) for end in interval_of(name)]
-    curves = read_shown(session, known, present, [*names, *ends], view, is_grouped=bool(group_by))
+    curves = read_shown(session, row_by_run, present, [*names, *ends], view, is_grouped=bool(group_by))
     if group_by:
         keys = split_list(group_by)
         configs = configs_of(session, present) if any(key.startswith(CONFIG) for key in keys) else {}
-        groups = groups_of([known[run] for run in present], configs, keys)
+        groups = groups_of([row_by_run[run] for run in present], configs, keys)
         items = [item for name in names for item in _grouped(curves, groups, name, band, view)]
     else:
-        wanted = [(run, name) for name in names for run in present if (run, name) in curves]
-        items = singles(known, curves, wanted, view)
-    missing = [_missing(run, name, known) for run in run_ids for name in names if (run, name) not in curves]
-    return {"series": items, "missing": missing, "cursor": cursor_of(curves, known)}
+        keys_of_curves = [(run, name) for name in names for run in present if (run, name) in curves]
+        items = singles(row_by_run, curves, keys_of_curves, view)
+    missing = [
+        _missing(run, name, row_by_run) for run in run_ids for name in names if (run, name) not in curves
+    ]
+    return {"series": items, "missing": missing, "cursor": cursor_of(curves, row_by_run)}
 
 
 def compacted(item: dict[str, Any], x: str) -> dict[str, Any]:
@@ -77,7 +79,7 @@ def _in_seven_digits(values: Any) -> NDArray[np.floating]:
 
 def read_shown(
     session: Session,
-    known: Mapping[str, Any],
+    row_by_run: Mapping[str, Any],
     runs: Sequence[str],
     metrics: Sequence[str],
     view: View,
@@ -85,31 +87,31 @@ def read_shown(
     is_grouped: bool,
 ) -> dict[tuple[str, str], Curve]:
     """The curves, or such of their points as the view may show."""
-    outlined = None if is_grouped else view.outlined(known.values())
-    curves = read_curves(session, runs, metrics, view.x, outlined, known)
+    outlined = None if is_grouped else view.outlined(row_by_run.values())
+    curves = read_curves(session, runs, metrics, view.x, outlined, row_by_run)
     if outlined and not all(
         is_fine(curve.at(view.visible(curve)), view.max_points) for curve in curves.values()
     ):
-        return read_curves(session, runs, metrics, view.x, known=known)
+        return read_curves(session, runs, metrics, view.x, row_by_run=row_by_run)
     return curves
 
 
 def singles(
-    known: Mapping[str, Row[Any]],
+    row_by_run: Mapping[str, Row[Any]],
     curves: Mapping[tuple[str, str], Curve],
-    wanted: Sequence[tuple[str, str]],
+    keys_of_curves: Sequence[tuple[str, str]],
     view: View,
 ) -> list[dict[str, Any]]:
     """One item for each curve that is wanted, thinned for the panel."""
-    smoothed = [view.smoothed(curves[key]) for key in wanted]
+    smoothed = [view.smoothed(curves[key]) for key in keys_of_curves]
     shown = [curve.at(view.visible(curve)) for curve in smoothed]
     items = []
-    for key, curve, places in zip(wanted, shown, thin_all(shown, view.max_points), strict=True):
-        kept = places[np.argsort(curve.x[places], kind="stable")]
+    for key, curve, places in zip(keys_of_curves, shown, thin_all(shown, view.max_points), strict=True):
+        drawn_indices = places[np.argsort(curve.x[places], kind="stable")]
         items.append(
-            _named(known[key[0]], key[1])
-            | _drawn(curve, kept, view)
-            | _interval(curves, *key, curve.steps[kept], view)
+            _named(row_by_run[key[0]], key[1])
+            | _drawn(curve, drawn_indices, view)
+            | _interval(curves, *key, curve.steps[drawn_indices], view)
         )
     return items
 
@@ -133,8 +135,8 @@ def _interval(
     return {"low": low, "high": high}
 
 
-def _drawn(curve: Curve, kept: Any, view: View) -> dict[str, Any]:
-    points = curve.at(kept)
+def _drawn(curve: Curve, drawn_indices: Any, view: View) -> dict[str, Any]:
+    points = curve.at(drawn_indices)
     return {
         "x": points.x,
         "steps": points.steps,
@@ -175,18 +177,18 @@ def mean_of(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, 
     """Averaged over whole curves first, then cut: a zoom never changes a mean."""
     places = places_over(curves) if is_metric(view.x) else PLACES
     quantiles = np.array([np.nan, *map(t_975, range(1, len(curves) + 1))])
-    whole = average(curves, band, quantiles, Picture(view.max_points, view.x_min, view.x_max, places))
-    mean = whole.at(view.visible(whole.mean))
+    band_of_mean = average(curves, band, quantiles, Picture(view.max_points, view.x_min, view.x_max, places))
+    mean = band_of_mean.at(view.visible(band_of_mean.mean))
     shown = [curve.at(view.visible(curve)) for curve in curves]
     edges = (mean.low, mean.high) if band else ()
     placed = replace(mean.mean, steps=mean.places)
-    kept = thin(placed, view.max_points, *edges)
-    drawn = _drawn(mean.mean, kept, view) | {"n": mean.n[kept]}
+    drawn_indices = thin(placed, view.max_points, *edges)
+    drawn = _drawn(mean.mean, drawn_indices, view) | {"n": mean.n[drawn_indices]}
     drawn["gaps"] = _non_finite(mean.mean.at(thin_non_finite(placed, view.max_points)))
     drawn["non_finite"] = [point for curve in shown for point in _drawn(curve, [], view)["non_finite"]]
     drawn["raw_points"] = sum(map(len, shown))
     if band:
-        drawn |= {"low": _nulls(mean.low[kept]), "high": _nulls(mean.high[kept])}
+        drawn |= {"low": _nulls(mean.low[drawn_indices]), "high": _nulls(mean.high[drawn_indices])}
     return drawn
 
 
@@ -194,16 +196,18 @@ def _nulls(values: Floats) -> list[float | None]:
     return [float(value) if np.isfinite(value) else None for value in values]
 
 
-def _missing(run: str, metric: str, known: Mapping[str, Any]) -> dict[str, str]:
-    return {"run": run, "metric": metric, "reason": "no points" if run in known else "no such run"}
+def _missing(run: str, metric: str, row_by_run: Mapping[str, Any]) -> dict[str, str]:
+    return {"run": run, "metric": metric, "reason": "no points" if run in row_by_run else "no such run"}
 
 
-def cursor_of(curves: Mapping[tuple[str, str], Curve], known: Mapping[str, Any]) -> str | None:
+def cursor_of(curves: Mapping[tuple[str, str], Curve], row_by_run: Mapping[str, Any]) -> str | None:
     """The step up to which everything was shown: that of the slowest run that still grows."""
-    last = dict.fromkeys(known, -1)
+    last = dict.fromkeys(row_by_run, -1)
     for (run, _), curve in curves.items():
         last[run] = max(last.get(run, -1), int(curve.steps[-1]))
-    growing = [step for run, step in last.items() if known[run].status in ("queued", "running", "paused")]
+    growing = [
+        step for run, step in last.items() if row_by_run[run].status in ("queued", "running", "paused")
+    ]
     if growing:
         return str(min(growing))
     return str(max(last.values())) if last and max(last.values()) >= 0 else None

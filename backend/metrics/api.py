@@ -76,18 +76,18 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     if is_metric(x):
         must_be_known(session, [x], "x")
     must_be_known(session, names, "metrics")
-    known = names_of(session, run_ids)
+    row_by_run = names_of(session, run_ids)
     view = View(x, x_min, x_max, max_points, smoothing, after)
 
     def make() -> dict[str, Any]:
         with _in_turn():
-            answer = answer_of(session, run_ids, names, known, view, group_by=group_by, band=band)
+            answer = answer_of(session, run_ids, names, row_by_run, view, group_by=group_by, band=band)
             short = {"series": [compacted(item, x) for item in answer["series"]]} if compact else {}
             return answer | short
 
     state = (
-        list(map(tuple, known.values())),
-        stamps_of(session, known, known),
+        list(map(tuple, row_by_run.values())),
+        stamps_of(session, row_by_run, row_by_run),
     )  # a row shortens what it shows
     return answers.answer(request, state, make)
 

@@ -36,17 +36,17 @@ def limits_and_reached(
         .where(Attempt.run_id.in_(runs))
         .order_by(Attempt.run_id, Attempt.number.desc())
     )
-    found: dict[str, list[Limit]] = {}
+    limits_of_run: dict[str, list[Limit]] = {}
     reached: dict[str, dict[int, int]] = {run: {} for run in runs}
     for run_id, number, from_step, packed_step in session.execute(query):
         reached[run_id][number] = packed_step
         if from_step == NOT_BEGUN:
             continue
-        limits = found.setdefault(run_id, [])
+        limits = limits_of_run.setdefault(run_id, [])
         # An attempt that went back no further than a later one hides nothing more.
         if number > 1 and (not limits or from_step < limits[-1].last_step):
             limits.append(Limit(number - 1, from_step))
-    return found, reached
+    return limits_of_run, reached
 
 
 def counts(table: Any, limits: Sequence[Limit]) -> ColumnElement[bool]:
@@ -58,7 +58,7 @@ def counting(
     attempts: NDArray[np.int64], steps: NDArray[np.int64], limits: Sequence[Limit]
 ) -> NDArray[np.bool_]:
     """The same of rows that were read already."""
-    found = np.ones(len(steps), dtype=bool)
+    is_counted = np.ones(len(steps), dtype=bool)
     for attempt, last in limits:
-        found &= (attempts > attempt) | (steps <= last)
-    return found
+        is_counted &= (attempts > attempt) | (steps <= last)
+    return is_counted

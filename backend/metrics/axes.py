@@ -39,8 +39,8 @@ def _samples(points: Sequence[Points | None], sizes: Sequence[BatchSize]) -> Poi
     batches = points[0]
     if batches is None or not sizes:
         return None
-    part = np.searchsorted([size.last_step for size in sizes], batches.steps)
-    sampled = np.nan_to_num(batches.values) * np.array([size.completions for size in sizes])[part]
+    stretch_index = np.searchsorted([size.last_step for size in sizes], batches.steps)
+    sampled = np.nan_to_num(batches.values) * np.array([size.completions for size in sizes])[stretch_index]
     return Points(batches.steps, sampled.cumsum())
 
 
@@ -75,13 +75,15 @@ def is_metric(x: str) -> bool:
 def batch_sizes(session: Session, runs: Iterable[str]) -> dict[str, list[BatchSize]]:
     """Completions of a batch of each run of this service, for a fork those of its ancestors first."""
     stretches = lineages(session, runs)
-    involved = {part.run for parts in stretches.values() for part in parts}
+    involved = {stretch.run for parts in stretches.values() for stretch in parts}
     query = select(Run.id, Run.config["sampling"]).where(Run.id.in_(involved))
     completions = {run: _completions(sampling) for run, sampling in session.execute(query)}
     return {
-        run: [BatchSize(part.last_step, size) for part in parts if (size := completions.get(part.run))]
+        run: [
+            BatchSize(stretch.last_step, size) for stretch in parts if (size := completions.get(stretch.run))
+        ]
         for run, parts in stretches.items()
-        if all(completions.get(part.run) for part in parts)
+        if all(completions.get(stretch.run) for stretch in parts)
     }
 
 
@@ -91,7 +93,7 @@ MOST_COMPLETIONS = 2**53
 
 def _completions(sampling: Any) -> int:
     """Completions of a generation batch; 0 where the config, which may be another trainer's, does not say."""
-    known = sampling if isinstance(sampling, Mapping) else {}
-    prompts, group = known.get("prompts_per_step"), known.get("group_size")
+    settings = sampling if isinstance(sampling, Mapping) else {}
+    prompts, group = settings.get("prompts_per_step"), settings.get("group_size")
     size = prompts * group if isinstance(prompts, int) and isinstance(group, int) else 0
     return size if 0 <= size < MOST_COMPLETIONS else 0

@@ -32,11 +32,18 @@ def damaged(
 
     Ends at the time `until` of the monotonic clock.
     """
-    own = MetricBlock
+    table = MetricBlock
     query = select(
-        own.run_id, own.key_id, own.attempt, own.number, own.last_step, own.points, own.outline, own.data
+        table.run_id,
+        table.key_id,
+        table.attempt,
+        table.number,
+        table.last_step,
+        table.points,
+        table.outline,
+        table.data,
     )
-    query = query if run is None else query.where(own.run_id == run)
+    query = query if run is None else query.where(table.run_id == run)
     options = {"binary": True, "yield_per": BLOCKS_AT_ONCE}
     reader = zstandard.ZstdDecompressor()
     for row in session.execute(query, execution_options=options):
@@ -46,14 +53,14 @@ def damaged(
         try:
             _check(row, reader)
         except BlockDamaged as error:
-            place = BlockPlace(owner, key, attempt, number, number * blocks.BLOCK, last)
-            yield place._replace(is_outline=isinstance(error, OutlineDamaged)), str(error)
+            block = BlockPlace(owner, key, attempt, number, number * blocks.BLOCK, last)
+            yield block._replace(is_outline=isinstance(error, OutlineDamaged)), str(error)
 
 
 def _check(row: Any, reader: zstandard.ZstdDecompressor) -> None:
     number, last, points, outline, data = row[3:]
-    whole = content(data, reader, points=points)
-    steps = decode_all([whole], points).steps
+    block_content = content(data, reader, points=points)
+    steps = decode_all([block_content], points).steps
     first = number * blocks.BLOCK
     if (
         steps[0] < first
@@ -73,15 +80,15 @@ def _check_outline(outline: bytes, points: int, reader: zstandard.ZstdDecompress
         raise OutlineDamaged(str(error)) from None
 
 
-def sentence(session: Session, place: BlockPlace, reason: str) -> str:
+def sentence(session: Session, block: BlockPlace, reason: str) -> str:
     """A sentence on the points that are lost, or on the outline, and why."""
-    name = session.scalar(select(MetricKey.name).where(MetricKey.id == place.key)) or f"metric {place.key}"
-    if place.is_outline:
+    name = session.scalar(select(MetricKey.name).where(MetricKey.id == block.key)) or f"metric {block.key}"
+    if block.is_outline:
         return (
-            f"{name}, steps {place.first_step} to {place.last_step} of attempt {place.attempt}: the outline "
+            f"{name}, steps {block.first_step} to {block.last_step} of attempt {block.attempt}: the outline "
             f"that long charts draw is damaged ({reason}); the points themselves are whole and drawn instead"
         )
     return (
-        f"{name}, steps {place.first_step} to {place.last_step} of attempt {place.attempt}: {IS_DAMAGED} "
+        f"{name}, steps {block.first_step} to {block.last_step} of attempt {block.attempt}: {IS_DAMAGED} "
         f"({reason}); a backup may have them"
     )

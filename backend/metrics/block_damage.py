@@ -28,15 +28,15 @@ _told: set[BlockPlace] = set()
 _lock = threading.Lock()
 
 
-def notice(place: BlockPlace, reason: str) -> None:
+def notice(block: BlockPlace, reason: str) -> None:
     """Remember a block that could not be read, and why."""
     with _lock:
-        if place in _told or place in _noticed:
+        if block in _told or block in _noticed:
             return
-        _noticed[place] = reason
-    what = "the outline of block" if place.is_outline else "block"
+        _noticed[block] = reason
+    description = "the outline of block" if block.is_outline else "block"
     logger.error(
-        "%s %d of metric %d of run %s is damaged: %s", what, place.number, place.key, place.run, reason
+        "%s %d of metric %d of run %s is damaged: %s", description, block.number, block.key, block.run, reason
     )
 
 
@@ -50,5 +50,5 @@ def told(places: dict[BlockPlace, str]) -> None:
     """Forget these: they are written down."""
     with _lock:
         _told.update(places)
-        for place in places:
-            _noticed.pop(place, None)
+        for block in places:
+            _noticed.pop(block, None)

@@ -47,15 +47,15 @@ class Stored:
     weights: NDArray[np.int64] | None = None
     """For how many points each stands, where some were left out."""
 
-    def __add__(self, other: "Stored") -> "Stored":
-        if not len(other.steps):
+    def __add__(self, second: "Stored") -> "Stored":
+        if not len(second.steps):
             return self
-        has_all = self.weights is None and other.weights is None
+        has_all = self.weights is None and second.weights is None
         return Stored(
-            np.concatenate([self.steps, other.steps]),
-            np.concatenate([self.attempts, other.attempts]),
-            np.concatenate([self.values, other.values]),
-            None if has_all else np.concatenate([_weights(self), _weights(other)]),
+            np.concatenate([self.steps, second.steps]),
+            np.concatenate([self.attempts, second.attempts]),
+            np.concatenate([self.values, second.values]),
+            None if has_all else np.concatenate([_weights(self), _weights(second)]),
         )
 
     def of_run(self, number: int) -> "Stored":
@@ -64,10 +64,10 @@ class Stored:
         """
         return replace(self, attempts=self.attempts + (number << 32)) if number else self
 
-    def at(self, which: NDArray[np.bool_] | NDArray[np.intp] | slice) -> "Stored":
+    def at(self, indices: NDArray[np.bool_] | NDArray[np.intp] | slice) -> "Stored":
         """The points at these places."""
-        weights = None if self.weights is None else self.weights[which]
-        return Stored(self.steps[which], self.attempts[which], self.values[which], weights)
+        weights = None if self.weights is None else self.weights[indices]
+        return Stored(self.steps[indices], self.attempts[indices], self.values[indices], weights)
 
 
 def _weights(stored: Stored) -> NDArray[np.int64]:
@@ -127,8 +127,11 @@ def read_tail(session: Session, run: str, key: int, reached: Reached) -> Stored:
     open_ones = {attempt: step for attempt, step in reached.items() if step < ALL_PACKED}
     if reached and not open_ones:
         return NOTHING
-    place = {"attempt": min(open_ones, default=0), "after": min(open_ones.values(), default=BEFORE_ALL_STEPS)}
-    return points_of(session.execute(_TAIL, {"run": run, "key": key, **place}).all())
+    bounds = {
+        "attempt": min(open_ones, default=0),
+        "after": min(open_ones.values(), default=BEFORE_ALL_STEPS),
+    }
+    return points_of(session.execute(_TAIL, {"run": run, "key": key, **bounds}).all())
 
 
 def read_blocks(
@@ -143,7 +146,7 @@ def read_blocks(
 
     One statement: how far an attempt is sealed is never of another moment than its blocks.
     """
-    own = and_(
+    join_condition = and_(
         MetricBlock.run_id == Attempt.run_id,
         MetricBlock.attempt == Attempt.number,
         MetricBlock.key_id.in_(keys),
@@ -160,39 +163,46 @@ def read_blocks(
             MetricBlock.points,
             MetricBlock.data if outlined is None else outlined.column(),
         )
-        .join_from(Attempt, MetricBlock, own, isouter=True)
+        .join_from(Attempt, MetricBlock, join_condition, isouter=True)
         .where(Attempt.run_id.in_(runs))
     )
     reached: dict[str, dict[int, int]] = {run: {} for run in runs}
-    found: dict[tuple[str, int], list[Any]] = {(run, key): [] for run in runs for key in keys}
+    blocks_by_curve: dict[tuple[str, int], list[Any]] = {(run, key): [] for run in runs for key in keys}
     # Not by the session: hundreds of rows take half the time without the ORM.
     for row in session.connection().execute(query, execution_options={"binary": True}).all():
         reached[row[0]][row[2]] = row[4]
         if row[1] is not None:
-            found[row[0], row[1]].append(row)
-    points = _points_of(session, found)
-    return {place: Packed(points.get(place, NOTHING), reached[place[0]]) for place in found}
+            blocks_by_curve[row[0], row[1]].append(row)
+    points = _points_of(session, blocks_by_curve)
+    return {
+        key_of_curve: Packed(points.get(key_of_curve, NOTHING), reached[key_of_curve[0]])
+        for key_of_curve in blocks_by_curve
+    }
 
 
-def _points_of(session: Session, found: Mapping[tuple[str, int], list[Any]]) -> dict[tuple[str, int], Stored]:
+def _points_of(
+    session: Session, blocks_by_curve: Mapping[tuple[str, int], list[Any]]
+) -> dict[tuple[str, int], Stored]:
     """The points of all blocks that are not damaged; of those that are, a note is left."""
-    stored = [row for blocks in found.values() for row in _in_order(blocks)]
+    stored = [row for blocks in blocks_by_curve.values() for row in _in_order(blocks)]
     rows: list[Any] = []
     most = sum(min(row[6], MOST_POINTS) for row in stored)
-    whole = decode_all(_contents(session, stored, rows), most)  # many short curves are as quick as a long one
-    ends = np.cumsum(whole.counts).tolist()
-    weights = _weights_of(whole.counts, [row[6] for row in rows])
+    columns = decode_all(
+        _contents(session, stored, rows), most
+    )  # many short curves are as quick as a long one
+    ends = np.cumsum(columns.counts).tolist()
+    weights = _weights_of(columns.counts, [row[6] for row in rows])
     points, begin = {}, 0
     while begin < len(rows):
-        place, end = rows[begin][:2], begin + 1
-        while end < len(rows) and rows[end][:2] == place:
+        key_of_curve, end = rows[begin][:2], begin + 1
+        while end < len(rows) and rows[end][:2] == key_of_curve:
             end += 1
-        own = slice(ends[begin - 1] if begin else 0, ends[end - 1])
-        points[place] = Stored(
-            whole.steps[own],
-            _attempts_of([row[2] for row in rows[begin:end]], whole.counts[begin:end]),
-            whole.values[own],
-            None if weights is None else weights[own],
+        span = slice(ends[begin - 1] if begin else 0, ends[end - 1])
+        points[key_of_curve] = Stored(
+            columns.steps[span],
+            _attempts_of([row[2] for row in rows[begin:end]], columns.counts[begin:end]),
+            columns.values[span],
+            None if weights is None else weights[span],
         )
         begin = end
     return points
@@ -207,7 +217,7 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
     reader = zstandard.ZstdDecompressor()
     for row in stored:
         try:
-            found = _content_of(row, row[7], reader)
+            decompressed = _content_of(row, row[7], reader)
         except BlockDamaged as error:
             run, key, attempt, number, _, last, *_ = row
             points_of_it = _whole(session, row, reader)
@@ -217,9 +227,9 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
             )
             if points_of_it is None:
                 continue
-            found = points_of_it
+            decompressed = points_of_it
         rows.append(row)
-        yield found
+        yield decompressed
 
 
 def _content_of(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> bytes:
@@ -230,8 +240,8 @@ def _content_of(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> by
 def _whole(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:
     """All points of a block whose outline is damaged; None where it is the block itself."""
     run, key, attempt, number, *_ = row
-    own = (MetricBlock.run_id == run, MetricBlock.key_id == key, MetricBlock.attempt == attempt)
-    query = select(MetricBlock.data).where(*own, MetricBlock.number == number)
+    conditions = (MetricBlock.run_id == run, MetricBlock.key_id == key, MetricBlock.attempt == attempt)
+    query = select(MetricBlock.data).where(*conditions, MetricBlock.number == number)
     data = session.execute(query, execution_options={"binary": True}).scalar()
     try:
         return None if data is None or data == row[7] else _content_of(row, data, reader)
@@ -245,13 +255,13 @@ def _attempts_of(attempts: Sequence[int], counts: NDArray[np.int64]) -> NDArray[
     return np.repeat(attempts, counts)
 
 
-def _weights_of(there: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64] | None:
+def _weights_of(counts_read: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64] | None:
     """For how many points each stands, where some of the blocks are outlines."""
-    left_out = np.array(counts, np.int64) - there
+    left_out = np.array(counts, np.int64) - counts_read
     if not left_out.any():
         return None
-    weights = np.ones(int(there.sum()), np.int64)
-    weights[np.cumsum(there) - 1] += left_out
+    weights = np.ones(int(counts_read.sum()), np.int64)
+    weights[np.cumsum(counts_read) - 1] += left_out
     return weights
 
 

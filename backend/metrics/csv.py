@@ -26,10 +26,10 @@ def csv_lines(sessions: Sessions, run_id: str, *, all_attempts: bool) -> Iterato
     """
     with reading(sessions) as session:
         parts = _parts(session, run_id, all_attempts=all_attempts)
-    names = sorted({name for part in parts for name in part.keys.values()})
+    names = sorted({name for points in parts for name in points.keys.values()})
     yield ",".join(["step", *(["attempt"] if all_attempts else []), *map(_quoted, names)]) + "\n"
-    for part in parts:
-        for rows in _windows(sessions, part):
+    for points in parts:
+        for rows in _windows(sessions, points):
             lines = _lines(rows, names, all_attempts=all_attempts)
             yield "".join(",".join(cells) + "\n" for cells in lines)
 
@@ -39,16 +39,16 @@ def _parts(session: Session, run_id: str, *, all_attempts: bool) -> list[RunPoin
     return run_points_of(session, stretches, all_attempts=all_attempts)
 
 
-def _windows(sessions: Sessions, part: RunPoints) -> Iterator[Sequence[StoredPoint]]:
+def _windows(sessions: Sessions, points_of_run: RunPoints) -> Iterator[Sequence[StoredPoint]]:
     """The points in the order of steps, those of a step together."""
     after = -1
     while True:
         with reading(sessions) as session:
-            window = next_window(session, part, after)
+            window = next_window(session, points_of_run, after)
             if window is None:
                 return
             after = window[1]
-            points = read_window(session, part, *window)
+            points = read_window(session, points_of_run, *window)
         yield points
 
 

@@ -62,9 +62,9 @@ def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def _item_names(items: Sequence[Mapping[str, Any]]) -> list[str]:
     times: Counter[str] = Counter()
     names = []
-    for place, item in enumerate(items, 1):
-        found = (item[key] for key in ("entry_point", "name", "type") if item.get(key) is not None)
-        name = str(next(found, place))
+    for position, item in enumerate(items, 1):
+        labels = (item[key] for key in ("entry_point", "name", "type") if item.get(key) is not None)
+        name = str(next(labels, position))
         times[name] += 1
         names.append(f"{name} {times[name]}" if times[name] > 1 else name)
     return names
@@ -76,13 +76,13 @@ def _value(run: Any, flat: Mapping[str, Any], key: str) -> Any:
         return flat.get(path, flat.get(f"{path}.type", MISSING))
     if key == "tag":
         return sorted(set(map(str, run.tags or []))) or MISSING
-    found = {
+    group_value = {
         "variant": run.variant,
         "experiment": run.experiment_name,
         "verdict": run.verdict,
         "config": run.config_hash,
     }[key]
-    return MISSING if found is None else found
+    return MISSING if group_value is None else group_value
 
 
 def _identity(run: Any, flat: Mapping[str, Any], key: str) -> str:

@@ -25,37 +25,37 @@ class Stretch(NamedTuple):
 
 
 def lineages(
-    session: Session, runs: Iterable[str], known: Mapping[str, Row[Any]] | None = None
+    session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
 ) -> dict[str, list[Stretch]]:
     """The runs that make up each run's curves: its ancestors from the oldest on, then the run itself.
 
-    An evaluation has no ancestors: it begins with another run's policy, but it trains nothing. `known` are
-    rows of some of the runs, as `names_of` gives them.
+    An evaluation has no ancestors: it begins with another run's policy, but it trains nothing. `row_by_run`
+    has rows of some of the runs, as `names_of` gives them.
     """
     runs = list(runs)
-    origins = {row.id: origin for row in _ancestry(session, runs, known) if (origin := _origin(row))}
+    origins = {row.id: origin for row in _ancestry(session, runs, row_by_run) if (origin := _origin(row))}
     return {run: _stretches(run, origins) for run in runs}
 
 
 def stamps_of(
-    session: Session, runs: Iterable[str], known: Mapping[str, Row[Any]] | None = None
+    session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
 ) -> list[tuple[Any, ...]]:
     """Stamps of these runs and their ancestors: they change with every point of the curves."""
-    rows = _ancestry(session, runs, known)
+    rows = _ancestry(session, runs, row_by_run)
     return sorted((row.id, row.changed_at, row.attempt, row.last_step) for row in rows)
 
 
 def _ancestry(
-    session: Session, runs: Iterable[str], known: Mapping[str, Row[Any]] | None = None
+    session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
 ) -> list[Row[Any]]:
     """These runs and all that they come from, each once."""
-    found = dict(known or {})
-    unknown = (set(runs) | _parents(found.values())) - found.keys()
+    ancestry = dict(row_by_run or {})
+    unknown = (set(runs) | _parents(ancestry.values())) - ancestry.keys()
     while unknown:
         rows: list[Any] = list(session.execute(_ORIGINS.where(Run.id.in_(unknown))))
-        found |= {row.id: row for row in rows}
-        unknown = _parents(rows) - found.keys()
-    return list(found.values())
+        ancestry |= {row.id: row for row in rows}
+        unknown = _parents(rows) - ancestry.keys()
+    return list(ancestry.values())
 
 
 def _parents(rows: Iterable[Row[Any]]) -> set[str]:

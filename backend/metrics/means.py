@@ -39,9 +39,15 @@ class Band:
     places: Ints
     """(N,) rising with x: what the points are thinned by."""
 
-    def at(self, which: NDArray[np.bool_] | slice) -> "Band":
+    def at(self, indices: NDArray[np.bool_] | slice) -> "Band":
         """The points at these places."""
-        return Band(self.mean.at(which), self.low[which], self.high[which], self.n[which], self.places[which])
+        return Band(
+            self.mean.at(indices),
+            self.low[indices],
+            self.high[indices],
+            self.n[indices],
+            self.places[indices],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +63,8 @@ class Picture:
 
 def places_over(curves: Sequence[Curve]) -> float:
     """`Picture.places` for an axis whose unit may be of any size."""
-    known = np.concatenate([curve.x for curve in curves])
-    span = float(np.ptp(known)) if len(known) else 0.0
+    positions = np.concatenate([curve.x for curve in curves])
+    span = float(np.ptp(positions)) if len(positions) else 0.0
     return PLACES_OF_A_METRIC / span if span > 0 else PLACES
 
 
@@ -117,7 +123,7 @@ def _positions(curves: Sequence[Curve], picture: Picture, *, arrays: int) -> Flo
     if not inside:
         return np.empty(0)
     if sum(map(len, inside)) * len(curves) > MOST_CELLS:
-        ends = np.array([min(each.x[0] for each in inside), max(each.x[-1] for each in inside)])
+        ends = np.array([min(curve.x[0] for curve in inside), max(curve.x[-1] for curve in inside)])
         ends = _places(ends, picture)
         shift = coarseness(int(ends[0]), int(ends[1]), picture.max_points, arrays=arrays)
         inside = [curve.at(_telling(curve, shift, picture)) for curve in inside]
@@ -139,8 +145,8 @@ def _places(x: Floats, picture: Picture) -> Ints:
 
 def _read_at(curve: Curve, x: Floats) -> Floats:
     """The curve at each x, on the line between its points; NaN outside, and beside what is not finite."""
-    known = np.where(np.isfinite(curve.values), curve.values, np.nan)
-    read: Floats = np.interp(x, curve.x, known, left=np.nan, right=np.nan)
+    finite_values = np.where(np.isfinite(curve.values), curve.values, np.nan)
+    read: Floats = np.interp(x, curve.x, finite_values, left=np.nan, right=np.nan)
     return read
 
 

@@ -22,16 +22,16 @@ def read_points(
     runs: Sequence[str],
     metrics: Sequence[str],
     outlined: Outlined | None = None,
-    known: Mapping[str, Row[Any]] | None = None,
+    row_by_run: Mapping[str, Row[Any]] | None = None,
 ) -> dict[tuple[str, str], Points]:
     """The valid points of each (run, metric) that has any; a fork's begin with those it inherited.
 
-    Of runs that are `outlined` only such as a thinned curve may show. `known` are rows of some of the runs,
-    as `names_of` gives them.
+    Of runs that are `outlined` only such as a thinned curve may show. `row_by_run` has rows of some of the
+    runs, as `names_of` gives them.
     """
     keys = find_keys(session, metrics)
-    stretches = lineages(session, runs, known) if keys else {}
-    sources = {part.run for parts in stretches.values() for part in parts}
+    stretches = lineages(session, runs, row_by_run) if keys else {}
+    sources = {stretch.run for parts in stretches.values() for stretch in parts}
     limits, reached = limits_and_reached(session, sources)
     if outlined is not None:
         outlined = _inherited(outlined, stretches, limits)
@@ -39,20 +39,20 @@ def read_points(
         (run, key): read_tail(session, run, key, reached[run]) for run in sources for key in keys.values()
     }
     blocks = read_blocks(session, sources, keys.values(), outlined)
-    stored = {place: packed.with_tail(tails[place]) for place, packed in blocks.items()}
-    found = {}
+    stored = {key_of_curve: packed.with_tail(tails[key_of_curve]) for key_of_curve, packed in blocks.items()}
+    points_by_curve = {}
     for run, parts in stretches.items():
         for name, key in keys.items():
             pieces = [
-                _valid(stored[part.run, key], part, limits.get(part.run, ())).of_run(number)
-                for number, part in enumerate(parts)
+                _valid(stored[stretch.run, key], stretch, limits.get(stretch.run, ())).of_run(number)
+                for number, stretch in enumerate(parts)
             ]
-            whole = sum(pieces[1:], pieces[0])
-            if outlined is not None and _overlap(whole):
-                return read_points(session, runs, metrics, known=known)
-            if points := _points(whole):
-                found[run, name] = points
-    return found
+            joined = sum(pieces[1:], pieces[0])
+            if outlined is not None and _overlap(joined):
+                return read_points(session, runs, metrics, row_by_run=row_by_run)
+            if points := _points(joined):
+                points_by_curve[run, name] = points
+    return points_by_curve
 
 
 def _overlap(stored: Stored) -> bool:
@@ -69,17 +69,17 @@ def _inherited(
     """The same of the runs from which points are read, which are cut off where others continue them."""
     within = {True: set[str](), False: set[str]()}
     for run, parts in stretches.items():
-        within[run in outlined.runs].update(part.run for part in parts)
-    left = {part.last_step for parts in stretches.values() for part in parts}
-    hidden = {limit.last_step for each in limits.values() for limit in each}
+        within[run in outlined.runs].update(stretch.run for stretch in parts)
+    left = {stretch.last_step for parts in stretches.values() for stretch in parts}
+    hidden = {limit.last_step for limits_of_run in limits.values() for limit in limits_of_run}
     return replace(outlined, runs=within[True] - within[False], cuts=left | hidden)
 
 
-def _valid(stored: Stored, part: Stretch, limits: Sequence[Limit]) -> Stored:
+def _valid(stored: Stored, stretch: Stretch, limits: Sequence[Limit]) -> Stored:
     """The points of a metric that count in this stretch."""
-    if not limits and part.last_step >= ALL_STEPS:
+    if not limits and stretch.last_step >= ALL_STEPS:
         return stored
-    is_valid = counting(stored.attempts, stored.steps, limits) & (stored.steps <= part.last_step)
+    is_valid = counting(stored.attempts, stored.steps, limits) & (stored.steps <= stretch.last_step)
     return stored if is_valid.all() else stored.at(is_valid)
 
 
@@ -97,15 +97,15 @@ def read_curves(
     metrics: Sequence[str],
     x: str,
     outlined: Outlined | None = None,
-    known: Mapping[str, Row[Any]] | None = None,
+    row_by_run: Mapping[str, Row[Any]] | None = None,
 ) -> dict[tuple[str, str], Curve]:
     """The curves of each (run, metric) along an x axis, see metrics/axes.py.
 
-    A point whose step has no place on the axis (yet) is left out there. `outlined` is for steps only; `known`
-    as above.
+    A point whose step has no place on the axis (yet) is left out there. `outlined` is for steps only;
+    `row_by_run` as above.
     """
     axis = axis_of(x)
-    points = read_points(session, runs, [*metrics, *axis.metrics] if axis else metrics, outlined, known)
+    points = read_points(session, runs, [*metrics, *axis.metrics] if axis else metrics, outlined, row_by_run)
     sizes = batch_sizes(session, runs) if axis and axis.needs_sizes else {}
     curves = {}
     for run in runs:
@@ -113,11 +113,16 @@ def read_curves(
         if axis:
             along = axis.along([points.get((run, name)) for name in axis.metrics], sizes.get(run, ()))
         for metric in metrics:
-            if (found := points.get((run, metric))) is not None:
+            if (points_of_curve := points.get((run, metric))) is not None:
                 curve = (
-                    _along(found, along)
+                    _along(points_of_curve, along)
                     if axis
-                    else Curve(found.steps, found.steps.astype(float), found.values, found.weights)
+                    else Curve(
+                        points_of_curve.steps,
+                        points_of_curve.steps.astype(float),
+                        points_of_curve.values,
+                        points_of_curve.weights,
+                    )
                 )
                 if len(curve):
                     curves[run, metric] = curve
@@ -128,9 +133,9 @@ def _along(points: Points, axis: Points | None) -> Curve:
     if axis is None:
         nothing = np.empty(0)
         return Curve(np.empty(0, np.int64), nothing, nothing)
-    place = np.clip(np.searchsorted(axis.steps, points.steps), 0, len(axis.steps) - 1)
-    has_x = (axis.steps[place] == points.steps) & np.isfinite(axis.values[place])
-    return Curve(points.steps[has_x], axis.values[place][has_x], points.values[has_x])
+    index = np.clip(np.searchsorted(axis.steps, points.steps), 0, len(axis.steps) - 1)
+    has_x = (axis.steps[index] == points.steps) & np.isfinite(axis.values[index])
+    return Curve(points.steps[has_x], axis.values[index][has_x], points.values[has_x])
 
 
 def valid_rows(session: Session, run_id: str, *, up_to: int = ALL_STEPS) -> Iterator[StoredPoint]:
@@ -139,6 +144,6 @@ def valid_rows(session: Session, run_id: str, *, up_to: int = ALL_STEPS) -> Iter
     A fork's begin with those it inherited.
     """
     stretches = lineages(session, [run_id])[run_id]
-    cut = [part._replace(last_step=min(up_to, part.last_step)) for part in stretches]
-    for part in run_points_of(session, cut):
-        yield from all_points(session, part)
+    cut = [stretch._replace(last_step=min(up_to, stretch.last_step)) for stretch in stretches]
+    for run_points in run_points_of(session, cut):
+        yield from all_points(session, run_points)

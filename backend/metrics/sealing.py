@@ -186,8 +186,8 @@ def _is_ours(session: Session, task: Task, packed: int) -> bool:
 
     Whoever writes a point locks the attempt, too: what is read now stays as it is.
     """
-    here = select(Run.id).where(Run.id == task.run, Run.deleting_at.is_(None))
-    if session.scalar(here.with_for_update(key_share=True)) is None:
+    run_query = select(Run.id).where(Run.id == task.run, Run.deleting_at.is_(None))
+    if session.scalar(run_query.with_for_update(key_share=True)) is None:
         return False
     mine = and_(_own(task.run, task.attempt), Attempt.packed_step == packed)
     return session.scalar(select(Attempt.number).where(mine).with_for_update(key_share=True)) is not None
@@ -203,21 +203,21 @@ def _seal_block(session: Session, task: Task, first: int, tell: Tell | None) -> 
     The steps behind it that have no row are part of it.
     """
     end = min(first // blocks.BLOCK * blocks.BLOCK + blocks.BLOCK - 1, task.last)
-    own = {"run": task.run, "attempt": task.attempt}
-    keys = session.scalars(_KEYS, {**own, "first": first, "last": end}).all()
+    attempt_keys = {"run": task.run, "attempt": task.attempt}
+    keys = session.scalars(_KEYS, {**attempt_keys, "first": first, "last": end}).all()
     end = min(end, first + max(1, POINTS_AT_ONCE // max(1, len(keys))) - 1)
-    here = {**own, "first": first, "last": end}
+    bounds = {**attempt_keys, "first": first, "last": end}
     connection = session.connection()  # not the session: that many rows take half the time without the ORM
-    read = {key: points_of(connection.execute(_PIECE, {**here, "key": key}).all()) for key in keys}
-    points = {key: each for key, each in read.items() if len(each.steps)}
+    read = {key: points_of(connection.execute(_PIECE, {**bounds, "key": key}).all()) for key in keys}
+    points = {key: stored for key, stored in read.items() if len(stored.steps)}
     last = end
-    if not any(each.steps[-1] == end for each in points.values()):
-        following = session.scalar(_NEXT, {**own, "after": end, "last": task.last})
+    if not any(stored.steps[-1] == end for stored in points.values()):
+        following = session.scalar(_NEXT, {**attempt_keys, "after": end, "last": task.last})
         last = task.last if following is None else following - 1
     session.execute(update(Attempt).where(_own(task.run, task.attempt)).values(packed_step=last))
     put_into_blocks(session, task.run, task.attempt, points, tell)
     _remove_rows(
-        session, task, list(points), first, end, count=sum(len(each.steps) for each in points.values())
+        session, task, list(points), first, end, count=sum(len(stored.steps) for stored in points.values())
     )
     return last
 
@@ -248,12 +248,16 @@ def put_into_blocks(
     A damaged block that they belong to is told and replaced; BlockDamaged is raised without `tell`, and where
     a newer version wrote the block.
     """
-    parts = {(key, number): part for key, each in points.items() for number, part in _by_block(each)}
+    parts = {
+        (key, number): block_points
+        for key, stored in points.items()
+        for number, block_points in _by_block(stored)
+    }
     old = _old_blocks(session, run, attempt, parts, tell)
     rows = [
         {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block(merged)}
-        for (key, number), part in parts.items()
-        if (merged := _merged(old.get((key, number), NOTHING), part))
+        for (key, number), block_points in parts.items()
+        if (merged := _merged(old.get((key, number), NOTHING), block_points))
     ]
     if not rows:
         return
@@ -266,12 +270,12 @@ def seal_curves(session: Session, run: str, attempt: int, curves: Mapping[int, S
     """Store all points of an attempt that has none yet as blocks, by metric and in order of their steps."""
     session.execute(update(Attempt).where(_own(run, attempt)).values(packed_step=ALL_PACKED))
     rows = (
-        {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block(part)}
+        {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block(block_points)}
         for key, points in sorted(curves.items())
-        for number, part in _by_block(points)
+        for number, block_points in _by_block(points)
     )
-    while some := list(islice(rows, BLOCKS_AT_ONCE)):
-        session.execute(insert(MetricBlock), some)
+    while chunk := list(islice(rows, BLOCKS_AT_ONCE)):
+        session.execute(insert(MetricBlock), chunk)
 
 
 def _by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
@@ -285,21 +289,21 @@ def _old_blocks(
     session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]], tell: Tell | None
 ) -> dict[tuple[int, int], Stored]:
     """The points that the blocks with these (key, number) have; of damaged ones that are told none."""
-    found = {}
+    stored = {}
     for key, number, last, data in _data_of(session, run, attempt, places):
         try:
             points = decode(data)
         except BlockDamaged as error:
-            place = BlockPlace(run, key, attempt, number, number * blocks.BLOCK, last)
+            block = BlockPlace(run, key, attempt, number, number * blocks.BLOCK, last)
             if tell is not None and not isinstance(error, BlockNewer):
-                tell(session, place, str(error))
+                tell(session, block, str(error))
                 continue
-            notice(place, str(error))
+            notice(block, str(error))
             raise BlockDamaged(
                 f"block {number} of metric {key} of run {run} cannot be read: {error}"
             ) from None
-        found[key, number] = Stored(points.steps, np.full(len(points.steps), attempt), points.values)
-    return found
+        stored[key, number] = Stored(points.steps, np.full(len(points.steps), attempt), points.values)
+    return stored
 
 
 def _data_of(
@@ -307,18 +311,20 @@ def _data_of(
 ) -> Iterator[Row[int, int, int, bytes]]:
     """Key, number, last step and bytes of these blocks alone: keys x numbers may be a million others."""
     columns = (MetricBlock.key_id, MetricBlock.number, MetricBlock.last_step, MetricBlock.data)
-    own = (MetricBlock.run_id == run, MetricBlock.attempt == attempt)
-    rest = iter(places)
-    while some := list(islice(rest, PLACES_AT_ONCE)):
-        place = tuple_(MetricBlock.key_id, MetricBlock.number).in_(some)
-        yield from session.execute(select(*columns).where(*own, place), execution_options={"binary": True})
+    conditions = (MetricBlock.run_id == run, MetricBlock.attempt == attempt)
+    remaining = iter(places)
+    while chunk := list(islice(remaining, PLACES_AT_ONCE)):
+        is_in_chunk = tuple_(MetricBlock.key_id, MetricBlock.number).in_(chunk)
+        yield from session.execute(
+            select(*columns).where(*conditions, is_in_chunk), execution_options={"binary": True}
+        )
 
 
 def _merged(old: Stored, new: Stored) -> Stored:
     if not len(old.steps):
         return new
-    kept = old.at(~np.isin(old.steps, new.steps))
-    both = kept + new if len(kept.steps) else new
+    unchanged = old.at(~np.isin(old.steps, new.steps))
+    both = unchanged + new if len(unchanged.steps) else new
     return both.at(np.argsort(both.steps, kind="stable"))
 
 
@@ -335,8 +341,12 @@ def _outline(points: Stored) -> bytes:
     """The peaks, where they are few and nothing is strange."""
     if not np.isfinite(points.values).all():
         return b""
-    kept = points.at(peaks(points.steps, OUTLINE_SHIFT, points.values))
-    return encode_outline(kept.steps, kept.values) if 3 * len(kept.steps) <= len(points.steps) else b""
+    peak_points = points.at(peaks(points.steps, OUTLINE_SHIFT, points.values))
+    return (
+        encode_outline(peak_points.steps, peak_points.values)
+        if 3 * len(peak_points.steps) <= len(points.steps)
+        else b""
+    )
 
 
 def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> int:
@@ -345,14 +355,16 @@ def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> in
     Part of the transaction that writes them: the attempt stays locked, so nobody seals what it has not
     committed. A run that goes on behind its newest block writes rows again.
     """
-    own = _own(run, attempt)
-    packed = session.scalar(select(Attempt.packed_step).where(own).with_for_update(key_share=True))
+    is_attempt = _own(run, attempt)
+    packed = session.scalar(select(Attempt.packed_step).where(is_attempt).with_for_update(key_share=True))
     if packed is None or packed < min(steps):
         return BEFORE_ALL_STEPS
-    its = and_(MetricBlock.run_id == run, MetricBlock.attempt == attempt)
-    number = select(func.max(MetricBlock.number)).where(its).scalar_subquery()
-    newest = session.scalar(select(func.max(MetricBlock.last_step)).where(its, MetricBlock.number == number))
+    is_block = and_(MetricBlock.run_id == run, MetricBlock.attempt == attempt)
+    number = select(func.max(MetricBlock.number)).where(is_block).scalar_subquery()
+    newest = session.scalar(
+        select(func.max(MetricBlock.last_step)).where(is_block, MetricBlock.number == number)
+    )
     end: int = -1 if newest is None else newest
     if any(end < step <= packed for step in steps):
-        session.execute(update(Attempt).where(own).values(packed_step=end))
+        session.execute(update(Attempt).where(is_attempt).values(packed_step=end))
     return end

@@ -64,11 +64,11 @@ def ema(values: Floats, smoothing: float) -> Floats:
     if smoothing <= 0:
         return values
     finite = np.isfinite(values)
-    known = values[finite]
-    if len(known) < 2 or np.all(known == known[0]):
+    finite_values = values[finite]
+    if len(finite_values) < 2 or np.all(finite_values == finite_values[0]):
         return values
-    mean = _recursive_mean(known, smoothing)
-    young = min(len(known), math.ceil(math.log(NEGLIGIBLE) / math.log(smoothing)))
+    mean = _recursive_mean(finite_values, smoothing)
+    young = min(len(finite_values), math.ceil(math.log(NEGLIGIBLE) / math.log(smoothing)))
     mean[:young] /= 1.0 - smoothing ** np.arange(1, young + 1)
     smooth = values.copy()
     smooth[finite] = mean

@@ -60,13 +60,17 @@ def write_points(
     if not points:
         return
     sealed = reopen(session, run_id, attempt, [step for _, step in points])
-    late = {place: value for place, value in points.items() if place[1] <= sealed}
+    late = {key_step: value for key_step, value in points.items() if key_step[1] <= sealed}
     if late:
         try:
             put_into_blocks(session, run_id, attempt, _by_key(late, attempt))
         except BlockDamaged as error:
             raise Unavailable(f"nothing was stored: {error}; a backup may have its points") from None
-    newer = points if not late else {place: value for place, value in points.items() if place not in late}
+    newer = (
+        points
+        if not late
+        else {key_step: value for key_step, value in points.items() if key_step not in late}
+    )
     if is_postgres(session) and len(newer) >= FEWEST:
         keys_steps, values = np.array(list(newer)), np.array(list(newer.values()))
         columns = (keys_steps[:, 0], keys_steps[:, 1], kinds_of(values), values)
@@ -85,11 +89,13 @@ def _write_rows(session: Session, run_id: str, attempt: int, rows: Sequence[Row]
 
 def _by_key(points: Mapping[tuple[int, int], float], attempt: int) -> dict[int, Stored]:
     """Points by (key, step), each metric's in the order of steps."""
-    found = {}
-    for key, its in groupby(sorted(points.items(), key=lambda point: point[0]), lambda point: point[0][0]):
-        steps, values = zip(*((step, value) for (_, step), value in its), strict=True)
-        found[key] = Stored(np.array(steps), np.full(len(steps), attempt), np.array(values))
-    return found
+    by_key = {}
+    for key, points_of_key in groupby(
+        sorted(points.items(), key=lambda point: point[0]), lambda point: point[0][0]
+    ):
+        steps, values = zip(*((step, value) for (_, step), value in points_of_key), strict=True)
+        by_key[key] = Stored(np.array(steps), np.full(len(steps), attempt), np.array(values))
+    return by_key
 
 
 def _write_postgres(session: Session, run_id: str, attempt: int, rows: Sequence[Row]) -> None:
@@ -124,16 +130,16 @@ def write_series(
 
 def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:
     """The id of each metric name; a new name gets one."""
-    known = _known.setdefault(session.get_bind().engine, {})
-    ids = {name: known[name] for name in set(names) if name in known}
+    known_ids = _known.setdefault(session.get_bind().engine, {})
+    ids = {name: known_ids[name] for name in set(names) if name in known_ids}
     if missing := sorted(set(names) - ids.keys()):
         if wrong := [name for name in missing if not NAME.fullmatch(name)]:
             raise ValueError(f"a metric's name is 1 to 128 of A-Z, 0-9, _ . / @ -, got {wrong[0][:40]!r}")
-        found = find_keys(session, missing)
+        stored_ids = find_keys(session, missing)
         if not session.info.get(MAKES_KEYS):
-            known.update(found)
-        ids |= found
-        if new := [name for name in missing if name not in found]:
+            known_ids.update(stored_ids)
+        ids |= stored_ids
+        if new := [name for name in missing if name not in stored_ids]:
             ids |= _make_keys(session, new)
     return ids
 

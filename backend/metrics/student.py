@@ -46,7 +46,7 @@ def power(threshold: float, freedom: float, shift: float) -> float:
     s = low + (np.arange(steps) + 0.5) * (high - low) / steps
     log_scale = math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
     density = np.exp(log_scale + (freedom - 1) * np.log(s) - freedom * s * s / 2)
-    beyond = [_normal(shift - threshold * each) + _normal(-shift - threshold * each) for each in s]
+    beyond = [_normal(shift - threshold * scale) + _normal(-shift - threshold * scale) for scale in s]
     return float(np.sum(density * beyond) / np.sum(density))
 
 

@@ -20,21 +20,21 @@ OUTLINE_SHIFT = 5
 """log2 of the steps of an outline's buckets."""
 
 
-def thin(curve: Curve, max_points: int, *others: Floats) -> Ints:
+def thin(curve: Curve, max_points: int, *edges: Floats) -> Ints:
     """Indices of at most `max_points` of the finite points that show the same picture.
 
     Kept are the first and the last point and, of each bucket of steps, the smallest and the largest value of
-    the curve and of each array of `others`.
+    the curve and of each array of `edges`.
     """
-    return thin_all([curve], max_points, *([each] for each in others))[0]
+    return thin_all([curve], max_points, *([edge] for edge in edges))[0]
 
 
-def thin_all(curves: Sequence[Curve], max_points: int, *others: Sequence[Floats]) -> list[Ints]:
-    """The same of each of several curves, of many short ones at once; `others` have an array for each."""
-    kept: list[Ints] = []
-    for some in _batches(curves):
-        kept += _thin_some(curves[some], max_points, *(each[some] for each in others))
-    return kept
+def thin_all(curves: Sequence[Curve], max_points: int, *edges: Sequence[Floats]) -> list[Ints]:
+    """The same of each of several curves, of many short ones at once; `edges` have an array for each."""
+    indices: list[Ints] = []
+    for batch in _batches(curves):
+        indices += _thin_some(curves[batch], max_points, *(edge[batch] for edge in edges))
+    return indices
 
 
 def _batches(curves: Sequence[Curve]) -> Iterator[slice]:
@@ -47,7 +47,7 @@ def _batches(curves: Sequence[Curve]) -> Iterator[slice]:
             begin, size = number + 1, 0
 
 
-def _thin_some(curves: Sequence[Curve], max_points: int, *others: Sequence[Floats]) -> list[Ints]:
+def _thin_some(curves: Sequence[Curve], max_points: int, *edge_arrays: Sequence[Floats]) -> list[Ints]:
     begins = np.cumsum([0, *map(len, curves)])
     values = np.concatenate([curve.values for curve in curves])
     finite = np.flatnonzero(np.isfinite(values))
@@ -55,17 +55,19 @@ def _thin_some(curves: Sequence[Curve], max_points: int, *others: Sequence[Float
     steps = np.concatenate([curve.steps for curve in curves])[finite]
     buckets = np.arange(len(finite))  # where all points are kept
     for curve, first, (begin, end) in zip(curves, begins[:-1], pairwise(edges), strict=True):
-        own = steps[begin:end]
+        steps_of_curve = steps[begin:end]
         if not _is_short(curve, finite[begin:end] - first, max_points):
-            buckets[begin:end] = own >> _coarseness_of(own, max_points, arrays=1 + len(others))
+            buckets[begin:end] = steps_of_curve >> _coarseness_of(
+                steps_of_curve, max_points, arrays=1 + len(edge_arrays)
+            )
     has_any = edges[:-1] < edges[1:]
     firsts, lasts = edges[:-1][has_any], edges[1:][has_any] - 1
     is_first = _begins(buckets)
     is_first[firsts] = True
     starts = np.flatnonzero(is_first)
-    arrays = [each[finite] for each in (values, *map(np.concatenate, others))]
-    kept = finite[_distinct(firsts, lasts, *(_extremes(each, starts) for each in arrays))]
-    of_each = np.split(kept, np.searchsorted(kept, begins[1:-1]))
+    arrays = [array[finite] for array in (values, *map(np.concatenate, edge_arrays))]
+    indices = finite[_distinct(firsts, lasts, *(_extremes(array, starts) for array in arrays))]
+    of_each = np.split(indices, np.searchsorted(indices, begins[1:-1]))
     return [places - first for places, first in zip(of_each, begins[:-1], strict=True)]
 
 
@@ -103,14 +105,14 @@ def peaks(steps: Ints, shift: int, *arrays: Floats) -> Ints:
     Buckets of one width contain those of any smaller one: thinned peaks are the peaks of the thinned.
     """
     starts, ends = _starts(steps, shift), np.array([0, len(steps) - 1])
-    return _distinct(ends, *(_extremes(each, starts) for each in arrays))
+    return _distinct(ends, *(_extremes(array, starts) for array in arrays))
 
 
 def _distinct(*places: Ints) -> Ints:
     """All of them in order, each once."""
-    found = np.concatenate(places)
-    found.sort()
-    return found[_begins(found)]
+    indices = np.concatenate(places)
+    indices.sort()
+    return indices[_begins(indices)]
 
 
 LARGEST_SHIFT = 62
@@ -157,9 +159,9 @@ def _extremes(values: Floats, starts: Ints) -> Ints:
     )
 
 
-def _first(values: Floats, wanted: Floats, bucket: Ints) -> Ints:
+def _first(values: Floats, extremes: Floats, bucket: Ints) -> Ints:
     """Of each bucket the first place with the wanted value; `bucket` is that of each place."""
-    places = np.flatnonzero(values == wanted[bucket])
+    places = np.flatnonzero(values == extremes[bucket])
     return places[_begins(bucket[places])]
 
 
@@ -170,5 +172,5 @@ def thin_non_finite(curve: Curve, max_points: int) -> Ints:
         return places
     steps = curve.steps[places]
     at_most = max(1, max_points - 1)
-    found: Ints = places[_starts(steps, _shift(int(steps[0]), int(steps[-1]), at_most))]
-    return found if max_points < 2 or found[-1] == places[-1] else np.append(found, places[-1])
+    indices: Ints = places[_starts(steps, _shift(int(steps[0]), int(steps[-1]), at_most))]
+    return indices if max_points < 2 or indices[-1] == places[-1] else np.append(indices, places[-1])

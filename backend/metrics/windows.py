@@ -63,27 +63,29 @@ def run_points_of(
 ) -> list[RunPoints]:
     """The points of these stretches that count now, with hidden ones or without."""
     stretches = list(stretches)
-    limits = {} if all_attempts else limits_of(session, [part.run for part in stretches])
-    return [_part(session, part, limits.get(part.run, ())) for part in stretches]
+    limits = {} if all_attempts else limits_of(session, [stretch.run for stretch in stretches])
+    return [_part(session, stretch, limits.get(stretch.run, ())) for stretch in stretches]
 
 
 def _part(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> RunPoints:
     newest = select(func.coalesce(func.max(Attempt.number), NO_LIMIT)).where(Attempt.run_id == stretch.run)
     attempt = session.scalars(newest).one()
-    part = RunPoints(stretch.run, stretch.last_step, attempt, limits, {})
-    own = and_(Metric.run_id == part.run, Metric.step <= part.last_step, Metric.attempt <= attempt)
+    draft = RunPoints(stretch.run, stretch.last_step, attempt, limits, {})
+    is_point = and_(Metric.run_id == draft.run, Metric.step <= draft.last_step, Metric.attempt <= attempt)
     # One search in the key per name, where DISTINCT would read every row.
-    has_row = select(Metric.step).where(own, counts(Metric, limits), Metric.key_id == MetricKey.id).exists()
-    its = and_(MetricBlock.run_id == part.run, MetricBlock.attempt <= attempt)
-    has_block = select(MetricBlock.number).where(its, MetricBlock.key_id == MetricKey.id).exists()
+    has_row = (
+        select(Metric.step).where(is_point, counts(Metric, limits), Metric.key_id == MetricKey.id).exists()
+    )
+    is_block = and_(MetricBlock.run_id == draft.run, MetricBlock.attempt <= attempt)
+    has_block = select(MetricBlock.number).where(is_block, MetricBlock.key_id == MetricKey.id).exists()
     names = select(MetricKey.id, MetricKey.name, has_row).where(or_(has_row, has_block))
     keys = {
         key: name
         for key, name, is_row in session.execute(names).all()
-        if is_row or _counts_in_blocks(session, part, key)
+        if is_row or _counts_in_blocks(session, draft, key)
     }
     return RunPoints(
-        part.run, min(part.last_step, _newest_step(session, part.run, keys)), attempt, limits, keys
+        draft.run, min(draft.last_step, _newest_step(session, draft.run, keys)), attempt, limits, keys
     )
 
 
@@ -96,67 +98,84 @@ def _newest_step(session: Session, run: str, keys: Iterable[int]) -> int:
     return max((step for step in (rows, sealed) if step is not None), default=-1)
 
 
-def _counts_in_blocks(session: Session, part: RunPoints, key: int) -> bool:
+def _counts_in_blocks(session: Session, run_points: RunPoints, key: int) -> bool:
     """Whether any sealed point of a metric counts."""
-    if not part.limits and part.last_step >= ALL_STEPS:
+    if not run_points.limits and run_points.last_step >= ALL_STEPS:
         return True
-    return len(part.counting(read_blocks(session, [part.run], [key])[part.run, key].points).steps) > 0
+    return (
+        len(
+            run_points.counting(
+                read_blocks(session, [run_points.run], [key])[run_points.run, key].points
+            ).steps
+        )
+        > 0
+    )
 
 
-def next_window(session: Session, part: RunPoints, after: int) -> tuple[int, int] | None:
+def next_window(session: Session, run_points: RunPoints, after: int) -> tuple[int, int] | None:
     """The first and the last step of the window behind a step; None behind the last point.
 
     Where a run has gaps they are passed over at once.
     """
-    if not part.keys:
+    if not run_points.keys:
         return None
-    of_key = and_(Metric.run_id == part.run, Metric.key_id == MetricKey.id, Metric.step > after)
+    of_key = and_(Metric.run_id == run_points.run, Metric.key_id == MetricKey.id, Metric.step > after)
     row = select(Metric.step).where(of_key).order_by(Metric.step).limit(1).scalar_subquery()
     of_both = and_(
-        MetricBlock.run_id == part.run,
+        MetricBlock.run_id == run_points.run,
         MetricBlock.key_id == MetricKey.id,
         MetricBlock.attempt == Attempt.number,
         MetricBlock.number >= (after + 1) // blocks.BLOCK,
     )
     block = select(func.min(MetricBlock.number)).where(of_both).scalar_subquery()
-    own = MetricKey.id.in_(part.keys)
-    rows = session.scalar(select(func.min(row)).select_from(MetricKey).where(own))
+    is_key = MetricKey.id.in_(run_points.keys)
+    rows = session.scalar(select(func.min(row)).select_from(MetricKey).where(is_key))
     numbers = session.scalar(
-        select(func.min(block)).select_from(MetricKey).join(Attempt, Attempt.run_id == part.run).where(own)
+        select(func.min(block))
+        .select_from(MetricKey)
+        .join(Attempt, Attempt.run_id == run_points.run)
+        .where(is_key)
     )
     firsts = [] if rows is None else [rows]
     firsts += [] if numbers is None else [max(numbers * blocks.BLOCK, after + 1)]
     first = min(firsts, default=NO_LIMIT)
-    last = min(first + part.width - 1, part.last_step)
-    return (first, last) if firsts and first <= part.last_step else None
+    last = min(first + run_points.width - 1, run_points.last_step)
+    return (first, last) if firsts and first <= run_points.last_step else None
 
 
-def read_window(session: Session, part: RunPoints, first: int, last: int) -> list[StoredPoint]:
+def read_window(session: Session, run_points: RunPoints, first: int, last: int) -> list[StoredPoint]:
     """The points that count from one step to another, by step, attempt and name."""
-    tails = _rows(session, part, first, last)
+    tails = _rows(session, run_points, first, last)
     numbers = (first // blocks.BLOCK, last // blocks.BLOCK)
-    sealed = read_blocks(session, [part.run], part.keys, numbers=numbers)
-    found: list[tuple[Stored, str]] = []
-    for key, name in part.keys.items():
-        whole = sealed[part.run, key].with_tail(tails.get(key, NOTHING))
-        inside = whole.at((whole.steps >= first) & (whole.steps <= last))
-        found.append((part.counting(inside), name))
-    return _in_order(found)
+    sealed = read_blocks(session, [run_points.run], run_points.keys, numbers=numbers)
+    points_by_name: list[tuple[Stored, str]] = []
+    for key, name in run_points.keys.items():
+        all_points_of_key = sealed[run_points.run, key].with_tail(tails.get(key, NOTHING))
+        inside = all_points_of_key.at((all_points_of_key.steps >= first) & (all_points_of_key.steps <= last))
+        points_by_name.append((run_points.counting(inside), name))
+    return _in_order(points_by_name)
 
 
-def _rows(session: Session, part: RunPoints, first: int, last: int) -> dict[int, Stored]:
+def _rows(session: Session, run_points: RunPoints, first: int, last: int) -> dict[int, Stored]:
     """The rows of these steps by metric; to be read before the blocks, see `blocks.read_tail`."""
     query = (
         select(Metric.key_id, Metric.step, Metric.attempt, Metric.kind, Metric.value)
-        .where(Metric.run_id == part.run, Metric.key_id.in_(part.keys), Metric.step.between(first, last))
+        .where(
+            Metric.run_id == run_points.run,
+            Metric.key_id.in_(run_points.keys),
+            Metric.step.between(first, last),
+        )
         .order_by(Metric.key_id, Metric.step, Metric.attempt)
     )
     rows: Sequence[Any] = session.execute(query).all()
-    return {key: points_of([row[1:] for row in its]) for key, its in groupby(rows, lambda row: row[0])}
+    return {
+        key: points_of([row[1:] for row in rows_of_key])
+        for key, rows_of_key in groupby(rows, lambda row: row[0])
+    }
 
 
-def _in_order(found: Sequence[tuple[Stored, str]]) -> list[StoredPoint]:
-    by_name = sorted(found, key=lambda each: each[1])
+def _in_order(curves: Sequence[tuple[Stored, str]]) -> list[StoredPoint]:
+    by_name = sorted(curves, key=lambda curve: curve[1])
     if not by_name:
         return []
     steps, attempts, values = (
@@ -172,11 +191,11 @@ def _in_order(found: Sequence[tuple[Stored, str]]) -> list[StoredPoint]:
     ]
 
 
-def all_points(session: Session, part: RunPoints) -> Iterator[StoredPoint]:
+def all_points(session: Session, run_points: RunPoints) -> Iterator[StoredPoint]:
     """All points that count of a run, in one transaction."""
     after = -1
-    while (window := next_window(session, part, after)) is not None:
-        yield from read_window(session, part, *window)
+    while (window := next_window(session, run_points, after)) is not None:
+        yield from read_window(session, run_points, *window)
         after = window[1]
 
 
@@ -184,6 +203,6 @@ def names_of_metrics(session: Session, runs: Iterable[str]) -> list[str]:
     """Names of all metrics that these runs have, hidden points included."""
     runs = list(runs)
     has_row = select(Metric.step).where(Metric.run_id.in_(runs), Metric.key_id == MetricKey.id).exists()
-    its = and_(MetricBlock.run_id.in_(runs), MetricBlock.key_id == MetricKey.id)
-    has_block = select(MetricBlock.number).where(its).exists()
+    is_block = and_(MetricBlock.run_id.in_(runs), MetricBlock.key_id == MetricKey.id)
+    has_block = select(MetricBlock.number).where(is_block).exists()
     return sorted(session.scalars(select(MetricKey.name).where(or_(has_row, has_block))))

@@ -24,12 +24,12 @@ def alternatives_of(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, Any
         return None
     ids = np.stack([tokens.arrays[name].astype(np.int64) for name, _ in stored], axis=1)
     logprobs = np.stack([tokens.arrays[name] for _, name in stored], axis=1)
-    wanted = set(np.unique(ids[np.isfinite(logprobs)]).tolist())
+    shown_ids = set(np.unique(ids[np.isfinite(logprobs)]).tolist())
     strings = {
         id_: string
-        for each in of_group
-        for id_, string in zip(each.ids.tolist(), each.strings, strict=True)
-        if id_ in wanted and string
+        for completion in of_group
+        for id_, string in zip(completion.ids.tolist(), completion.strings, strict=True)
+        if id_ in shown_ids and string
     }
     return {
         "ids": ids.tolist(),

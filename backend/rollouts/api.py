@@ -89,10 +89,10 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
 ) -> Response:
     """Groups in which at least one completion fits; each with all of its completions. Has an `ETag`."""
     must_exist(session, run)
-    wanted = RolloutFilter(run, step, kind, prompt, min_reward, max_reward, flag, correct, q)
+    rollout_filter = RolloutFilter(run, step, kind, prompt, min_reward, max_reward, flag, correct, q)
 
     def make() -> dict[str, Any]:
-        groups = list_groups(session, wanted, sort=sort, limit=limit, cursor=cursor)
+        groups = list_groups(session, rollout_filter, sort=sort, limit=limit, cursor=cursor)
         completions = completions_that_fit(session, groups[:limit])
         return page_of(
             groups,
@@ -175,8 +175,8 @@ def probes(
     """Prompts of an evaluation at all its steps, in one or more runs. Has an `ETag`."""
     named = list(dict.fromkeys(run.split(",")))
     runs = named[:MOST_PROBED]
-    for each in runs:
-        must_exist(session, each)
+    for run_id in runs:
+        must_exist(session, run_id)
     return answers.answer(
         request,
         stamps_of(session, runs),

@@ -58,11 +58,11 @@ class PromptHistory(NamedTuple):
 def history_of(id_: str, right: Sequence[int], graded: Sequence[int], groups: int) -> PromptHistory:
     """The history of a prompt from its right and graded completions in each window."""
     windows = [r / g if g else None for r, g in zip(right, graded, strict=True)]
-    known = [rate for rate in windows if rate is not None]
+    rates = [rate for rate in windows if rate is not None]
     total = sum(graded)
-    if not known:
+    if not rates:
         return PromptHistory(id_, 0, 0, groups, windows, None, None, None, None, "ungraded")
-    rate, first, last = sum(right) / total, known[0], known[-1]
+    rate, first, last = sum(right) / total, rates[0], rates[-1]
     state: State = "mixed"
     if rate in (0, 1):
         state = "always" if rate else "never"
@@ -91,11 +91,11 @@ def atlas_of(session: Session, run_id: str, *, state: State | None, sort: Order,
     first, last = (session.scalar(select(end(GroupTally.step)).where(*valid)) for end in (func.min, func.max))
     if first is None or last is None:
         return Atlas([], {}, 0, 0)
-    found = [prompt for prompt in _histories(session, valid, first, last) if prompt.groups >= visits]
+    histories = [prompt for prompt in _histories(session, valid, first, last) if prompt.groups >= visits]
     counts: dict[str, int] = {}
-    for prompt in found:
+    for prompt in histories:
         counts[prompt.state] = counts.get(prompt.state, 0) + 1
-    chosen = [prompt for prompt in found if state is None or prompt.state == state]
+    chosen = [prompt for prompt in histories if state is None or prompt.state == state]
     return Atlas(_sorted(chosen, sort), counts, first, last)
 
 
@@ -110,12 +110,12 @@ def _histories(session: Session, valid: Sequence[Any], first: int, last: int) ->
         at = np.array([places.setdefault(name, len(places)) for name in names], np.int64)
         numbers = np.array(packed, np.int64)
         parts = (numbers >> FIELD & FULL, numbers >> 2 * FIELD, numbers & FULL)
-        sums.append([np.bincount(at, each, len(places)) for each in parts])
-    found = np.zeros((3, len(places), WINDOWS), np.int64)
+        sums.append([np.bincount(at, counts, len(places)) for counts in parts])
+    tallies = np.zeros((3, len(places), WINDOWS), np.int64)
     for window, columns in enumerate(sums):
         for column, values in enumerate(columns):
-            found[column, : len(values), window] = values
-    right, wrong, groups = found
+            tallies[column, : len(values), window] = values
+    right, wrong, groups = tallies
     return map(history_of, places, right.tolist(), (right + wrong).tolist(), groups.sum(axis=1).tolist())
 
 
@@ -132,7 +132,7 @@ def _tallies(session: Session, conditions: Sequence[Any]) -> tuple[list[str], li
         + case((GroupTally.number == 0, 1), else_=0)
     )
     gather = func.json_agg if is_postgres(session) else func.json_group_array
-    texts = [cast(gather(each), Text) for each in (GroupTally.prompt_id, packed)]
+    texts = [cast(gather(column), Text) for column in (GroupTally.prompt_id, packed)]
     row = session.execute(select(*texts).where(*conditions)).one()
     return orjson.loads(row[0] or "[]"), orjson.loads(row[1] or "[]")
 
@@ -169,12 +169,12 @@ def shown_prompts(session: Session, run_id: str, prompts: Sequence[PromptHistory
 
 def prompt_texts(session: Session, run_id: str, ids: Sequence[str]) -> dict[str, RunPrompt]:
     """The stored prompts of a run by id; those that it does not have are left out."""
-    found: dict[str, RunPrompt] = {}
+    prompts: dict[str, RunPrompt] = {}
     for start in range(0, len(ids), 500):
-        part = ids[start : start + 500]
-        query = select(RunPrompt).where(RunPrompt.run_id == run_id, RunPrompt.id.in_(part))
-        found.update((row.id, row) for row in session.scalars(query))
-    return found
+        page_ids = ids[start : start + 500]
+        query = select(RunPrompt).where(RunPrompt.run_id == run_id, RunPrompt.id.in_(page_ids))
+        prompts.update((row.id, row) for row in session.scalars(query))
+    return prompts
 
 
 def prompt_lines(session: Session, run_id: str, prompts: Sequence[PromptHistory]) -> str:
@@ -182,11 +182,11 @@ def prompt_lines(session: Session, run_id: str, prompts: Sequence[PromptHistory]
     texts = prompt_texts(session, run_id, [prompt.id for prompt in prompts])
     lines = []
     for prompt in prompts:
-        if (found := texts.get(prompt.id)) is None:
+        if (stored := texts.get(prompt.id)) is None:
             continue
-        (text, of_text), (answer, of_answer) = map(text_or_damage, (found.prompt, found.answer))
+        (text, of_text), (answer, of_answer) = map(text_or_damage, (stored.prompt, stored.answer))
         if not of_text and not of_answer:
-            row = {"prompt": text, "answer": answer, "source_run": run_id, "source_prompt": found.id}
+            row = {"prompt": text, "answer": answer, "source_run": run_id, "source_prompt": stored.id}
             lines.append(json.dumps(row) + "\n")
     return "".join(lines)
 
@@ -220,9 +220,9 @@ def probes_of(session: Session, runs: Sequence[str], kind: str) -> dict[str, Any
         )
         for prompt, step, right, wrong, stored in session.execute(query):
             graded = right + wrong
-            own = cells.setdefault(prompt, {}).setdefault(run, {})
-            own[step] = (right / graded if graded else None, bool(stored))
-        steps[run] = sorted({step for own in cells.values() for step in own.get(run, ())})
+            rates = cells.setdefault(prompt, {}).setdefault(run, {})
+            rates[step] = (right / graded if graded else None, bool(stored))
+        steps[run] = sorted({step for by_run in cells.values() for step in by_run.get(run, ())})
     width = sum(map(len, steps.values()))
     most = min(MOST_PROBES, max(1, MOST_CELLS // max(1, width)))
     stored_first = sorted(cells, key=lambda prompt: (not _is_stored(cells[prompt]), prompt))[:most]
@@ -243,21 +243,22 @@ def probes_of(session: Session, runs: Sequence[str], kind: str) -> dict[str, Any
 
 
 def _is_stored(of_runs: dict[str, dict[int, tuple[float | None, bool]]]) -> bool:
-    return any(stored for own in of_runs.values() for _, stored in own.values())
+    return any(stored for cells in of_runs.values() for _, stored in cells.values())
 
 
-def _probe_row(own: dict[int, tuple[float | None, bool]], steps: Sequence[int]) -> dict[str, Any]:
+def _probe_row(cells: dict[int, tuple[float | None, bool]], steps: Sequence[int]) -> dict[str, Any]:
     """The cells of a prompt in a run; solved: at least half of the graded completions are right."""
-    rates = [own[step][0] if step in own else None for step in steps]
-    known = [(step, rate >= 1 / 2) for step, rate in zip(steps, rates, strict=True) if rate is not None]
-    solved = next((step for step, is_solved in known if is_solved), None)
+    rates = [cells[step][0] if step in cells else None for step in steps]
+    solved_at = [(step, rate >= 1 / 2) for step, rate in zip(steps, rates, strict=True) if rate is not None]
+    solved = next((step for step, is_solved in solved_at if is_solved), None)
     lost = next(
-        (step for step, is_solved in known if solved is not None and step > solved and not is_solved), None
+        (step for step, is_solved in solved_at if solved is not None and step > solved and not is_solved),
+        None,
     )
     return {
         "rates": rates,
-        "stored": [step in own and own[step][1] for step in steps],
+        "stored": [step in cells and cells[step][1] for step in steps],
         "first_solved": solved,
         "first_lost": lost,
-        "forgotten": solved is not None and not known[-1][1],
+        "forgotten": solved is not None and not solved_at[-1][1],
     }

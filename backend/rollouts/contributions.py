@@ -25,7 +25,7 @@ def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
     logged = logged_loss(session, run_id, step)
     groups, terms = [], dict.fromkeys(TERMS, 0.0)
     totals: list[float | None] = []
-    found: set[str] = set()
+    stored_terms: set[str] = set()
     query = (
         select(RolloutGroup.id, RolloutTokens.data)
         .outerjoin(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
@@ -34,7 +34,7 @@ def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
     )
     for group_id, data in session.execute(query.execution_options(yield_per=16)):
         arrays, damage = arrays_or_damage(data)
-        sums = [_sum(each, "loss") for each in arrays]
+        sums = [_sum(values, "loss") for values in arrays]
         totals.append(_total(sums))
         groups.append(
             {
@@ -45,9 +45,9 @@ def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
             }
         )
         for name in TERMS:
-            values = [value for each in arrays if (value := _sum(each, f"loss_{name}")) is not None]
+            values = [value for by_name in arrays if (value := _sum(by_name, f"loss_{name}")) is not None]
             terms[name] += sum(values)
-            found |= {name} if values else set()
+            stored_terms |= {name} if values else set()
     stored = _total(totals)
     total, unstored = logged.get("loss/total"), logged.get(UNSTORED, 0.0)
     return {
@@ -57,7 +57,7 @@ def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
         "stored": _spelled(stored),
         "unstored": _spelled(unstored),
         "difference": None if stored is None or total is None else spell(total - stored - unstored),
-        "terms": {name: spell(terms[name]) for name in TERMS if name in found},
+        "terms": {name: spell(terms[name]) for name in TERMS if name in stored_terms},
         "groups": groups,
     }
 
@@ -65,12 +65,12 @@ def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
 def logged_loss(session: Session, run_id: str, step: int) -> dict[str, float]:
     """loss/total and loss/unstored of a step, as far as they were logged."""
     points = read_points(session, [run_id], ["loss/total", UNSTORED])
-    found = {}
+    logged = {}
     for (_, name), curve in points.items():
         at = np.flatnonzero(curve.steps == step)
         if len(at):
-            found[name] = float(curve.values[at[-1]])
-    return found
+            logged[name] = float(curve.values[at[-1]])
+    return logged
 
 
 def _sum(arrays: Arrays, name: str) -> float | None:
@@ -79,8 +79,8 @@ def _sum(arrays: Arrays, name: str) -> float | None:
 
 def _total(sums: Iterable[float | None]) -> float | None:
     """Sum of those that there are; None without any."""
-    known = [value for value in sums if value is not None]
-    return sum(known) if known else None
+    present = [value for value in sums if value is not None]
+    return sum(present) if present else None
 
 
 def _spelled(value: float | None) -> float | str | None:

@@ -35,18 +35,18 @@ def evidence_of(session: Session, run_id: str) -> list[dict[str, Any]]:
     diagnosis = diagnose(log_of(session, run_id))
     if diagnosis.onset is None:
         return []
-    wanted = [("", diagnosis.onset.sick)]
-    wanted += [(each.finding.cause, each.finding.onset.sick) for each in diagnosis.causes]
-    found = (_shown(session, run_id, cause, sick) for cause, sick in wanted)
-    return [each for each in found if each is not None]
+    onsets = [("", diagnosis.onset.sick)]
+    onsets += [(cause.finding.cause, cause.finding.onset.sick) for cause in diagnosis.causes]
+    pieces = (_shown(session, run_id, cause, sick) for cause, sick in onsets)
+    return [piece for piece in pieces if piece is not None]
 
 
 def _shown(session: Session, run_id: str, cause: str, sick: int) -> dict[str, Any] | None:
     """The first stored step from the onset on that has completions with the marks, else with any."""
     kind = "eval" if cause in HELD_OUT else "train"
     for marks in (*SHOWN_BY.get(cause, ()), ()):
-        if (found := _first_step(session, run_id, kind, marks, sick)) is not None:
-            return {"cause": cause, "kind": kind, "marks": list(marks)} | found
+        if (first_step := _first_step(session, run_id, kind, marks, sick)) is not None:
+            return {"cause": cause, "kind": kind, "marks": list(marks)} | first_step
     return None
 
 

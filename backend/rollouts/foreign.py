@@ -99,12 +99,18 @@ def _labels_that_stay(
     session: Session, groups: Sequence[str], blocks: Mapping[str, bytes]
 ) -> list[dict[str, Any]]:
     """Rows of labels whose completions come again with the same text."""
-    own = select(RolloutGroup.id).where(RolloutGroup.id.in_(groups))
-    session.execute(own.with_for_update())  # nobody labels them meanwhile
+    stored = select(RolloutGroup.id).where(RolloutGroup.id.in_(groups))
+    session.execute(stored.with_for_update())  # nobody labels them meanwhile
     query = select(RolloutLabel.__table__).where(RolloutLabel.group_id.in_(groups))
     rows = [dict(row._mapping) for row in session.execute(query)]  # noqa: SLF001
     labelled = sorted({row["group_id"] for row in rows})
-    old = {each.id: each.text for them in completions_of(session, labelled).values() for each in them}
-    new = {each.id: each.text for group in labelled for each in decode(group, blocks[group])}
-    stays = {each for each, text in old.items() if new.get(each) == text}
+    old = {
+        completion.id: completion.text
+        for completions in completions_of(session, labelled).values()
+        for completion in completions
+    }
+    new = {
+        completion.id: completion.text for group in labelled for completion in decode(group, blocks[group])
+    }
+    stays = {rollout_id for rollout_id, text in old.items() if new.get(rollout_id) == text}
     return [row for row in rows if row["rollout_id"] in stays]

@@ -46,7 +46,7 @@ class TextPoints(NamedTuple):
 
 def foreign_metrics(written: Sequence[Written]) -> dict[str, float]:
     """text/* over the training completions of a step."""
-    return over_all([_measured(each) for each in written])
+    return over_all([_measured(completion) for completion in written])
 
 
 def _measured(written: Written) -> Measured:
@@ -70,16 +70,19 @@ def text_points(session: Session, run_id: str, new: Mapping[int, Places]) -> Tex
     for step, places in sorted(new.items()):
         stored = _stored(session, run_id, step)
         ours = over_all(_flat(stored))
-        own = {name for name, value in logged[step].items() if _is_own(value, ours.get(name))}
-        fresh = {place: [_measured(each) for each in some] for place, some in places.items()}
+        clients_names = {name for name, value in logged[step].items() if _is_own(value, ours.get(name))}
+        fresh = {
+            prompt_index: [_measured(completion) for completion in completions]
+            for prompt_index, completions in places.items()
+        }
         metrics = over_all(_flat(stored | fresh))
-        points.append((step, {name: value for name, value in metrics.items() if name not in own}))
+        points.append((step, {name: value for name, value in metrics.items() if name not in clients_names}))
         seen[step] = (set(stored), logged[step])
     return TextPoints(points, seen)
 
 
 def _flat(places: Mapping[int, Sequence[Measured]]) -> list[Measured]:
-    return [each for some in places.values() for each in some]
+    return [measures for completions in places.values() for measures in completions]
 
 
 def _is_own(stored: float, ours: float | None) -> bool:
@@ -87,48 +90,54 @@ def _is_own(stored: float, ours: float | None) -> bool:
     return ours is None or not math.isclose(stored, ours, rel_tol=1e-12, abs_tol=1e-15)
 
 
-def caught_up(session: Session, run_id: str, new: Mapping[int, Places], found: TextPoints) -> Points:
+def caught_up(session: Session, run_id: str, new: Mapping[int, Places], computed: TextPoints) -> Points:
     """The points, those computed again at whose step somebody else has stored something meanwhile."""
     stored, logged = _places(session, run_id, new), _logged(session, run_id, new)
     now = {step: (stored.get(step, set()), logged[step]) for step in new}
-    behind = {step: new[step] for step in new if now[step] != found.seen[step]}
+    behind = {step: new[step] for step in new if now[step] != computed.seen[step]}
     again = dict(text_points(session, run_id, behind).points)
-    return [(step, again.get(step, metrics)) for step, metrics in found.points]
+    return [(step, again.get(step, metrics)) for step, metrics in computed.points]
 
 
 def _places(session: Session, run_id: str, steps: Collection[int]) -> dict[int, set[int]]:
     """Places of the stored training prompts of some steps."""
-    found: dict[int, set[int]] = defaultdict(set)
+    indices: dict[int, set[int]] = defaultdict(set)
     numbers = list(steps)
     for start in range(0, len(numbers), STEPS_AT_ONCE):
-        some = numbers[start : start + STEPS_AT_ONCE]
-        here = (RolloutGroup.run_id == run_id, RolloutGroup.step.in_(some), RolloutGroup.kind == "train")
-        for step, place in session.execute(select(RolloutGroup.step, RolloutGroup.prompt_index).where(*here)):
-            found[step].add(place)
-    return found
+        chunk = numbers[start : start + STEPS_AT_ONCE]
+        conditions = (
+            RolloutGroup.run_id == run_id,
+            RolloutGroup.step.in_(chunk),
+            RolloutGroup.kind == "train",
+        )
+        for step, prompt_index in session.execute(
+            select(RolloutGroup.step, RolloutGroup.prompt_index).where(*conditions)
+        ):
+            indices[step].add(prompt_index)
+    return indices
 
 
 def _logged(session: Session, run_id: str, steps: Collection[int]) -> dict[int, dict[str, float]]:
     """The stored values of text/* at some steps."""
-    found: dict[int, dict[str, float]] = {step: {} for step in steps}
+    logged: dict[int, dict[str, float]] = {step: {} for step in steps}
     curves = read_curves(session, [run_id], METRICS, "step") if steps else {}
     for (_, metric), curve in curves.items():
         for step in np.intersect1d(curve.steps, list(steps)).tolist():
-            found[step][metric] = float(curve.values[np.searchsorted(curve.steps, step)])
-    return found
+            logged[step][metric] = float(curve.values[np.searchsorted(curve.steps, step)])
+    return logged
 
 
 def _stored(session: Session, run_id: str, step: int) -> dict[int, list[Measured]]:
     columns = (RolloutGroup.id, RolloutGroup.prompt_index, RolloutGroup.prompt)
-    here = (RolloutGroup.run_id == run_id, RolloutGroup.step == step, RolloutGroup.kind == "train")
-    groups = {row.id: row for row in session.execute(select(*columns).where(*here))}
-    found: dict[int, list[Measured]] = defaultdict(list)
+    conditions = (RolloutGroup.run_id == run_id, RolloutGroup.step == step, RolloutGroup.kind == "train")
+    groups = {row.id: row for row in session.execute(select(*columns).where(*conditions))}
+    measures: dict[int, list[Measured]] = defaultdict(list)
     for group, completions in in_pieces(session, list(groups)):
-        found[groups[group].prompt_index] += [
-            _remembered_measures(groups[group].prompt, each.text, is_cut(each.finish_reason))
-            for each in completions
+        measures[groups[group].prompt_index] += [
+            _remembered_measures(groups[group].prompt, completion.text, is_cut(completion.finish_reason))
+            for completion in completions
         ]
-    return dict(found)
+    return dict(measures)
 
 
 def _remembered_measures(prompt: bytes, text: str, is_truncated: bool) -> Measured:  # noqa: FBT001
@@ -139,12 +148,12 @@ def _remembered_measures(prompt: bytes, text: str, is_truncated: bool) -> Measur
     )
     key = digest.digest()
     with _lock:
-        if (found := _remembered.get(key)) is not None:
+        if (measures := _remembered.get(key)) is not None:
             _remembered.move_to_end(key)
-            return found
-    found = _measured(Written(text_or_damage(prompt)[0], text, is_truncated))
+            return measures
+    measures = _measured(Written(text_or_damage(prompt)[0], text, is_truncated))
     with _lock:
-        _remembered[key] = found
+        _remembered[key] = measures
         while len(_remembered) > REMEMBERED:
             _remembered.popitem(last=False)
-    return found
+    return measures

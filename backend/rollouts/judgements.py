@@ -65,7 +65,7 @@ class _Report:
 
     def shown(self) -> dict[str, Any]:
         """The report: schemas.ImportedJudgements."""
-        refused = sorted(self._refused, key=lambda each: each["row"])
+        refused = sorted(self._refused, key=lambda refusal: refusal["row"])
         counts = {"rows": self.rows, "stored": self.stored, "unchanged": self.unchanged}
         return {**counts, "refused": refused, "refused_rows": self._refused_rows}
 
@@ -98,30 +98,35 @@ def _store_block(sessions: Sessions, block: list[tuple[int, Judgement]], report:
         return
     ids = {judgement.rollout for _, judgement in block}
     with sessions.begin() as session:
-        group_of = {each: one.group_id for each, one in completions_named(session, sorted(ids)).items()}
+        group_of = {
+            rollout_id: completion.group_id
+            for rollout_id, completion in completions_named(session, sorted(ids)).items()
+        }
         runs = select(RolloutGroup.id, RolloutGroup.run_id)
         groups = runs.where(RolloutGroup.id.in_(set(group_of.values()))).order_by(RolloutGroup.id)
         run_of: dict[str, str] = {row[0]: row[1] for row in session.execute(groups)}
-        known: dict[str, dict[str, str]] = {each: {} for each in group_of}
+        notes: dict[str, dict[str, str]] = {rollout_id: {} for rollout_id in group_of}
         query = select(RolloutLabel.rollout_id, RolloutLabel.label, RolloutLabel.note)
         for rollout_id, label, note in session.execute(query.where(RolloutLabel.rollout_id.in_(ids))):
-            known[rollout_id][label] = note
-        for number, each in block:
-            own = known.get(each.rollout)
-            if own is None:
-                report.refuse(number, f"there is no completion {each.rollout!r}")
-            elif each.label in own:
-                if own[each.label] == each.note:
+            notes[rollout_id][label] = note
+        for number, judgement in block:
+            notes_by_label = notes.get(judgement.rollout)
+            if notes_by_label is None:
+                report.refuse(number, f"there is no completion {judgement.rollout!r}")
+            elif judgement.label in notes_by_label:
+                if notes_by_label[judgement.label] == judgement.note:
                     report.unchanged += 1
                 else:
-                    report.refuse(number, f"the completion has the label {each.label!r} with another note")
-            elif len(own) >= MOST_LABELS:
+                    report.refuse(
+                        number, f"the completion has the label {judgement.label!r} with another note"
+                    )
+            elif len(notes_by_label) >= MOST_LABELS:
                 report.refuse(number, f"the completion has {MOST_LABELS} labels already")
             else:
-                group = group_of[each.rollout]
-                place = {"rollout_id": each.rollout, "group_id": group, "run_id": run_of[group]}
-                row = {**place, "label": each.label, "note": each.note, "role": ROLE}
+                group = group_of[judgement.rollout]
+                ids_of_row = {"rollout_id": judgement.rollout, "group_id": group, "run_id": run_of[group]}
+                row = {**ids_of_row, "label": judgement.label, "note": judgement.note, "role": ROLE}
                 statement = insert_into(session, RolloutLabel).values(**row)
                 session.execute(statement.on_conflict_do_nothing())
-                own[each.label] = each.note
+                notes_by_label[judgement.label] = judgement.note
                 report.stored += 1

@@ -88,15 +88,15 @@ def put_label(session: Session, rollout_id: str, request: LabelRequest, role: st
     """Add a label, or change its note; the labels of the completion then. Raises NotFound and Conflict."""
     group = _group_of(session, rollout_id)
     if request.version:
-        own = _own(rollout_id, request.label, request.version)
+        conditions = _own(rollout_id, request.label, request.version)
         changes = {"note": request.note, "role": role, "version": RolloutLabel.version + 1}
-        statement = update(RolloutLabel).where(*own).values(changes).returning(RolloutLabel.version)
+        statement = update(RolloutLabel).where(*conditions).values(changes).returning(RolloutLabel.version)
     else:
         count = select(func.count()).where(RolloutLabel.rollout_id == rollout_id)
         if (session.scalar(count) or 0) >= MOST_LABELS:
             raise Conflict(f"a completion has at most {MOST_LABELS} labels: remove one first")
-        place = {"rollout_id": rollout_id, "group_id": group.id, "run_id": group.run_id}
-        row = {**place, "label": request.label, "note": request.note, "role": role}
+        ids_of_row = {"rollout_id": rollout_id, "group_id": group.id, "run_id": group.run_id}
+        row = {**ids_of_row, "label": request.label, "note": request.note, "role": role}
         insert = insert_into(session, RolloutLabel).values(**row)
         statement = insert.on_conflict_do_nothing().returning(RolloutLabel.version)
     if session.scalar(statement) is None:
@@ -116,11 +116,11 @@ def remove_label(session: Session, rollout_id: str, label: str, version: int) ->
 def labels_of(session: Session, rollouts: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     """The labels of each completion that has any, by label: LabelItem."""
     query = select(RolloutLabel).where(RolloutLabel.rollout_id.in_(rollouts))
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_rollout: dict[str, list[dict[str, Any]]] = {}
     for row in session.scalars(query.order_by(RolloutLabel.rollout_id, RolloutLabel.label)):
         same = {name: getattr(row, name) for name in ("label", "note", "role", "version")}
-        found.setdefault(row.rollout_id, []).append({**same, "changed_at": iso(row.changed_at)})
-    return found
+        by_rollout.setdefault(row.rollout_id, []).append({**same, "changed_at": iso(row.changed_at)})
+    return by_rollout
 
 
 def label_counts(session: Session, runs: Sequence[str]) -> list[dict[str, Any]]:
@@ -146,8 +146,8 @@ def _row(session: Session, rollout_id: str, label: str) -> RolloutLabel | None:
 
 
 def _group_of(session: Session, rollout_id: str) -> RolloutGroup:
-    one = completion_named(session, rollout_id)
-    group = session.get(RolloutGroup, one.group_id) if one else None
+    completion = completion_named(session, rollout_id)
+    group = session.get(RolloutGroup, completion.group_id) if completion else None
     if group is None:
         raise NotFound(f"there is no completion {rollout_id!r}")
     return group

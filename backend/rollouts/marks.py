@@ -19,7 +19,7 @@ MARKS = ("right", "wrong", "rewarded", *FLAGS, "flagged", "same_reward", *REASON
 the group of `same_reward` has one reward only; `left_out` has any reason.
 """
 
-BIT = {name: 1 << place for place, name in enumerate(MARKS)}
+BIT = {name: 1 << bit for bit, name in enumerate(MARKS)}
 _SEEN_OTHERWISE = {"truncated", "wrong"}
 
 
@@ -54,11 +54,11 @@ def marks_of(completion: Marked) -> int:
 
 def group_marks(rewards: Sequence[float | None], left_out: str, *, is_stored: bool) -> int:
     """The marks that all completions of a group share."""
-    known = [reward for reward in rewards if reward is not None]
-    found = BIT["same_reward"] if known and all(reward == known[0] for reward in known) else 0
+    graded = [reward for reward in rewards if reward is not None]
+    marks = BIT["same_reward"] if graded and all(reward == graded[0] for reward in graded) else 0
     if left_out in REASONS:
-        found |= BIT[left_out] | BIT["left_out"]
-    return found | (BIT["stored"] if is_stored else 0)
+        marks |= BIT[left_out] | BIT["left_out"]
+    return marks | (BIT["stored"] if is_stored else 0)
 
 
 def mask_of(names: Sequence[str]) -> int:

@@ -83,14 +83,14 @@ def mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Le
     Without a kind the run's own correction is taken. Raises NotFound where no stored token has both
     log-probabilities, Conflict for too many tokens.
     """
-    own, cap = _own_rule(run)
-    rule = own if kind is None and own is not None else Rule(kind or "token_tis", level)
-    is_own = own is not None and (rule.kind, rule.level if rule.is_shared else "") == (
-        own.kind,
-        own.level if own.is_shared else "",
+    own_rule, cap = _own_rule(run)
+    rule = own_rule if kind is None and own_rule is not None else Rule(kind or "token_tis", level)
+    is_own = own_rule is not None and (rule.kind, rule.level if rule.is_shared else "") == (
+        own_rule.kind,
+        own_rule.level if own_rule.is_shared else "",
     )
-    if own is not None and is_own:
-        rule = own
+    if own_rule is not None and is_own:
+        rule = own_rule
     tokens, groups, total = _tokens(session, run, step)
     caps = sorted({*CAPS, *((cap,) if is_own else ())})
     shown = np.arange(len(tokens.row))
@@ -142,32 +142,32 @@ def _tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, int]:
     )
     waited = carried_groups(session, run.id, "train", [step]).get(step, 0)
     age = _staleness(session, run.id, step)
-    found: list[tuple[Values, Values, NDArray[np.int64], int]] = []
+    completions: list[tuple[Values, Values, NDArray[np.int64], int]] = []
     groups = total = size = 0
     for index, data in session.execute(query.execution_options(yield_per=16)):
         total += 1
         arrays, _ = arrays_or_damage(data)
-        if not arrays or not all("policy_logprob" in each and "logprob" in each for each in arrays):
+        if not arrays or not all("policy_logprob" in values and "logprob" in values for values in arrays):
             continue
         groups += 1
-        for each in arrays:
-            old = each.get("old_logprob", each["policy_logprob"])
-            counts = np.flatnonzero(each["mask"] > 0) if "mask" in each else np.arange(len(old))
+        for values in arrays:
+            old = values.get("old_logprob", values["policy_logprob"])
+            counts = np.flatnonzero(values["mask"] > 0) if "mask" in values else np.arange(len(old))
             size += len(counts)
-            pair = each["logprob"][counts].astype(float), old[counts].astype(float)
-            found.append((*pair, counts, age + (index < waited)))
+            pair = values["logprob"][counts].astype(float), old[counts].astype(float)
+            completions.append((*pair, counts, age + (index < waited)))
         if size > MOST_TOKENS:
             raise Conflict(f"step {step} has more than {MOST_TOKENS:,} stored tokens")
     if not size:
         raise NotFound(f"step {step} has no stored tokens with the log-probabilities of sampler and trainer")
-    lengths = [len(each[0]) for each in found]
+    lengths = [len(completion[0]) for completion in completions]
     return (
         Tokens(
-            np.concatenate([each[0] for each in found]),
-            np.concatenate([each[1] for each in found]),
-            np.concatenate([each[2] for each in found]),
-            np.repeat(np.arange(len(found)), lengths),
-            np.repeat([each[3] for each in found], lengths),
+            np.concatenate([completion[0] for completion in completions]),
+            np.concatenate([completion[1] for completion in completions]),
+            np.concatenate([completion[2] for completion in completions]),
+            np.repeat(np.arange(len(completions)), lengths),
+            np.repeat([completion[3] for completion in completions], lengths),
         ),
         groups,
         total,
@@ -193,13 +193,13 @@ def _under_caps(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[
     sums = np.concatenate([[0.0], np.cumsum(rho)])
     squares = np.concatenate([[0.0], np.cumsum(rho**2)])
     first = int(np.searchsorted(rho, rule.low, side="left")) if rule.is_mask else 0
-    found = []
+    cap_items = []
     for cap in caps:
         below = max(first, int(np.searchsorted(rho, cap, side="right")))
         over = 0 if rule.is_mask else count - below
         total = float(sums[below] - sums[first] + over * cap)
         square = float(squares[below] - squares[first] + over * cap**2)
-        found.append(
+        cap_items.append(
             {
                 "cap": cap,
                 "limited": (count - below + first) / count,
@@ -208,7 +208,7 @@ def _under_caps(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[
                 "lost": 1 - total / float(sums[-1]),
             }
         )
-    return found
+    return cap_items
 
 
 def _by_token(tokens: Tokens, rule: Rule) -> Values:

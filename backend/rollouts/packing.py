@@ -90,7 +90,7 @@ def text_bytes(data: bytes) -> int:
 
 def pack_tokens(completions: Sequence[Tokens]) -> bytes:
     """The tokens of a group's completions, in order."""
-    strings = [part for tokens in completions for part in tokens.strings]
+    strings = [string for tokens in completions for string in tokens.strings]
     text = "".join(strings)
     is_ascii = text.isascii()
     sizes = map(len, strings if is_ascii else map(_encoded, strings))
@@ -101,9 +101,9 @@ def pack_tokens(completions: Sequence[Tokens]) -> bytes:
     scales: dict[str, list[float]] = {}
     ids = _joined([tokens.ids for tokens in completions], "<i4")
     columns = []
-    for name, who in having.items():
-        arrays = [completions[n].arrays[name] for n in who]
-        if wrong := [n for n, array in zip(who, arrays, strict=True) if np.shape(array) != (lengths[n],)]:
+    for name, holders in having.items():
+        arrays = [completions[n].arrays[name] for n in holders]
+        if wrong := [n for n, array in zip(holders, arrays, strict=True) if np.shape(array) != (lengths[n],)]:
             shape, count = np.shape(completions[wrong[0]].arrays[name]), lengths[wrong[0]]
             raise ValueError(f"array {name!r} has shape {shape} for {count} tokens")
         encoded = [encode(array, kinds[name]) for array in arrays]
@@ -111,7 +111,7 @@ def pack_tokens(completions: Sequence[Tokens]) -> bytes:
         scales[name] = [scale for _, scale in encoded]
     version = VERSION if "u3" in kinds.values() else 2  # which earlier programs read
     header = {"version": version, "lengths": lengths, "strings": list(sizes), "arrays": having}
-    scaled = {name: own for name, own in scales.items() if any(scale != 1.0 for scale in own)}
+    scaled = {name: factors for name, factors in scales.items() if any(scale != 1.0 for scale in factors)}
     head = orjson.dumps(header | {"kinds": kinds, "scales": scaled})
     return _compress(b"".join([len(head).to_bytes(4, "little"), head, _encoded(text), ids, *columns]))
 
@@ -163,16 +163,16 @@ def _header(raw: bytes) -> tuple[dict[str, Any], int]:
     return header, start
 
 
-def _arrays(raw: bytes, header: dict[str, Any], place: int) -> list[dict[str, NDArray[np.float32]]]:
-    """The values of each completion, which begin at `place`."""
+def _arrays(raw: bytes, header: dict[str, Any], offset: int) -> list[dict[str, NDArray[np.float32]]]:
+    """The values of each completion, which begin at `offset`."""
     lengths: list[int] = header["lengths"]
     arrays: list[dict[str, NDArray[np.float32]]] = [{} for _ in lengths]
     for name, having in header["arrays"].items():
         kind = header.get("kinds", {}).get(name, "f4")
         scales = header.get("scales", {}).get(name, [1.0] * len(having))
         for n, scale in zip(having, scales, strict=True):
-            arrays[n][name] = decode(raw, place, lengths[n], kind, scale)
-            place += width_of(kind) * lengths[n]
+            arrays[n][name] = decode(raw, offset, lengths[n], kind, scale)
+            offset += width_of(kind) * lengths[n]
     return arrays
 
 

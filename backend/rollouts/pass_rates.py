@@ -49,8 +49,10 @@ def rates_of(session: Session, run_id: str) -> PassRates:
     if not by_id:
         raise Conflict(f"{name!r} has no training prompts with graded completions")
     texts = prompt_texts(session, run_id, list(by_id))
-    readable = {each: text_or_damage(text.prompt) for each, text in texts.items()}
-    by_text = {text_key(text): by_id[each] for each, (text, damage) in readable.items() if not damage}
+    readable = {prompt_id: text_or_damage(text.prompt) for prompt_id, text in texts.items()}
+    by_text = {
+        text_key(text): by_id[prompt_id] for prompt_id, (text, damage) in readable.items() if not damage
+    }
     return PassRates(
         run=run_id,
         run_name=clean_text(name),

@@ -68,14 +68,20 @@ class RolloutFilter:
         values = (self.min_reward, self.max_reward, self.correct)
         return bool(self.flag or self.q) or any(value is not None for value in values)
 
-    def passes(self, one: Completion) -> bool:
+    def passes(self, completion: Completion) -> bool:
         """Whether a completion fits."""
         return (
-            (self.min_reward is None or (one.reward is not None and one.reward >= self.min_reward))
-            and (self.max_reward is None or (one.reward is not None and one.reward <= self.max_reward))
-            and (not self.flag or self.flag in one.flags)
-            and (self.correct is None or one.correct is self.correct)
-            and (not self.q or self.q.lower() in one.clean_text.lower())
+            (
+                self.min_reward is None
+                or (completion.reward is not None and completion.reward >= self.min_reward)
+            )
+            and (
+                self.max_reward is None
+                or (completion.reward is not None and completion.reward <= self.max_reward)
+            )
+            and (not self.flag or self.flag in completion.flags)
+            and (self.correct is None or completion.correct is self.correct)
+            and (not self.q or self.q.lower() in completion.clean_text.lower())
         )
 
     def of_tallies(self) -> list[ColumnElement[bool]]:
@@ -98,47 +104,47 @@ def tallied(conditions: Sequence[ColumnElement[bool]]) -> list[ColumnElement[boo
 
 
 def list_groups(
-    session: Session, wanted: RolloutFilter, *, sort: str, limit: int, cursor: str
+    session: Session, rollout_filter: RolloutFilter, *, sort: str, limit: int, cursor: str
 ) -> Sequence[RolloutGroup]:
     """One page of groups and one more."""
     columns, kinds = _order(sort)
     is_descending = sort.startswith("-")
-    here = tuple_(*columns)
+    sort_key = tuple_(*columns)
     ways = [column.desc() if is_descending else column.asc() for column in columns]
-    conditions, place = _conditions(session, wanted), read_cursor(cursor, *kinds, order=sort)
+    conditions, after = _conditions(session, rollout_filter), read_cursor(cursor, *kinds, order=sort)
 
-    def behind(place: Sequence[Any] | None) -> list[ColumnElement[bool]]:
-        return [] if place is None else [here < tuple(place) if is_descending else here > tuple(place)]
+    def behind(key: Sequence[Any] | None) -> list[ColumnElement[bool]]:
+        return [] if key is None else [sort_key < tuple(key) if is_descending else sort_key > tuple(key)]
 
-    if not wanted.is_of_completions:
-        query = select(RolloutGroup).where(*conditions, *behind(place)).order_by(*ways)
+    if not rollout_filter.is_of_completions:
+        query = select(RolloutGroup).where(*conditions, *behind(after)).order_by(*ways)
         return session.scalars(query.limit(limit + 1)).all()
     ids: list[str] = []
     size = max(limit + 1, GROUPS_AT_ONCE)
     while True:
-        query = select(RolloutGroup.id.label("group"), *columns).where(*conditions, *behind(place))
+        query = select(RolloutGroup.id.label("group"), *columns).where(*conditions, *behind(after))
         rows = session.execute(query.order_by(*ways).limit(size)).all()
-        ids += _that_fit(session, wanted, [row.group for row in rows])
+        ids += _that_fit(session, rollout_filter, [row.group for row in rows])
         if len(rows) < size or len(ids) > limit:
             break
-        place, size = list(rows[-1])[1:], min(4 * size, MOST_AT_ONCE)
+        after, size = list(rows[-1])[1:], min(4 * size, MOST_AT_ONCE)
     fitting = select(RolloutGroup).where(RolloutGroup.id.in_(ids[: limit + 1])).order_by(*ways)
     return session.scalars(fitting).all()
 
 
-def _that_fit(session: Session, wanted: RolloutFilter, ids: Sequence[str]) -> Iterator[str]:
-    want = Want(texts=bool(wanted.q), part=wanted.q.lower())
+def _that_fit(session: Session, rollout_filter: RolloutFilter, ids: Sequence[str]) -> Iterator[str]:
+    want = Want(texts=bool(rollout_filter.q), substring=rollout_filter.q.lower())
     for group, completions in in_pieces(session, ids, want):
-        if any(map(wanted.passes, completions)):
+        if any(map(rollout_filter.passes, completions)):
             yield group
 
 
 def group_place(group: RolloutGroup, sort: str) -> tuple[Any, ...]:
     """A group's place in a list, for the cursor."""
-    place = (group.step, group.kind, group.prompt_index, group.id)
+    key = (group.step, group.kind, group.prompt_index, group.id)
     if sort.removeprefix("-") == "step":
-        return place
-    return (NO_REWARD if group.reward_mean is None else group.reward_mean, *place)
+        return key
+    return (NO_REWARD if group.reward_mean is None else group.reward_mean, *key)
 
 
 def _order(sort: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -148,15 +154,15 @@ def _order(sort: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return ORDERS[sort.removeprefix("-")]
 
 
-def _conditions(session: Session, wanted: RolloutFilter) -> list[ColumnElement[bool]]:
-    found = valid_groups(session, wanted.run)
-    if wanted.step is not None:
-        found.append(RolloutGroup.step == wanted.step)
-    if wanted.kind:
-        found.append(RolloutGroup.kind == wanted.kind)
-    if wanted.prompt:
-        found.append(RolloutGroup.prompt_id == wanted.prompt)
-    return [*found, *tallied(wanted.of_tallies())]
+def _conditions(session: Session, rollout_filter: RolloutFilter) -> list[ColumnElement[bool]]:
+    conditions = valid_groups(session, rollout_filter.run)
+    if rollout_filter.step is not None:
+        conditions.append(RolloutGroup.step == rollout_filter.step)
+    if rollout_filter.kind:
+        conditions.append(RolloutGroup.kind == rollout_filter.kind)
+    if rollout_filter.prompt:
+        conditions.append(RolloutGroup.prompt_id == rollout_filter.prompt)
+    return [*conditions, *tallied(rollout_filter.of_tallies())]
 
 
 def valid_groups(session: Session, run_id: str) -> list[ColumnElement[bool]]:
@@ -210,20 +216,20 @@ def _shown_completion(rollout: Completion) -> dict[str, Any]:
 
 def completions_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> dict[str, list[Completion]]:
     """The completions of the groups that fit into one response, at least one: long texts make short pages."""
-    found: dict[str, list[Completion]] = {}
+    fitting: dict[str, list[Completion]] = {}
     total = 0
     prompts = {group.id: (text_bytes(group.prompt) + text_bytes(group.answer)) // 4 for group in groups}
     for group, completions in in_pieces(session, [group.id for group in groups]):
         total += sum(map(_length, completions)) + prompts[group]
-        if found and total > PAGE_TOKENS:
+        if fitting and total > PAGE_TOKENS:
             break
-        found[group] = completions
-    return found
+        fitting[group] = completions
+    return fitting
 
 
-def _length(one: Completion) -> int:
+def _length(completion: Completion) -> int:
     """Tokens of a completion, or an estimate where the trainer that pushed it counted none, or too few."""
-    return max(one.tokens, len(one.text) // 4)
+    return max(completion.tokens, len(completion.text) // 4)
 
 
 def step_counts(sessions: Sessions, run_id: str) -> Iterator[dict[str, Any]]:
@@ -231,15 +237,15 @@ def step_counts(sessions: Sessions, run_id: str) -> Iterator[dict[str, Any]]:
     columns = (RolloutGroup.step, RolloutGroup.kind)
     means = (func.count().label("groups"), func.avg(RolloutGroup.reward_mean).label("reward_mean"))
     query = select(*columns, *means).group_by(*columns).order_by(*columns).limit(STEPS_AT_ONCE)
-    place: tuple[Any, ...] = (-1, "")
+    after: tuple[Any, ...] = (-1, "")
     while True:
         with reading(sessions) as session:
-            behind = tuple_(*columns) > place
+            behind = tuple_(*columns) > after
             rows = session.execute(query.where(*valid_groups(session, run_id), behind)).all()
         yield from (dict(row._mapping) for row in rows)  # noqa: SLF001 - a Row's public dict
         if len(rows) < STEPS_AT_ONCE:
             return
-        place = (rows[-1].step, rows[-1].kind)
+        after = (rows[-1].step, rows[-1].kind)
 
 
 def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
@@ -266,10 +272,10 @@ def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
         for name, values in tokens.arrays.items()
         if name != "mask" and not name.startswith(ALTERNATIVE)
     }
-    others = alternatives_of(tokens, of_group)
+    alternatives = alternatives_of(tokens, of_group)
     gone = [
         why_removed(session, group.run_id, group.step, name)
-        for name in ("values", *(["alternatives"] if others is None else []))
+        for name in ("values", *(["alternatives"] if alternatives is None else []))
     ]
     mask = tokens.arrays.get("mask")
     return {
@@ -279,7 +285,7 @@ def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
         "arrays": arrays,
         "note": next(filter(None, gone), ""),
         "damage": "",
-        "alternatives": others,
+        "alternatives": alternatives,
         "observed": observed(rollout.turns, len(tokens.strings)) if rollout.turns else [],
         "mask": [1] * len(tokens.strings) if mask is None else mask.astype(int).tolist(),
     }

@@ -31,7 +31,7 @@ def script_consistent(prompt: str, text: str) -> float:
     A part without letters agrees with everything. Source: Magistral, arXiv:2506.10910, section 2.2.4.
     """
     thoughts, _, answer = text.rpartition(CLOSE)
-    scripts = {_main_script(_letters(part)) for part in (prompt, thoughts, answer)}
+    scripts = {_main_script(_letters(passage)) for passage in (prompt, thoughts, answer)}
     return float(len(scripts - {""}) <= 1)
 
 

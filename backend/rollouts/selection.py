@@ -46,9 +46,11 @@ def _pages(sessions: Sessions, scope: Scope, terms: Sequence[Term]) -> Iterator[
     while count < MOST_EXPORTED:
         with reading(sessions) as session:
             page = find(session, scope, terms, sort="step", limit=ROWS_AT_ONCE, cursor=cursor)
-            found = found_at(session, page.rows)
-            labels = labels_of(session, [one.id for _, one in found])
-            rows = [_row(one, group, labels.get(one.id, [])) for group, one in found]
+            completions = found_at(session, page.rows)
+            labels = labels_of(session, [completion.id for _, completion in completions])
+            rows = [
+                _row(completion, group, labels.get(completion.id, [])) for group, completion in completions
+            ]
         yield rows
         count += len(page.rows)
         if page.next is None:
@@ -60,13 +62,15 @@ def _row(rollout: Completion, group: RolloutGroup, labels: list[dict[str, Any]])
     of_group = {
         name: getattr(group, name) for name in ("step", "kind", "prompt_index", "prompt_id", "problem")
     }
-    own = {name: getattr(rollout, name) for name in ("position", "tokens", "finish_reason", "correct")}
+    of_completion = {
+        name: getattr(rollout, name) for name in ("position", "tokens", "finish_reason", "correct")
+    }
     (prompt, of_prompt), (answer, of_answer) = map(text_or_damage, (group.prompt, group.answer))
     return {
         "rollout": rollout.id,
         "run": group.run_id,
         **of_group,
-        **own,
+        **of_completion,
         "prompt": clean_text(prompt),
         "answer": clean_text(answer),
         "text": rollout.clean_text,
@@ -75,7 +79,7 @@ def _row(rollout: Completion, group: RolloutGroup, labels: list[dict[str, Any]])
         "rewards": rollout.rewards,
         "flags": rollout.flags,
         "damage": "; ".join(filter(None, (of_prompt, of_answer))),
-        "labels": [{"label": each["label"], "note": each["note"], "by": each["role"]} for each in labels],
+        "labels": [{"label": row["label"], "note": row["note"], "by": row["role"]} for row in labels],
     }
 
 

@@ -27,29 +27,29 @@ Counts = dict[Unit, NDArray[np.float64]]
 
 def signal_budgets(session: Session, runs: Sequence[str], bins: int) -> list[dict[str, Any]]:
     """The budget of each run, in at most `bins` parts of its steps: breakdown_schemas.SignalBudget."""
-    names = [budget_metric(part, unit) for unit in UNITS for part in PARTS]
+    names = [budget_metric(category, unit) for unit in UNITS for category in PARTS]
     points = read_points(session, runs, names)
-    found = []
+    budgets = []
     parts: Sequence[str]
     for run in runs:
-        of_run = {name: each for (owner, name), each in points.items() if owner == run}
+        of_run = {name: curve for (owner, name), curve in points.items() if owner == run}
         if of_run:
             source, parts, (steps, values) = "trainer", PARTS, _logged(of_run)
         else:
             source, parts, (steps, values) = "rollouts", TALLIED, _tallied(session, run)
-        found.append(_shown(run, source if len(steps) else "", parts, steps, values, bins))
-    return found
+        budgets.append(_shown(run, source if len(steps) else "", parts, steps, values, bins))
+    return budgets
 
 
 def _logged(points: Mapping[str, Any]) -> tuple[Steps, Counts]:
     """The steps that logged their budget; a part that is not there, or not finite, counts as 0."""
-    steps = np.unique(np.concatenate([each.steps for each in points.values()]))
+    steps = np.unique(np.concatenate([curve.steps for curve in points.values()]))
     values: Counts = {unit: np.zeros((len(steps), len(PARTS))) for unit in UNITS}
     for unit in UNITS:
-        for column, part in enumerate(PARTS):
-            if (each := points.get(budget_metric(part, unit))) is not None:
-                known = np.nan_to_num(each.values, nan=0.0, posinf=0.0, neginf=0.0)
-                values[unit][np.searchsorted(steps, each.steps), column] = known
+        for column, category in enumerate(PARTS):
+            if (curve := points.get(budget_metric(category, unit))) is not None:
+                counts = np.nan_to_num(curve.values, nan=0.0, posinf=0.0, neginf=0.0)
+                values[unit][np.searchsorted(steps, curve.steps), column] = counts
     return steps, values
 
 
@@ -58,11 +58,15 @@ def _tallied(session: Session, run: str) -> tuple[Steps, Counts]:
     group = (GroupTally.step, GroupTally.prompt_index, GroupTally.attempt)
     size = func.sum(GroupTally.completions).over(partition_by=group)
     columns = (GroupTally.step, GroupTally.marks, GroupTally.completions, GroupTally.tokens)
-    each = select(*columns, size.label("size")).where(*valid_tallies(session, run, "train")).subquery()
-    is_compared = each.c.size > 1
+    tallies = select(*columns, size.label("size")).where(*valid_tallies(session, run, "train")).subquery()
+    is_compared = tallies.c.size > 1
     query = select(
-        each.c.step, each.c.marks, is_compared, func.sum(each.c.completions), func.sum(each.c.tokens)
-    ).group_by(each.c.step, each.c.marks, is_compared)
+        tallies.c.step,
+        tallies.c.marks,
+        is_compared,
+        func.sum(tallies.c.completions),
+        func.sum(tallies.c.tokens),
+    ).group_by(tallies.c.step, tallies.c.marks, is_compared)
     rows = session.execute(query).all()
     steps = np.unique(np.array([row[0] for row in rows], np.int64))
     values: Counts = {unit: np.zeros((len(steps), len(TALLIED))) for unit in ("completions", "tokens")}

@@ -35,10 +35,10 @@ class PackedGroups:
     tallies: list[dict[str, Any]] = field(default_factory=list)
     prompts: list[dict[str, Any]] = field(default_factory=list)
 
-    def extend(self, other: "PackedGroups") -> None:
+    def extend(self, packed: "PackedGroups") -> None:
         """Append the rows of further groups."""
-        for own in fields(self):
-            getattr(self, own.name).extend(getattr(other, own.name))
+        for column in fields(self):
+            getattr(self, column.name).extend(getattr(packed, column.name))
 
 
 def pack_groups(
@@ -55,18 +55,20 @@ def pack_groups(
     Of the groups `counted` only the tallies and the prompts are stored.
     """
     packed = PackedGroups()
-    place = {"run_id": run_id, "step": step, "attempt": attempt}
+    ids_of_row = {"run_id": run_id, "step": step, "attempt": attempt}
     for group in counted:
-        packed.tallies.extend(tally_rows(group, is_stored=False, **place))
+        packed.tallies.extend(tally_rows(group, is_stored=False, **ids_of_row))
         packed.prompts.append(prompt_row(group, run_id))
     for group in groups:
         number = _number(run_id, attempt, group.kind, group.prompt_index)
         group_id = _id(run_id, step, number)
-        completions = [_completion(each, group_id, at) for at, each in enumerate(group.completions)]
-        row = _group_row(group, id=group_id, completions=encode(completions), **place)
+        completions = [
+            _completion(completion, group_id, at) for at, completion in enumerate(group.completions)
+        ]
+        row = _group_row(group, id=group_id, completions=encode(completions), **ids_of_row)
         packed.groups.append(row)
-        packed.rollouts.extend((each.id, group_id) for each in completions)
-        packed.tallies.extend(tally_rows(group, is_stored=True, **place))
+        packed.rollouts.extend((completion.id, group_id) for completion in completions)
+        packed.tallies.extend(tally_rows(group, is_stored=True, **ids_of_row))
         packed.prompts.append(prompt_row(group, run_id))
         if with_tokens and any(len(completion.token_strings) for completion in group.completions):
             packed.tokens.append({"group_id": group_id, "data": pack_tokens(_tokens(group))})
@@ -86,10 +88,10 @@ def write_groups(session: Session, packed: PackedGroups) -> None:
             connection.execute(insert_into(session, table.__table__).on_conflict_do_nothing(), rows)
 
 
-def _group_row(group: RecordedGroup, **place: Any) -> dict[str, Any]:
+def _group_row(group: RecordedGroup, **ids_of_row: Any) -> dict[str, Any]:
     mean, deviation = _spread([c.reward for c in group.completions if c.reward is not None])
     return {
-        **place,
+        **ids_of_row,
         "kind": group.kind,
         "prompt_index": group.prompt_index,
         "prompt_id": clean_text(group.prompt_id),
@@ -116,8 +118,8 @@ def _spread(rewards: Sequence[float]) -> tuple[float | None, float | None]:
 
 def _completion(completion: RecordedCompletion, group_id: str, position: int) -> Completion:
     numbers = {"reward": completion.reward, "advantage": completion.advantage}
-    given = {name: float(value) for name, value in numbers.items() if value is not None}
-    stored = {name: to_stored(value) for name, value in given.items()}
+    known_numbers = {name: float(value) for name, value in numbers.items() if value is not None}
+    stored = {name: to_stored(value) for name, value in known_numbers.items()}
     return Completion(
         group_id,
         position,
@@ -130,7 +132,7 @@ def _completion(completion: RecordedCompletion, group_id: str, position: int) ->
         rewards=spell_all({name: _plain(value) for name, value in completion.rewards.items()}),
         flags=list(completion.flags),
         turns=list(completion.turns),
-        non_finite={name: spell(given[name]) for name, (kind, _) in stored.items() if kind != FINITE},
+        non_finite={name: spell(known_numbers[name]) for name, (kind, _) in stored.items() if kind != FINITE},
     )
 
 
@@ -149,9 +151,9 @@ def _tokens(group: RecordedGroup) -> list[Tokens]:
     ]
 
 
-def _number(*place: Any) -> int:
+def _number(*group_key: Any) -> int:
     """50 bits that follow from a group's place within its step."""
-    return int.from_bytes(sha256(repr(place).encode()).digest()[:7], "big") >> 6
+    return int.from_bytes(sha256(repr(group_key).encode()).digest()[:7], "big") >> 6
 
 
 def _id(run_id: str, step: int, number: int) -> str:

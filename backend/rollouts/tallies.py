@@ -17,18 +17,20 @@ from backend.storage.models import GroupTally
 from backend.storage.numbers import to_stored
 
 
-def tally_rows(group: RecordedGroup, *, is_stored: bool, **place: Any) -> list[dict[str, Any]]:
+def tally_rows(group: RecordedGroup, *, is_stored: bool, **ids_of_row: Any) -> list[dict[str, Any]]:
     """One row for each combination of marks and reward in a group."""
-    shared = group_marks([each.reward for each in group.completions], group.left_out, is_stored=is_stored)
-    found: dict[tuple[int, float | None], list[int]] = {}
+    shared = group_marks(
+        [completion.reward for completion in group.completions], group.left_out, is_stored=is_stored
+    )
+    tallies: dict[tuple[int, float | None], list[int]] = {}
     for completion in group.completions:
         reward = None if completion.reward is None else to_stored(completion.reward).value
-        counts = found.setdefault((marks_of(completion) | shared, reward), [0, 0])
+        counts = tallies.setdefault((marks_of(completion) | shared, reward), [0, 0])
         counts[0] += 1
         counts[1] += len(completion.token_ids)
     return [
         {
-            **place,
+            **ids_of_row,
             "kind": group.kind,
             "prompt_index": group.prompt_index,
             "number": number,
@@ -38,7 +40,7 @@ def tally_rows(group: RecordedGroup, *, is_stored: bool, **place: Any) -> list[d
             "completions": completions,
             "tokens": tokens,
         }
-        for number, ((marks, reward), (completions, tokens)) in enumerate(found.items())
+        for number, ((marks, reward), (completions, tokens)) in enumerate(tallies.items())
     ]
 
 

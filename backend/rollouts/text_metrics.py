@@ -52,7 +52,7 @@ def text_metrics(written: Sequence[Written], *, script_chars: int | None = None)
 
     `script_chars`: so many at the end of each prompt and completion are read for their script.
     """
-    return over_all([measured(each, script_chars=script_chars) for each in written])
+    return over_all([measured(completion, script_chars=script_chars) for completion in written])
 
 
 def measured(written: Written, *, script_chars: int | None = None) -> Measured:
@@ -69,18 +69,18 @@ def measured(written: Written, *, script_chars: int | None = None) -> Measured:
     )
 
 
-def over_all(found: Sequence[Measured]) -> dict[str, float]:
+def over_all(completions: Sequence[Measured]) -> dict[str, float]:
     """text/* over measured completions; their order does not matter."""
-    if not found:
+    if not completions:
         return {}
-    states = [each.state for each in found]
+    states = [completion.state for completion in completions]
     metrics = {
-        "text/repetition": 1 - fmean(each.distinct for each in found),
-        "text/unusual_script_frac": fmean(each.unusual for each in found),
+        "text/repetition": 1 - fmean(completion.distinct for completion in completions),
+        "text/unusual_script_frac": fmean(completion.unusual for completion in completions),
         **{f"text/structure_{state}": states.count(state) / len(states) for state in STRUCTURES},
     }
-    if raw := sum(each.raw for each in found):
-        metrics["text/compression"] = sum(each.compressed for each in found) / raw
+    if raw := sum(completion.raw for completion in completions):
+        metrics["text/compression"] = sum(completion.compressed for completion in completions) / raw
     return metrics
 
 

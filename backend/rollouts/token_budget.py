@@ -43,7 +43,7 @@ class _Counted:
     """The last step that is not counted again within the attempt."""
     settled: int
     """Bytes up to there."""
-    rest: int
+    unsettled: int
     """Bytes behind it."""
     event: int
     """The newest event of values that were removed; another process may have removed some since."""
@@ -51,14 +51,14 @@ class _Counted:
     @property
     def size(self) -> int:
         """All bytes."""
-        return self.settled + self.rest
+        return self.settled + self.unsettled
 
     def free(self, step: int, size: int) -> None:
         """Subtract bytes of a step that were removed."""
         if step <= self.end:
             self.settled -= size
         else:
-            self.rest -= size
+            self.unsettled -= size
 
 
 class TokenBudget:
@@ -77,21 +77,21 @@ class TokenBudget:
         with reading(self._sessions) as session:
             query = select(Run.id, Run.attempt, Run.last_step).where(Run.deleting_at.is_(None))
             runs: dict[str, Stamp] = {row[0]: (row[1], row[2]) for row in session.execute(query)}
-        self._known = {run: known for run, known in self._known.items() if run in runs}
+        self._known = {run: usage for run, usage in self._known.items() if run in runs}
         for run, stamp in runs.items():
-            known = self._known.get(run)
-            if known is None or known.stamp != stamp:
+            usage = self._known.get(run)
+            if usage is None or usage.stamp != stamp:
                 with reading(self._sessions) as session:
-                    self._known[run] = _count(session, run, stamp, known)
+                    self._known[run] = _count(session, run, stamp, usage)
                 yield
             if self._of_run and self._known[run].size > self._of_run:
                 self._count_again([run], runs)
                 yield from self._shrink(run, self._of_run, "the run")
-        if self._of_all and sum(known.size for known in self._known.values()) > self._of_all:
+        if self._of_all and sum(usage.size for usage in self._known.values()) > self._of_all:
             self._count_again(runs, runs)
-        can_shrink = {run for run, known in self._known.items() if known.size}
+        can_shrink = {run for run, usage in self._known.items() if usage.size}
         while self._of_all and can_shrink:
-            if (over := sum(known.size for known in self._known.values()) - self._of_all) <= 0:
+            if (over := sum(usage.size for usage in self._known.values()) - self._of_all) <= 0:
                 return
             largest = max(can_shrink, key=lambda run: self._known[run].size)
             before = self._known[largest].size
@@ -100,15 +100,15 @@ class TokenBudget:
                 can_shrink.discard(largest)
                 yield
 
-    def _count_again(self, some: Iterable[str], stamps: Mapping[str, Stamp]) -> None:
+    def _count_again(self, run_ids: Iterable[str], stamps: Mapping[str, Stamp]) -> None:
         """Count the runs anew of which another process has removed values since they were counted."""
         with reading(self._sessions) as session:
-            for run in some:
+            for run in run_ids:
                 if _newest_event(session, run) != self._known[run].event:
                     self._known[run] = _count(session, run, stamps[run], None)
 
     def _shrink(self, run: str, most: int, whose: str) -> Iterator[None]:
-        known = self._known[run]
+        usage = self._known[run]
         megabytes = (self._of_run if whose == "the run" else self._of_all) / MEGABYTE
         removed = {}
         for name, piece in PIECES.items():
@@ -119,26 +119,26 @@ class TokenBudget:
                 done = removed_up_to(session, run)
                 first = 0 if name == "tokens" else done.get(name, -1) + 1
             for step in steps[:-1]:
-                if known.size <= most:
+                if usage.size <= most:
                     break
                 if step >= first:
                     with self._sessions.begin() as session:
                         freed = piece(session, run, step)
-                    known.free(step, freed)
+                    usage.free(step, freed)
                     removed[name] = step
                     yield
         if removed:
             with self._sessions.begin() as session:
                 add_event(session, KIND, _words(removed, megabytes, whose), run_id=run, data=removed)
-                known.event = _newest_event(session, run)
+                usage.event = _newest_event(session, run)
 
 
 def _words(removed: dict[str, int], megabytes: float, whose: str) -> str:
     values = f"values that colour tokens up to step {removed['values']}" if "values" in removed else ""
-    others = f"alternatives up to step {removed['alternatives']}" if "alternatives" in removed else ""
+    alternatives = f"alternatives up to step {removed['alternatives']}" if "alternatives" in removed else ""
     tokens = f"all tokens up to step {removed['tokens']}" if "tokens" in removed else ""
-    what = " and ".join(filter(None, (others, values, tokens)))
-    return f"removed {what} to keep the token values of {whose} within {megabytes:,g} MB"
+    removed_values = " and ".join(filter(None, (alternatives, values, tokens)))
+    return f"removed {removed_values} to keep the token values of {whose} within {megabytes:,g} MB"
 
 
 def _count(session: Session, run_id: str, stamp: Stamp, before: _Counted | None) -> _Counted:
@@ -181,13 +181,13 @@ def _steps(session: Session, run_id: str) -> list[int]:
 
 def removed_up_to(session: Session, run_id: str) -> dict[str, int]:
     """The last step whose `alternatives`, `values` and `tokens` were removed to keep within a budget."""
-    found: dict[str, int] = {}
+    removed: dict[str, int] = {}
     query = select(Event.data).where(Event.run_id == run_id, Event.kind == KIND)
     for data in session.scalars(query):
         for name in ("alternatives", "values", "tokens"):
             if isinstance(step := data.get(name), int):
-                found[name] = max(step, found.get(name, -1))
-    return found
+                removed[name] = max(step, removed.get(name, -1))
+    return removed
 
 
 def why_removed(session: Session, run_id: str, step: int, name: str = "tokens") -> str:
@@ -222,9 +222,11 @@ def _repacked(session: Session, run_id: str, step: int, stays: Callable[[str], b
     damage: dict[str, str] = {}
     ids = session.scalars(_of_step(run_id, step)).all()
     for start in range(0, len(ids), GROUPS_AT_ONCE):
-        part = RolloutTokens.group_id.in_(ids[start : start + GROUPS_AT_ONCE])
+        is_in_chunk = RolloutTokens.group_id.in_(ids[start : start + GROUPS_AT_ONCE])
         changed = []
-        for group, data in session.execute(select(RolloutTokens.group_id, RolloutTokens.data).where(part)):
+        for group, data in session.execute(
+            select(RolloutTokens.group_id, RolloutTokens.data).where(is_in_chunk)
+        ):
             try:
                 packed = pack_tokens([_stripped(tokens, stays) for tokens in unpack_tokens(data)])
             except PackedDamaged as error:
@@ -244,10 +246,12 @@ def _repacked(session: Session, run_id: str, step: int, stays: Callable[[str], b
 
 def _tell(session: Session, run_id: str, step: int, damage: Mapping[str, str]) -> None:
     """Say once which tokens of a step cannot be made smaller."""
-    own = (Event.run_id == run_id, Event.kind == KIND, Event.step == step)
-    told = [data.get("damaged") for data in session.scalars(select(Event.data).where(*own))]
-    known = [group for groups in told if isinstance(groups, list) for group in groups]  # may be imported
-    if not (new := sorted(group for group in damage if group not in known)):
+    conditions = (Event.run_id == run_id, Event.kind == KIND, Event.step == step)
+    told = [data.get("damaged") for data in session.scalars(select(Event.data).where(*conditions))]
+    told_groups = [
+        group for groups in told if isinstance(groups, list) for group in groups
+    ]  # may be imported
+    if not (new := sorted(group for group in damage if group not in told_groups)):
         return
     groups = f"{len(new)} group" + ("" if len(new) == 1 else "s")
     message = (
@@ -258,15 +262,15 @@ def _tell(session: Session, run_id: str, step: int, damage: Mapping[str, str]) -
 
 
 def _stripped(tokens: Tokens, stays: Callable[[str], bool]) -> Tokens:
-    kept = {name: values for name, values in tokens.arrays.items() if stays(name)}
-    return Tokens(tokens.strings, tokens.ids, kept)
+    arrays = {name: values for name, values in tokens.arrays.items() if stays(name)}
+    return Tokens(tokens.strings, tokens.ids, arrays)
 
 
 def _remove(session: Session, run_id: str, step: int) -> int:
     """Remove the tokens of a step; how many bytes that freed."""
-    own = RolloutTokens.group_id.in_(_of_step(run_id, step))
-    freed = session.scalar(select(func.sum(func.length(RolloutTokens.data))).where(own)) or 0
-    session.execute(delete(RolloutTokens).where(own), execution_options={"synchronize_session": False})
+    is_of_step = RolloutTokens.group_id.in_(_of_step(run_id, step))
+    freed = session.scalar(select(func.sum(func.length(RolloutTokens.data))).where(is_of_step)) or 0
+    session.execute(delete(RolloutTokens).where(is_of_step), execution_options={"synchronize_session": False})
     return int(freed)
 
 

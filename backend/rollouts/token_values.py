@@ -76,19 +76,19 @@ def encode(values: Any, kind: Kind) -> tuple[bytes, float]:
             assert_never(kind)
 
 
-def decode(raw: bytes, place: int, count: int, kind: Kind, scale: float) -> NDArray[np.float32]:
-    """(T,) values from the bytes that begin at `place`; ValueError for a kind that is not known."""
+def decode(raw: bytes, offset: int, count: int, kind: Kind, scale: float) -> NDArray[np.float32]:
+    """(T,) values from the bytes that begin at `offset`; ValueError for a kind that is not known."""
     match kind:
         case "f4":
-            return np.frombuffer(raw, "<f4", count, place)
+            return np.frombuffer(raw, "<f4", count, offset)
         case "i1":
-            return np.frombuffer(raw, "<i1", count, place).astype(np.float32)
+            return np.frombuffer(raw, "<i1", count, offset).astype(np.float32)
         case "f3":
-            return _words(raw, place, count).view("<f4")
+            return _words(raw, offset, count).view("<f4")
         case "u3":
-            return (_words(raw, place, count).view("<u4") >> 8).astype(np.float32)
+            return (_words(raw, offset, count).view("<u4") >> 8).astype(np.float32)
         case "s3":
-            words = _words(raw, place, count)
+            words = _words(raw, offset, count)
             if not scale:
                 return words.view("<f4")
             return ((words >> 8) * np.float64(scale)).astype(np.float32)
@@ -109,8 +109,8 @@ def _planes(words: NDArray[Any], *, first: int) -> bytes:
     return words.view(np.uint8).reshape(-1, 4)[:, first : first + 3].T.tobytes()
 
 
-def _words(raw: bytes, place: int, count: int) -> NDArray[np.int32]:
+def _words(raw: bytes, offset: int, count: int) -> NDArray[np.int32]:
     """The words whose upper three bytes were kept."""
     words = np.zeros((count, 4), np.uint8)
-    words[:, 1:] = np.frombuffer(raw, np.uint8, 3 * count, place).reshape(3, count).T
+    words[:, 1:] = np.frombuffer(raw, np.uint8, 3 * count, offset).reshape(3, count).T
     return words.view("<i4").reshape(count)

@@ -20,17 +20,17 @@ def blocks(text: str, turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
 
 
 def _blocks(text: str, turns: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    place = 0
+    written = 0
     for turn in turns:
         for kind in ("call", "observation"):
             first, end = turn[kind]
-            if first > place:
-                yield {"kind": "own", "text": text[place:first], "turn": None}
+            if first > written:
+                yield {"kind": "own", "text": text[written:first], "turn": None}
             if end > first or kind == "call":
                 yield {"kind": kind, "text": text[first:end], "turn": _said(turn)}
-            place = max(place, end)
-    if place < len(text):
-        yield {"kind": "own", "text": text[place:], "turn": None}
+            written = max(written, end)
+    if written < len(text):
+        yield {"kind": "own", "text": text[written:], "turn": None}
 
 
 def _said(turn: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,26 +39,26 @@ def _said(turn: Mapping[str, Any]) -> dict[str, Any]:
 
 def observed(turns: Sequence[Mapping[str, Any]], count: int) -> list[int]:
     """A list of `count`: 1 for each token that a tool's answer put there."""
-    found = [0] * count
+    marks = [0] * count
     for turn in turns:
         first, end = turn["tokens"]
-        found[first:end] = [1] * (min(end, count) - first)
-    return found
+        marks[first:end] = [1] * (min(end, count) - first)
+    return marks
 
 
-def read_turns(said: Any, text: str, tokens: int) -> list[dict[str, Any]]:
+def read_turns(claimed: Any, text: str, tokens: int) -> list[dict[str, Any]]:
     """Turns out of an archive; ValueError where they do not fit the text and its tokens."""
-    if not isinstance(said, list) or len(said) > MOST_TURNS:
+    if not isinstance(claimed, list) or len(claimed) > MOST_TURNS:
         raise ValueError("has turns that are no list")
-    place = 0
-    found = []
-    for turn in said:
-        one = _read_turn(turn, len(text), tokens)
-        if one["call"][0] < place or one["observation"][0] < one["call"][1]:
+    previous_end = 0
+    checked = []
+    for turn in claimed:
+        checked_turn = _read_turn(turn, len(text), tokens)
+        if checked_turn["call"][0] < previous_end or checked_turn["observation"][0] < checked_turn["call"][1]:
             raise ValueError("has turns that overlap")
-        place = one["observation"][1]
-        found.append(one)
-    return found
+        previous_end = checked_turn["observation"][1]
+        checked.append(checked_turn)
+    return checked
 
 
 def _read_turn(turn: Any, characters: int, tokens: int) -> dict[str, Any]:
@@ -80,9 +80,9 @@ def _read_turn(turn: Any, characters: int, tokens: int) -> dict[str, Any]:
     }
 
 
-def _span(said: Any, most: int) -> list[int]:
-    if not isinstance(said, list) or len(said) != 2 or not all(type(each) is int for each in said):
+def _span(span: Any, most: int) -> list[int]:
+    if not isinstance(span, list) or len(span) != 2 or not all(type(bound) is int for bound in span):
         raise ValueError("has a turn without its place")
-    if not 0 <= said[0] <= said[1] <= most:
+    if not 0 <= span[0] <= span[1] <= most:
         raise ValueError("has a turn outside of its text")
-    return said
+    return span

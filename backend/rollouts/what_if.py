@@ -77,19 +77,19 @@ def what_if(session: Session, order: WhatIfOrder, allowance: Allowance = OPERATO
             f"step {step} has no stored tokens with the values that its loss is computed from: {reason}"
         )
     size = len(groups[0][1])
-    whole = [(group, rows, arrays) for group, rows, arrays in groups if len(rows) == size]
-    rows = [row for _, completions, _ in whole for row in completions]
-    arrays = [each for _, _, values in whole for each in values]
-    longest = max(len(each["policy_logprob"]) for each in arrays)
+    complete = [(group, rows, arrays) for group, rows, arrays in groups if len(rows) == size]
+    rows = [row for _, completions, _ in complete for row in completions]
+    arrays = [arrays_of_one for _, _, values in complete for arrays_of_one in values]
+    longest = max(len(completion["policy_logprob"]) for completion in arrays)
     if len(rows) * longest > MOST_VALUES:
         raise _too_large(f"{len(rows):,} completions of up to {longest:,} tokens")
     request = {
         "own": config.objective.model_dump(mode="json"),
         "objectives": [
             objective.model_dump(mode="json")
-            for objective in (config.objective, *(each.objective for each in changed))
+            for objective in (config.objective, *(variant.objective for variant in changed))
         ],
-        "group_index": np.repeat(np.arange(len(whole)), size).tolist(),
+        "group_index": np.repeat(np.arange(len(complete)), size).tolist(),
         "group_size": size,
         "rewards": [row.reward for row in rows],
         "advantages": [row.advantage or 0.0 for row in rows],
@@ -101,21 +101,21 @@ def what_if(session: Session, order: WhatIfOrder, allowance: Allowance = OPERATO
     return {
         "run": run.id,
         "step": step,
-        "groups": [group for group, _, _ in whole],
+        "groups": [group for group, _, _ in complete],
         "group_size": size,
         "of_groups": total,
         "notes": [
             *([f"Groups left out because they are damaged: {damaged}."] if damaged else []),
             *_notes(
                 config,
-                stored=len(whole),
+                stored=len(complete),
                 total=total - damaged,
                 is_part=UNSTORED in logged_loss(session, run.id, step),
             ),
         ],
         "variants": [
-            {"name": name, **_written(each), **found}
-            for name, each, found in zip(
+            {"name": name, **_written(config_), **losses}
+            for name, config_, losses in zip(
                 ["this run", *(change.preset or "changed" for change in order.variants)],
                 [config, *changed],
                 _computed(request, _padded(arrays, longest), allowance),
@@ -127,8 +127,8 @@ def what_if(session: Session, order: WhatIfOrder, allowance: Allowance = OPERATO
 
 def _written(config: RunConfig) -> dict[str, str]:
     """The objective as text and as MathML."""
-    found = formula(config)
-    return {"formula": found["text"], "formula_mathml": found["mathml"]}
+    formulas = formula(config)
+    return {"formula": formulas["text"], "formula_mathml": formulas["mathml"]}
 
 
 def _changed(run: Run, change: WhatIfChange) -> RunConfig:
@@ -151,14 +151,14 @@ def _groups(
     )
     stored = session.execute(query).all()
     rows = completions_of(session, [row.id for row in stored])
-    found, damaged = [], 0
+    trained, damaged = [], 0
     for row in stored:
         arrays, damage = arrays_or_damage(row.data)
         if damage or (arrays and len(rows.get(row.id, [])) != len(arrays)):
             damaged += 1
-        elif arrays and all("loss" in each and "policy_logprob" in each for each in arrays):
-            found.append((row.id, rows[row.id], arrays))
-    return found, len(stored), damaged
+        elif arrays and all("loss" in values and "policy_logprob" in values for values in arrays):
+            trained.append((row.id, rows[row.id], arrays))
+    return trained, len(stored), damaged
 
 
 def _check_size(session: Session, run_id: str, step: int) -> None:
@@ -173,9 +173,9 @@ def _check_size(session: Session, run_id: str, step: int) -> None:
         raise _too_large(f"{count:,} completions of {tokens:,} tokens together")
 
 
-def _too_large(what: str) -> Conflict:
+def _too_large(size: str) -> Conflict:
     return Conflict(
-        f"{what} are too many to compute again here: at most {MOST_VALUES:,} tokens, each completion counted "
+        f"{size} are too many to compute again here: at most {MOST_VALUES:,} tokens, each completion counted "
         "as the longest one"
     )
 
@@ -208,16 +208,16 @@ def _padded(arrays: Sequence[Arrays], longest: int) -> dict[str, NDArray[np.floa
     """(B, T) of the values that every completion has, and the mask."""
     names = {
         name
-        for name in set.intersection(*(set(each) for each in arrays)) - {"mask"}
+        for name in set.intersection(*(set(values) for values in arrays)) - {"mask"}
         if not name.startswith(ALTERNATIVE)
     }
-    found = {name: np.zeros((len(arrays), longest), np.float32) for name in (*names, "mask")}
-    for row, each in enumerate(arrays):
-        length = len(each["policy_logprob"])
-        found["mask"][row, :length] = each.get("mask", np.ones(length, np.float32))
+    padded = {name: np.zeros((len(arrays), longest), np.float32) for name in (*names, "mask")}
+    for row, values in enumerate(arrays):
+        length = len(values["policy_logprob"])
+        padded["mask"][row, :length] = values.get("mask", np.ones(length, np.float32))
         for name in names:
-            found[name][row, :length] = each[name]
-    return found
+            padded[name][row, :length] = values[name]
+    return padded
 
 
 def _notes(config: RunConfig, *, stored: int, total: int, is_part: bool) -> list[str]:

@@ -57,10 +57,10 @@ def show(run_id: str, session: ReadSession) -> Json:
 @router.patch("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)
 def change(run_id: str, body: RunChanges, session: WriteSession) -> Json:
     """Name, tags, notes, priority, archived."""
-    given = body.model_dump(exclude_unset=True)
-    if empty := [name for name, value in given.items() if value is None]:
+    changes = body.model_dump(exclude_unset=True)
+    if empty := [name for name, value in changes.items() if value is None]:
         raise InvalidRequest([FieldError(name, "must not be null") for name in empty])
-    change_run(session, run_id, given)
+    change_run(session, run_id, changes)
     return Json(find_run(session, run_id))
 
 
@@ -74,8 +74,8 @@ def empty(session: WriteSession, *, forever: bool) -> Json:
         raise InvalidRequest(
             [FieldError("forever", "must be true: emptying the trash deletes runs permanently")]
         )
-    deleted, kept = empty_trash(session)
-    return Json({"deleted": deleted, "kept": kept}, 202)
+    deleted, not_deleted = empty_trash(session)
+    return Json({"deleted": deleted, "kept": not_deleted}, 202)
 
 
 @router.delete("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)
@@ -260,8 +260,8 @@ def events(
 ) -> Json:
     """The history of a run, from its first event or from its last."""
     must_exist(session, run_id)
-    place = read_cursor(cursor, int, order=order, largest=2**63)
-    after = place[0] if place else None
+    after_key = read_cursor(cursor, int, order=order, largest=2**63)
+    after = after_key[0] if after_key else None
     rows = events_of(session, run_id, after=after, limit=limit + 1, backwards=order == "desc")
     return Json(page_of(rows, limit, shown_event, lambda event: (event.id,), order=order))
 
@@ -277,8 +277,8 @@ def logs(
 ) -> Json:
     """The trainer's output in pieces, from the first or from the last one."""
     must_exist(session, run_id)
-    place = read_cursor(cursor, int, int, order=order)
-    rows = log_chunks(session, run_id, attempt=attempt, after=place, limit=limit, backwards=order == "desc")
+    after = read_cursor(cursor, int, int, order=order)
+    rows = log_chunks(session, run_id, attempt=attempt, after=after, limit=limit, backwards=order == "desc")
     return Json(page_of(rows, limit, _shown_chunk, lambda chunk: (chunk.attempt, chunk.number), order=order))
 
 

@@ -97,12 +97,14 @@ def _tag(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, tag: str)
 
 def _untag(session: Session, rows: Sequence[Row[Any]], _outcome: Outcome, tag: str) -> list[str]:
     having = [row for row in rows if tag in row.tags]
-    return _write_tags(session, {row.id: [each for each in row.tags if each != tag] for row in having})
+    return _write_tags(session, {row.id: [name for name in row.tags if name != tag] for row in having})
 
 
 def _write_tags(session: Session, tags: dict[str, list[str]]) -> list[str]:
     if tags:
-        session.execute(update(Run), [{"id": run_id, "tags": each} for run_id, each in tags.items()])
+        session.execute(
+            update(Run), [{"id": run_id, "tags": tags_of_run} for run_id, tags_of_run in tags.items()]
+        )
     return list(tags)
 
 

@@ -35,14 +35,16 @@ def checkpoint_at(session: Session, run_id: str, step: int) -> Checkpoint:
         if row.step == step:
             return row
     name = session.scalar(select(Run.name).where(Run.id == run_id)) or repr(run_id)
-    there = ", ".join(map(str, sorted({row.step for row in rows}))) or "none"
-    raise NotFound(f"{name} has no checkpoint of step {step}; it has checkpoints of steps: {there}")
+    steps = ", ".join(map(str, sorted({row.step for row in rows}))) or "none"
+    raise NotFound(f"{name} has no checkpoint of step {step}; it has checkpoints of steps: {steps}")
 
 
 def add_checkpoint(session: Session, row: dict[str, Any]) -> None:
     """Enter a checkpoint whose directory is complete; entering it again changes nothing."""
-    known = select(Checkpoint.id).where(Checkpoint.run_id == row["run_id"], Checkpoint.path == row["path"])
-    if session.scalar(known) is None:
+    same_checkpoint = select(Checkpoint.id).where(
+        Checkpoint.run_id == row["run_id"], Checkpoint.path == row["path"]
+    )
+    if session.scalar(same_checkpoint) is None:
         session.add(Checkpoint(**row))
         # The run has come further: failures before this no longer count.
         session.execute(update(Run).where(Run.id == row["run_id"]).values(own_failures=0))
@@ -55,13 +57,13 @@ def keep_before(session: Session, run_id: str, kind: KeptFor, *, healthy: int, s
     for a warning at most. Where there is none from before, nothing changes.
     """
     rows = checkpoints_of(session, run_id)
-    found = next((row for row in rows if row.step <= healthy), None)
-    if found is None or (found.kept_for == "verdict" and kind == "warning"):
+    checkpoint = next((row for row in rows if row.step <= healthy), None)
+    if checkpoint is None or (checkpoint.kept_for == "verdict" and kind == "warning"):
         return
     for row in rows:
         if row.kept_for == kind:
             row.kept_for = row.onset = None
-    found.kept_for, found.onset = kind, sick
+    checkpoint.kept_for, checkpoint.onset = kind, sick
 
 
 def forget_old_checkpoints(
@@ -84,8 +86,8 @@ def forget_old_checkpoints(
     origins = set(session.scalars(select(Run.fork_step).where(Run.parent_run == run_id)))
     saved = [SavedCheckpoint(row.id, row.step, row.attempt, row.manifest.get("accuracy")) for row in rows]
     newest_copied = [row.step for row in rows if row.path in copied][:1]
-    wanted = {*newest_copied, *(row.step for row in rows if row.kept_for or row.path in at_work)}
-    needed = wanted | {step for step in origins if step is not None}
+    own_steps = {*newest_copied, *(row.step for row in rows if row.kept_for or row.path in at_work)}
+    needed = own_steps | {step for step in origins if step is not None}
     stay = kept(saved, keep=keep, spaced=spaced, needed=needed)
     session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(stay)))
     return {row.path for row in rows if row.id in stay}

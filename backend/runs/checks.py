@@ -66,5 +66,5 @@ def _environment_errors(config: RunConfig, settings: Settings) -> Iterator[Field
     """An environment whose server this installation does not have."""
     environment, servers = config.environment, settings.openenv_servers
     if isinstance(environment, OpenEnv) and environment.server not in servers:
-        known = f"names {', '.join(servers)}" if servers else "is not set: see docs/environments.md"
-        yield FieldError("environment.server", f"is {environment.server}, but OPENENV_URLS {known}")
+        reason = f"names {', '.join(servers)}" if servers else "is not set: see docs/environments.md"
+        yield FieldError("environment.server", f"is {environment.server}, but OPENENV_URLS {reason}")

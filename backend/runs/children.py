@@ -64,8 +64,8 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
     """
     digest = digest_of([run_id, type(request).__name__, request.model_dump(mode="json")])
     with reading(lab.sessions) as session:
-        if known := made_before(session, key, digest):
-            return known
+        if earlier_id := made_before(session, key, digest):
+            return earlier_id
         parent = session.get(Run, run_id)
         if parent is None or parent.deleting_at is not None:
             raise RunNotFound(run_id)
@@ -84,9 +84,9 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
         if isinstance(request, CloneRequest | ForkRequest) and not request.insist and not child.check_hash:
             refuse_failed(session, [child.config])
         refuse_programs(session, [child.config])
-        made = _enter(session, run_id, child, key=key, digest=digest)
+        run_id_made = _enter(session, run_id, child, key=key, digest=digest)
         # None: somebody with the same key was quicker by a moment.
-        return made or made_before(session, key, digest) or ""
+        return run_id_made or made_before(session, key, digest) or ""
 
 
 def _clone(settings: Settings, parent: Run, request: CloneRequest) -> ChildRun:
@@ -154,12 +154,12 @@ def _suites(parent: Run, request: EvaluationRequest) -> list[dict[str, Any]]:
     if not request.held_out and not request.suites:
         reason = "is empty and held_out is false: nothing would be evaluated"
         raise InvalidRequest([FieldError("suites", reason)])
-    own = {suite["name"]: suite for suite in parent.config.get("evaluation", {}).get("suites", ())}
-    for number, wanted in enumerate(request.suites):
-        if isinstance(wanted, str) and wanted not in own:
-            reason = f"is {wanted!r}; {parent.name} has the suites: {', '.join(own) or 'none'}"
+    suite_by_name = {suite["name"]: suite for suite in parent.config.get("evaluation", {}).get("suites", ())}
+    for number, requested in enumerate(request.suites):
+        if isinstance(requested, str) and requested not in suite_by_name:
+            reason = f"is {requested!r}; {parent.name} has the suites: {', '.join(suite_by_name) or 'none'}"
             raise InvalidRequest([FieldError(f"suites.{number}", reason)])
-    suites = [own[wanted] if isinstance(wanted, str) else wanted for wanted in request.suites]
+    suites = [suite_by_name[suite] if isinstance(suite, str) else suite for suite in request.suites]
     return [suite | UNSCHEDULED for suite in suites]
 
 
@@ -177,19 +177,19 @@ def _at(name: str, step: int) -> str:
     return f"{name[: MOST_IN_NAME - 20]}, step {step}"
 
 
-def _step(session: Session, parent: Run, wanted: int | None) -> int:
+def _step(session: Session, parent: Run, step: int | None) -> int:
     """The step of the checkpoint that is asked for, or of the newest.
 
     Raises InvalidRequest where there is none, and Conflict where the parent is about to be deleted.
     """
     if parent.deleted_at is not None:
         raise Conflict(f"run {parent.id!r} is in the trash: restore it first")
-    known = [row.step for row in checkpoints_of(session, parent.id)]
-    if known and (wanted is None or wanted in known):
-        return known[0] if wanted is None else wanted
-    which = "checkpoint" if wanted is None else f"checkpoint of step {wanted}"
-    there = ", ".join(map(str, sorted(set(known)))) or "none"
-    reason = f"{parent.name} has no {which}; it has checkpoints of steps: {there}"
+    steps = [row.step for row in checkpoints_of(session, parent.id)]
+    if steps and (step is None or step in steps):
+        return steps[0] if step is None else step
+    description = "checkpoint" if step is None else f"checkpoint of step {step}"
+    listed_steps = ", ".join(map(str, sorted(set(steps)))) or "none"
+    reason = f"{parent.name} has no {description}; it has checkpoints of steps: {listed_steps}"
     raise InvalidRequest([FieldError("step", reason)])
 
 
@@ -207,7 +207,7 @@ def _enter(session: Session, parent: str, child: ChildRun, *, key: str, digest: 
     row |= {"check_hash": child.check_hash}
     row |= {"idempotency_key": key or None, "request_hash": digest}
     statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
-    made: str | None = session.scalar(statement.returning(Run.id))
-    if made is not None:
-        add_event(session, "lifecycle", f"queued as {child.reason}", run_id=made, data={"to": "queued"})
-    return made
+    child_id: str | None = session.scalar(statement.returning(Run.id))
+    if child_id is not None:
+        add_event(session, "lifecycle", f"queued as {child.reason}", run_id=child_id, data={"to": "queued"})
+    return child_id

@@ -24,24 +24,24 @@ WIDEST = 40
 
 
 def listed_runs(
-    settings: Settings, wanted: RunFilter, *, sort: str, limit: int, as_json: bool
+    settings: Settings, run_filter: RunFilter, *, sort: str, limit: int, as_json: bool
 ) -> Iterator[str]:
     """The lines of the list; raises GrpoLabError with a caret below the place where the query went wrong."""
     engine = open_engine(settings.effective_database_url, pool_size=1)
     try:
         with reading(open_sessions(engine)) as session:
-            total = count_runs(session, wanted)
+            total = count_runs(session, run_filter)
             most = limit if limit > 0 else max(total, 1)
-            rows = list_runs(session, wanted, read_order(sort), limit=most, cursor="", with_config=as_json)[
-                :most
-            ]
+            rows = list_runs(
+                session, run_filter, read_order(sort), limit=most, cursor="", with_config=as_json
+            )[:most]
             if as_json:
                 yield from (bytes(Json(shown_run(row)).body).decode() for row in rows)
             else:
                 yield from _table([HEAD, *map(_cells, rows)])
                 yield f"{len(rows):,} of {total:,} run{'' if total == 1 else 's'}"
     except QueryError as error:
-        raise GrpoLabError(_explained(error, wanted.query)) from None
+        raise GrpoLabError(_explained(error, run_filter.query)) from None
     finally:
         engine.dispose()
 

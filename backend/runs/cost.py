@@ -41,13 +41,13 @@ def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, Any]:
     return {"slot_hours": slot_hours, "gpu_hours": gpu_hours, "money": money, "judges": judges}
 
 
-def sum_of(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def sum_of(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Slot hours and money, by currency, of two costs; an empty one is nothing."""
     money: dict[str, float] = {}
-    for cost in (one, other):
+    for cost in (first, second):
         for currency, paid in cost.get("money", {}).items():
             money[currency] = money.get(currency, 0.0) + paid
-    return {"slot_hours": one.get("slot_hours", 0.0) + other.get("slot_hours", 0.0), "money": money}
+    return {"slot_hours": first.get("slot_hours", 0.0) + second.get("slot_hours", 0.0), "money": money}
 
 
 class Price(NamedTuple):

@@ -67,10 +67,10 @@ class StillNeeded(Conflict):
 
     def __init__(self, name: str, needed_by: Sequence[str]) -> None:
         named = ", ".join(needed_by[:NAMED]) + (", ..." if len(needed_by) > NAMED else "")
-        one = len(needed_by) == 1
+        is_single = len(needed_by) == 1
         super().__init__(
-            f"{named} {'begins' if one else 'begin'} with a checkpoint of {name}: delete "
-            f"{'it' if one else 'them'} first"
+            f"{named} {'begins' if is_single else 'begin'} with a checkpoint of {name}: delete "
+            f"{'it' if is_single else 'them'} first"
         )
 
 
@@ -90,16 +90,19 @@ def empty_trash(session: Session) -> tuple[list[str], list[dict[str, str]]]:
     """Mark all that can be; the ids of those, and what stays with its reason."""
     query = select(Run.id, Run.name, Run.status).where(Run.deleted_at.is_not(None), Run.deleting_at.is_(None))
     rows = {row.id: row for row in session.execute(query.order_by(Run.id).with_for_update())}
-    kept = {run_id: f"{row.name} still trains" for run_id, row in rows.items() if row.status == "running"}
-    doomed = set(rows) - set(kept)
+    reason_by_run = {
+        run_id: f"{row.name} still trains" for run_id, row in rows.items() if row.status == "running"
+    }
+    doomed = set(rows) - set(reason_by_run)
     children = _dependents(session, doomed)
     while saved := [child for child in children if child.id not in doomed and child.parent_run in doomed]:
         for child in saved:
             doomed.discard(child.parent_run)
-            kept[child.parent_run] = str(StillNeeded(rows[child.parent_run].name, [child.name]))
+            reason_by_run[child.parent_run] = str(StillNeeded(rows[child.parent_run].name, [child.name]))
     _mark(session, doomed)
     shown = [
-        {"id": run_id, "name": rows[run_id].name, "reason": reason} for run_id, reason in sorted(kept.items())
+        {"id": run_id, "name": rows[run_id].name, "reason": reason}
+        for run_id, reason in sorted(reason_by_run.items())
     ]
     return sorted(doomed), shown
 
@@ -119,13 +122,17 @@ def _mark(session: Session, runs: Collection[str]) -> None:
 
 def _keep_costs(session: Session, runs: Collection[str]) -> None:
     """Add what these runs have cost to their searches, whose budgets would come back with the rows."""
-    own = (Run.id.in_(runs), Run.deleting_at.is_(None))
-    searches = select(Search.experiment_id).join(Run, Run.experiment_id == Search.experiment_id).where(*own)
+    conditions = (Run.id.in_(runs), Run.deleting_at.is_(None))
+    searches = (
+        select(Search.experiment_id).join(Run, Run.experiment_id == Search.experiment_id).where(*conditions)
+    )
     now = session.scalar(select(db_now())) or 0.0
-    for found in session.scalars(searches.distinct().order_by(Search.experiment_id)).all():
-        search = session.get_one(Search, found, with_for_update=True, populate_existing=True)
-        its = select(Attempt).join(Run, Run.id == Attempt.run_id)
-        attempts = session.scalars(its.where(*own, Run.experiment_id == search.experiment_id)).all()
+    for experiment_id in session.scalars(searches.distinct().order_by(Search.experiment_id)).all():
+        search = session.get_one(Search, experiment_id, with_for_update=True, populate_existing=True)
+        attempt_query = select(Attempt).join(Run, Run.id == Attempt.run_id)
+        attempts = session.scalars(
+            attempt_query.where(*conditions, Run.experiment_id == search.experiment_id)
+        ).all()
         search.deleted_cost = sum_of(search.deleted_cost, cost_of(attempts, now))
     session.flush()
 
@@ -177,12 +184,12 @@ def _pieces(sessions: Sessions, run_id: str) -> Iterator[int]:
     """Removes one batch after another, and says how many rows it was."""
     for table, most in BATCHES:
         key = table.__table__.primary_key.columns
-        some = select(*key).where(table.run_id == run_id).limit(most)
+        key_query = select(*key).where(table.run_id == run_id).limit(most)
         while True:
             with sessions.begin() as session:
-                doomed: Any = some
+                doomed: Any = key_query
                 if table is RolloutGroup:
-                    doomed = [tuple(row) for row in session.execute(some)]
+                    doomed = [tuple(row) for row in session.execute(key_query)]
                     forget(session, RolloutGroup.id.in_([row[0] for row in doomed]))
                 statement = delete(table).where(tuple_(*key).in_(doomed))
                 result = session.execute(statement, execution_options={"synchronize_session": False})
@@ -201,8 +208,8 @@ def _forget(session: Session, run_id: str) -> int:
         update(Run).where(Run.parent_run == run_id, Run.fork_step.is_(None)).values(parent_run=None)
     )
     session.execute(delete(Run).where(Run.id == run_id), execution_options={"synchronize_session": False})
-    others = select(Run.id).where(Run.experiment_id == run.experiment_id)
-    if run.experiment_id is not None and session.scalar(others.limit(1)) is None:
+    remaining = select(Run.id).where(Run.experiment_id == run.experiment_id)
+    if run.experiment_id is not None and session.scalar(remaining.limit(1)) is None:
         _leave_trial(session, run.experiment_id)
         for table in (SearchTrial, Search):
             session.execute(delete(table).where(table.experiment_id == run.experiment_id))

@@ -130,12 +130,12 @@ def _ahead(settings: Settings, session: Session) -> Iterator[str]:
     steps = select(Run.id, Run.last_step).where(Run.deleting_at.is_(None))
     runs = {row.id: row.last_step for row in session.execute(steps)}
     rows = session.execute(select(Checkpoint.run_id, Checkpoint.path))
-    known = {(row.run_id, row.path) for row in rows}
+    checkpoints = {(row.run_id, row.path) for row in rows}
     for manifest in sorted((settings.state / "runs").glob(f"*/[!.]*/{MANIFEST}")):
         run_id, name = manifest.parts[-3:-1]
-        found = CHECKPOINT.fullmatch(name)
-        is_ahead = run_id in runs and found is not None and int(found[1]) > runs[run_id]
-        if is_ahead and (run_id, name) not in known:
+        match = CHECKPOINT.fullmatch(name)
+        is_ahead = run_id in runs and match is not None and int(match[1]) > runs[run_id]
+        if is_ahead and (run_id, name) not in checkpoints:
             yield f"{run_id}/{name}"
 
 

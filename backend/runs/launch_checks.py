@@ -34,8 +34,8 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
     """Queue a check of the request's config; its id. The same key and request again give the same run."""
     digest = digest_of(["check", request.model_dump(mode="json")])
     with reading(lab.sessions) as session:
-        if known := made_before(session, key, digest):
-            return known
+        if earlier_id := made_before(session, key, digest):
+            return earlier_id
     config = runnable(lab.settings, request.base, request.variant, request.seed)
     config = checking(lab.settings, config, request)
     name = str(request.variant.get("name") or config.preset or config.policy.name)
@@ -45,11 +45,13 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
     with lab.sessions.begin() as session:
         refuse_programs(session, [config])
         statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
-        made: str | None = session.scalar(statement.returning(Run.id))
-        if made is None:  # somebody with the same key was quicker by a moment
+        check_id: str | None = session.scalar(statement.returning(Run.id))
+        if check_id is None:  # somebody with the same key was quicker by a moment
             return made_before(session, key, digest) or ""
-        add_event(session, "lifecycle", "queued as a check before launch", run_id=made, data={"to": "queued"})
-        return made
+        add_event(
+            session, "lifecycle", "queued as a check before launch", run_id=check_id, data={"to": "queued"}
+        )
+        return check_id
 
 
 def checking(settings: Settings, config: RunConfig, size: CheckRequest | ForkCheckRequest) -> RunConfig:
@@ -92,7 +94,7 @@ def _running_programs(config: RunConfig) -> Iterator[tuple[str, str]]:
 def refuse_failed(session: Session, configs: Iterable[RunConfig]) -> None:
     """Raise InvalidConfig if the newest check of a config's problems and graders found wrong references."""
     hashes = dict.fromkeys(grading_hash(config) for config in configs)
-    if errors := [error for each in hashes for error in _failures(session, each)]:
+    if errors := [error for config_hash in hashes for error in _failures(session, config_hash)]:
         raise InvalidConfig(errors)
 
 
@@ -104,15 +106,15 @@ def _failures(session: Session, hashed: str) -> Iterator[FieldError]:
         .order_by(Run.finished_at.desc(), Run.id.desc())
         .limit(1)
     )
-    found = session.execute(newest).one_or_none()
-    if found is None or not found.check_report:
+    check = session.execute(newest).one_or_none()
+    if check is None or not check.check_report:
         return
-    references = CheckReport.model_validate(found.check_report).references
+    references = CheckReport.model_validate(check.check_report).references
     if references.wrong:
         first = references.examples[0]
         yield FieldError(
             "insist",
-            f"is false, but {found.name!r} found that the grader calls {references.wrong} of "
+            f"is false, but {check.name!r} found that the grader calls {references.wrong} of "
             f"{references.checked} reference answers wrong, e.g. {_short(first.answer)!r} to "
             f"{_short(first.prompt)!r}: fix the data or the grader and check again, or set insist to true",
         )

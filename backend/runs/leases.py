@@ -88,12 +88,12 @@ class LostRuns:
 
     def look(self, session: Session) -> list[Lease]:
         """The leases that have been seen over for long enough; call it every `look_seconds`."""
-        found = session.execute(_RUN_OUT).all()
+        rows = session.execute(_RUN_OUT).all()
         now = self._clock()
         if now - self._looked_at > self._longest_gap:
             self._seen.clear()  # nobody knows what the database, or this process, did meanwhile
         self._looked_at = now
-        self._seen = {lease: self._seen.get(lease, now) for lease in (Lease(*row) for row in found)}
+        self._seen = {lease: self._seen.get(lease, now) for lease in (Lease(*row) for row in rows)}
         return [lease for lease, since in self._seen.items() if now - since >= self._grace]
 
     def forget(self) -> None:

@@ -234,10 +234,10 @@ def _leave(
 
 
 def _close_attempt(session: Session, run_id: str, attempt: int, outcome: str) -> None:
-    one = update(Attempt).where(
+    statement = update(Attempt).where(
         Attempt.run_id == run_id, Attempt.number == attempt, Attempt.ended_at.is_(None)
     )
-    session.execute(one.values(ended_at=now_or_later(Attempt.started_at), outcome=outcome))
+    session.execute(statement.values(ended_at=now_or_later(Attempt.started_at), outcome=outcome))
 
 
 def has_ended(session: Session, run_id: str, reason: str, *, since_attempt: int) -> bool:

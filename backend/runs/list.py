@@ -89,11 +89,11 @@ def run_columns() -> Select[Any]:
 
 
 def list_runs(
-    session: Session, wanted: RunFilter, order: RunOrder, *, limit: int, cursor: str, with_config: bool
+    session: Session, run_filter: RunFilter, order: RunOrder, *, limit: int, cursor: str, with_config: bool
 ) -> Sequence[Row[Any]]:
     """One page of runs and one more, from the place where the cursor stands."""
-    if cursor or wanted != ALL:
-        query = _page(next_ids(session, wanted, order, limit=limit, cursor=cursor), order, with_config)
+    if cursor or run_filter != ALL:
+        query = _page(next_ids(session, run_filter, order, limit=limit, cursor=cursor), order, with_config)
     else:
         _check(session, order)
         query = _first_page(order.word, limit, with_config)
@@ -115,12 +115,12 @@ def _page(next_ones: Select[Any], order: RunOrder, with_config: bool) -> Select[
 
 
 def next_ids(
-    session: Session, wanted: RunFilter, order: RunOrder, *, limit: int, cursor: str = ""
+    session: Session, run_filter: RunFilter, order: RunOrder, *, limit: int, cursor: str = ""
 ) -> Select[Any]:
     """Id and sort key of the runs of a page and of one more."""
     _check(session, order)
     seen = read_cursor(cursor, order.kind, str, order=order.word)
-    return in_order(_conditions(session, wanted), order, seen, limit + 1)
+    return in_order(_conditions(session, run_filter), order, seen, limit + 1)
 
 
 def _check(session: Session, order: RunOrder) -> None:
@@ -131,9 +131,11 @@ def _check(session: Session, order: RunOrder) -> None:
         must_be_a_path(session, order.field, "sort")
 
 
-def count_runs(session: Session, wanted: RunFilter) -> int:
+def count_runs(session: Session, run_filter: RunFilter) -> int:
     """The number of runs that a filter lets through."""
-    return session.scalar(_count_all() if wanted == ALL else _count(_conditions(session, wanted))) or 0
+    return (
+        session.scalar(_count_all() if run_filter == ALL else _count(_conditions(session, run_filter))) or 0
+    )
 
 
 @cache
@@ -145,35 +147,35 @@ def _count(conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
     return select(func.count()).select_from(Run).where(*conditions)
 
 
-def run_ids(session: Session, wanted: RunFilter) -> Sequence[str]:
+def run_ids(session: Session, run_filter: RunFilter) -> Sequence[str]:
     """The ids of the runs that a filter lets through, newest first."""
-    query = select(Run.id).where(*_conditions(session, wanted))
+    query = select(Run.id).where(*_conditions(session, run_filter))
     return session.scalars(query.order_by(Run.created_at.desc(), Run.id.desc()).limit(MOST_IDS)).all()
 
 
-def _listed(wanted: RunFilter) -> list[ColumnElement[bool]]:
+def _listed(run_filter: RunFilter) -> list[ColumnElement[bool]]:
     """Where the runs lie."""
     return [
         Run.deleting_at.is_(None),
-        Run.archived_at.is_not(None) if wanted.archived else Run.archived_at.is_(None),
-        Run.deleted_at.is_not(None) if wanted.deleted else Run.deleted_at.is_(None),
+        Run.archived_at.is_not(None) if run_filter.archived else Run.archived_at.is_(None),
+        Run.deleted_at.is_not(None) if run_filter.deleted else Run.deleted_at.is_(None),
     ]
 
 
-def _conditions(session: Session, wanted: RunFilter) -> list[ColumnElement[bool]]:
-    found = _listed(wanted)
-    if wanted.ids:
-        found = [Run.deleting_at.is_(None), Run.id.in_(wanted.ids)]
-    if wanted.status:
-        found.append(Run.status.in_(wanted.status))
-    if wanted.verdict:
-        found.append(Run.verdict.in_(wanted.verdict))
-    if wanted.experiment:
-        found.append(Run.experiment_id == wanted.experiment)
-    if wanted.variant:
-        found.append(Run.variant == wanted.variant)
-    if wanted.tag:
-        found.append(tagged(session, lambda tag: tag == wanted.tag))
-    if (condition := condition_of(session, wanted.query)) is not None:
-        found.append(condition)
-    return found
+def _conditions(session: Session, run_filter: RunFilter) -> list[ColumnElement[bool]]:
+    conditions = _listed(run_filter)
+    if run_filter.ids:
+        conditions = [Run.deleting_at.is_(None), Run.id.in_(run_filter.ids)]
+    if run_filter.status:
+        conditions.append(Run.status.in_(run_filter.status))
+    if run_filter.verdict:
+        conditions.append(Run.verdict.in_(run_filter.verdict))
+    if run_filter.experiment:
+        conditions.append(Run.experiment_id == run_filter.experiment)
+    if run_filter.variant:
+        conditions.append(Run.variant == run_filter.variant)
+    if run_filter.tag:
+        conditions.append(tagged(session, lambda tag: tag == run_filter.tag))
+    if (condition := condition_of(session, run_filter.query)) is not None:
+        conditions.append(condition)
+    return conditions

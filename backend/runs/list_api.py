@@ -57,11 +57,11 @@ async def _filter(  # noqa: PLR0913 - these are the parameters of the address
 Wanted = Annotated[RunFilter, Depends(_filter)]
 
 
-def _some_of(field: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
+def _some_of(field: str, text: str, choices: Sequence[str]) -> tuple[str, ...]:
     """The words of a list with commas; raises InvalidRequest for an unknown one."""
     words = split_list(text)
-    if unknown := [word for word in words if word not in known]:
-        reason = f"is {unknown[0]!r}; expected one of {', '.join(known)}"
+    if unknown := [word for word in words if word not in choices]:
+        reason = f"is {unknown[0]!r}; expected one of {', '.join(choices)}"
         raise InvalidRequest([FieldError(field, reason)])
     return tuple(words)
 
@@ -69,7 +69,7 @@ def _some_of(field: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
 @router.get("/runs", response_model=RunPage, response_model_exclude_unset=True)
 def list_all(
     session: ReadSession,
-    wanted: Wanted,
+    run_filter: Wanted,
     sort: Annotated[
         str, Query(max_length=150, description="Field, `summary.<metric>`, or `config.<path>`.")
     ] = "-created_at",
@@ -79,7 +79,9 @@ def list_all(
 ) -> Json:
     """Runs, newest first unless sorted otherwise. A missing value sorts last."""
     with_config = "config" in include
-    rows = list_runs(session, wanted, read_order(sort), limit=limit, cursor=cursor, with_config=with_config)
+    rows = list_runs(
+        session, run_filter, read_order(sort), limit=limit, cursor=cursor, with_config=with_config
+    )
     with_attempts = "attempts" in include
     attempts = attempts_of(session, [row.id for row in rows[:limit]]) if with_attempts else {}
 
@@ -88,14 +90,14 @@ def list_all(
 
     page = page_of(rows, limit, shown, place_of, order=sort)
     if not cursor:
-        page["total"] = len(rows) if page["next"] is None else count_runs(session, wanted)
+        page["total"] = len(rows) if page["next"] is None else count_runs(session, run_filter)
     return Json(page)
 
 
 @router.get("/runs/ids", response_model=RunIds)
-def ids(session: ReadSession, wanted: Wanted) -> Json:
+def ids(session: ReadSession, run_filter: Wanted) -> Json:
     """The ids of all runs of a list, newest first, for an action on all of them; at most 100,000."""
-    return Json({"ids": run_ids(session, wanted)})
+    return Json({"ids": run_ids(session, run_filter)})
 
 
 @router.post("/runs/actions", response_model=ActionOutcome)
@@ -106,12 +108,12 @@ def act(body: ActionRequest, lab: LabOf, later: BackgroundTasks) -> Json:
     that have the wanted state already are left alone. `changed` is what the opposite action takes back.
     """
     with reading(lab.sessions) as session:
-        wanted = RunFilter(query=body.query or "", archived=body.archived, deleted=body.deleted)
-        found = list(run_ids(session, wanted)) if body.ids is None else body.ids
-    if len(found) > MOST_RUNS:
-        reason = f"matches {len(found):,} runs; at most {MOST_RUNS:,} are changed at a time"
+        run_filter = RunFilter(query=body.query or "", archived=body.archived, deleted=body.deleted)
+        chosen_ids = list(run_ids(session, run_filter)) if body.ids is None else body.ids
+    if len(chosen_ids) > MOST_RUNS:
+        reason = f"matches {len(chosen_ids):,} runs; at most {MOST_RUNS:,} are changed at a time"
         raise InvalidRequest([FieldError("query", reason)])
-    outcome = act_on(lab.sessions, body.action, found, tag=body.tag)
+    outcome = act_on(lab.sessions, body.action, chosen_ids, tag=body.tag)
     if body.action == "restore":
         later.add_task(ring, lab.settings)
     return Json(outcome, background=later)

@@ -10,9 +10,9 @@ def new_run_names(session: Session, count: int) -> list[str]:
     """`count` names that no run has yet; with very many runs names get a third word."""
     chosen: list[str] = []
     for words in (2, 2, 3, 4):
-        wanted = {_slug(words) for _ in range((count - len(chosen)) * 2)} - set(chosen)
-        taken = set(session.scalars(select(Run.name).where(Run.name.in_(wanted))))
-        chosen += sorted(wanted - taken, key=hash)[: count - len(chosen)]
+        candidates = {_slug(words) for _ in range((count - len(chosen)) * 2)} - set(chosen)
+        taken = set(session.scalars(select(Run.name).where(Run.name.in_(candidates))))
+        chosen += sorted(candidates - taken, key=hash)[: count - len(chosen)]
         if len(chosen) == count:
             break
     return chosen + [_slug(4) for _ in range(count - len(chosen))]

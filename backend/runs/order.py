@@ -110,7 +110,7 @@ def _indexed(
             at_least = key <= value if order.is_descending else key >= value
             with_value = with_value.where(at_least, or_(beyond, *further))
         parts.insert(0, with_value.order_by(*ways).limit(most))
-    both = union_all(*(select(*part.subquery().c) for part in parts)).subquery()
+    both = union_all(*(select(*half.subquery().c) for half in parts)).subquery()
     return select(both.c.id, both.c.sort_key).order_by(*order.ways(both.c.sort_key, both.c.id)).limit(most)
 
 
@@ -134,8 +134,8 @@ def _in_json(order: RunOrder) -> ColumnElement[Any]:
     """A metric's last value as text, or a field of the config."""
     if order.metric:
         return SpelledValue(Run.summary, ("last", order.metric)).text
-    found = JsonValue(Run.config, order.field.split("."))
-    return found.string if WORDS.fullmatch(order.field) else found.number
+    json_value = JsonValue(Run.config, order.field.split("."))
+    return json_value.string if WORDS.fullmatch(order.field) else json_value.number
 
 
 def read_order(sort: str) -> RunOrder:
@@ -143,13 +143,13 @@ def read_order(sort: str) -> RunOrder:
     name, is_descending = sort.removeprefix("-"), sort.startswith("-")
     if name in SORTABLE:
         return RunOrder(SORTABLE[name], "", is_descending, sort)
-    kind, _, rest = name.partition(".")
-    if kind == "summary" and METRIC_NAME.fullmatch(rest):
-        return RunOrder(_column(LAST.get(rest)), rest, is_descending, sort)
-    if kind == "config" and CONFIG_PATH.fullmatch(rest):
-        return RunOrder(_column((CONFIG | CONFIG_WORDS).get(rest)), "", is_descending, sort, rest)
-    known = ", ".join((*SORTABLE, "summary.<metric>", "config.<path>"))
-    reason = f"is {sort!r}; expected {known}, with - for descending"
+    kind, _, path = name.partition(".")
+    if kind == "summary" and METRIC_NAME.fullmatch(path):
+        return RunOrder(_column(LAST.get(path)), path, is_descending, sort)
+    if kind == "config" and CONFIG_PATH.fullmatch(path):
+        return RunOrder(_column((CONFIG | CONFIG_WORDS).get(path)), "", is_descending, sort, path)
+    sortable = ", ".join((*SORTABLE, "summary.<metric>", "config.<path>"))
+    reason = f"is {sort!r}; expected {sortable}, with - for descending"
     raise InvalidRequest([FieldError("sort", reason)])
 
 

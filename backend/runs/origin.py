@@ -35,12 +35,12 @@ def is_ours(run: Run) -> bool:
     return run.origin in {"", ARCHIVED}
 
 
-def refuse_imported(run: Run, what: str) -> None:
-    """Raise Conflict for a run of another trainer, which cannot be `what`: "resumed", "forked"."""
+def refuse_imported(run: Run, action: str) -> None:
+    """Raise Conflict for a run of another trainer, which does not allow the `action`: "resumed", "forked"."""
     if run.origin == ARCHIVED:
-        if what not in OF_ARCHIVED:
+        if action not in OF_ARCHIVED:
             raise Conflict(
-                f"this run was imported from an archive: it cannot be {what}, but it can be forked"
+                f"this run was imported from an archive: it cannot be {action}, but it can be forked"
             )
     elif run.origin:
         whose = ORIGINS.get(run.origin, run.origin)
@@ -48,4 +48,4 @@ def refuse_imported(run: Run, what: str) -> None:
             how = f"is pushed by {whose}"
         else:
             how = f"was imported from {'an' if whose[0] in 'AEIOU' else 'a'} {whose} log"
-        raise Conflict(f"this run {how} and has no checkpoints: it cannot be {what}")
+        raise Conflict(f"this run {how} and has no checkpoints: it cannot be {action}")

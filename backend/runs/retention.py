@@ -24,13 +24,17 @@ def kept(
     saved: Collection[SavedCheckpoint], *, keep: int, spaced: int, needed: Collection[int] = ()
 ) -> set[str]:
     """Ids of those that stay. `needed` are steps that other runs begin with, or from before an onset."""
-    newest_first = sorted(saved, key=lambda one: (one.step, one.attempt), reverse=True)
+    newest_first = sorted(saved, key=lambda checkpoint: (checkpoint.step, checkpoint.attempt), reverse=True)
     newest = newest_first[:keep]
-    measured = [one for one in newest_first if one.accuracy is not None]
-    best = max(measured, key=lambda one: one.accuracy or 0.0, default=None)
-    stay = {one.id for one in newest} | {one.id for one in saved if one.step in needed or one is best}
-    older = {one.step: one.id for one in reversed(newest_first) if one.id not in stay}  # the last attempt's
-    steps = spread(list(older), behind=[one.step for one in newest], most=spaced)
+    measured = [checkpoint for checkpoint in newest_first if checkpoint.accuracy is not None]
+    best = max(measured, key=lambda checkpoint: checkpoint.accuracy or 0.0, default=None)
+    stay = {checkpoint.id for checkpoint in newest} | {
+        checkpoint.id for checkpoint in saved if checkpoint.step in needed or checkpoint is best
+    }
+    older = {
+        checkpoint.step: checkpoint.id for checkpoint in reversed(newest_first) if checkpoint.id not in stay
+    }  # the last attempt's
+    steps = spread(list(older), behind=[checkpoint.step for checkpoint in newest], most=spaced)
     return stay | {older[step] for step in steps}
 
 
@@ -56,6 +60,6 @@ def spread(steps: Sequence[int], *, behind: Sequence[int], most: int) -> set[int
     unit = min((after - before for before, after in pairwise([*left, nearest]) if after > before), default=1)
     while len(left) > most:
         ages = [newest - step + unit for step in [*left, nearest]]
-        ratios = [ages[place - 1] / ages[place + 1] for place in range(1, len(left))]
+        ratios = [ages[index - 1] / ages[index + 1] for index in range(1, len(left))]
         del left[1 + ratios.index(min(ratios)) if ratios else 0]
     return set(left)

@@ -31,8 +31,8 @@ class Body(StrictNumbers):
     @model_validator(mode="before")
     @classmethod
     def _storable(cls, document: Any) -> Any:
-        if found := unstorable(document) or next(secret_errors(document), None):
-            path, reason, *_ = found
+        if problem := unstorable(document) or next(secret_errors(document), None):
+            path, reason, *_ = problem
             raise PydanticCustomError(
                 "unstorable", "{path} {reason}", {"path": clean_text(path), "reason": reason}
             )

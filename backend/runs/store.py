@@ -26,10 +26,10 @@ def append_log(session: Session, run_id: str, attempt: int, number: int, text: s
     session.execute(insert_into(session, LogChunk).values(**values).on_conflict_do_nothing())
 
 
-def shown_run(found: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> dict[str, Any]:
+def shown_run(run_row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> dict[str, Any]:
     """A run as the HTTP interface shows it: schemas.RunItem."""
     # A Row takes twenty times as long to give a column by its name.
-    row = SimpleNamespace(**dict(zip(found._fields, found, strict=True)))
+    row = SimpleNamespace(**dict(zip(run_row._fields, run_row, strict=True)))
     shown = {
         "id": row.id,
         "name": row.name,
@@ -103,8 +103,8 @@ def shown_attempt(attempt: Attempt) -> dict[str, Any]:
 
 def find_run(session: Session, run_id: str) -> dict[str, Any]:
     """A run with config and attempts; raises RunNotFound."""
-    one = run_columns().add_columns(Run.config, Run.check_report)
-    row = session.execute(one.where(Run.id == run_id, Run.deleting_at.is_(None))).one_or_none()
+    columns = run_columns().add_columns(Run.config, Run.check_report)
+    row = session.execute(columns.where(Run.id == run_id, Run.deleting_at.is_(None))).one_or_none()
     if row is None:
         raise RunNotFound(run_id)
     attempts = attempts_of(session, [run_id]).get(run_id, [])
@@ -120,10 +120,10 @@ def find_run(session: Session, run_id: str) -> dict[str, Any]:
 def attempts_of(session: Session, run_ids: Iterable[str]) -> dict[str, list[Attempt]]:
     """The attempts of some runs, in order."""
     query = select(Attempt).where(Attempt.run_id.in_(list(run_ids))).order_by(Attempt.run_id, Attempt.number)
-    found: dict[str, list[Attempt]] = {}
+    attempts: dict[str, list[Attempt]] = {}
     for attempt in session.scalars(query):
-        found.setdefault(attempt.run_id, []).append(attempt)
-    return found
+        attempts.setdefault(attempt.run_id, []).append(attempt)
+    return attempts
 
 
 def change_run(session: Session, run_id: str, changes: Mapping[str, Any]) -> None:
@@ -168,12 +168,12 @@ def log_chunks(
     backwards: bool,
 ) -> Sequence[LogChunk]:
     """Pieces of output in order (or the newest first), and one more."""
-    place = tuple_(LogChunk.attempt, LogChunk.number)
+    sort_key = tuple_(LogChunk.attempt, LogChunk.number)
     query = select(LogChunk).where(LogChunk.run_id == run_id)
     if attempt is not None:
         query = query.where(LogChunk.attempt == attempt)
     if after is not None:
-        query = query.where(place < tuple(after) if backwards else place > tuple(after))
+        query = query.where(sort_key < tuple(after) if backwards else sort_key > tuple(after))
     ways = (
         (LogChunk.attempt.desc(), LogChunk.number.desc())
         if backwards

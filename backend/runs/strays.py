@@ -69,7 +69,7 @@ class Strays:
         names = sorted(path.name for path in self._root.iterdir())  # before the rows, which come before files
         with reading(self._sessions) as session:
             record = _record(session)
-        noted, found = self._read_notes(), dict[str, float]()
+        noted, noticed = self._read_notes(), dict[str, float]()
         for name in names:
             for path in self._ownerless(name, record):
                 key = path.relative_to(self._root).as_posix()
@@ -78,9 +78,9 @@ class Strays:
                 if key not in noted:
                     logger.warning("%s belongs to no run: it will be removed in a day", path)
                 if now - max(since, _newest_change(path)) < AGE_SECONDS or not self._remove(path):
-                    found[key] = since
+                    noticed[key] = since
             yield
-        self._write_notes(found)
+        self._write_notes(noticed)
         self._copies, self._is_away = Copies(self._settings), False
         if names:  # else their disk is not there
             for run_id in record.checkpoints:
@@ -96,9 +96,11 @@ class Strays:
             return [] if mark and mark.older_since else [directory]
         if record.statuses.get(name, AT_WORK[0]) in AT_WORK:
             return []
-        known = record.checkpoints.get(name, {})
+        checkpoint_names = record.checkpoints.get(name, {})
         return sorted(
-            path for path in directory.iterdir() if path.name not in known and not path.is_symlink()
+            path
+            for path in directory.iterdir()
+            if path.name not in checkpoint_names and not path.is_symlink()
         )
 
     def _remove(self, path: Path) -> bool:
@@ -127,8 +129,8 @@ class Strays:
             line = f"checkpoint {name} is missing from the disk: no run can continue or start from it"
             with self._sessions.begin() as session:
                 row = select(Checkpoint.id).where(Checkpoint.run_id == run_id, Checkpoint.path == name)
-                said = select(Event.id).where(Event.run_id == run_id, Event.message == line)
-                if session.scalar(row.limit(1)) and not session.scalar(said.limit(1)):
+                event_query = select(Event.id).where(Event.run_id == run_id, Event.message == line)
+                if session.scalar(row.limit(1)) and not session.scalar(event_query.limit(1)):
                     add_event(session, "checkpoint", line, run_id=run_id, level="error", step=step)
 
     def _is_copied(self, run_id: str, name: str) -> bool:
@@ -148,11 +150,11 @@ class Strays:
         except (OSError, ValueError, TypeError):
             return {}
 
-    def _write_notes(self, found: dict[str, float]) -> None:
-        if found or self._notes.exists():
+    def _write_notes(self, notes: dict[str, float]) -> None:
+        if notes or self._notes.exists():
             self._notes.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             draft = self._notes.with_suffix(".draft")
-            draft.write_text(json.dumps(found))
+            draft.write_text(json.dumps(notes))
             draft.replace(self._notes)
 
 

@@ -130,8 +130,8 @@ def runs(settings: Settings, *, query: str, archived: bool, trash: bool, json: b
     from backend.runs.command import listed_runs
     from backend.runs.list import RunFilter
 
-    wanted = RunFilter(query=query, archived=archived, deleted=trash)
-    for line in listed_runs(settings, wanted, as_json=json, **options):
+    run_filter = RunFilter(query=query, archived=archived, deleted=trash)
+    for line in listed_runs(settings, run_filter, as_json=json, **options):
         print(line)
     return 0
 
@@ -189,8 +189,8 @@ def import_file(settings: Settings, *, file: str, dry_run: bool, **names: str | 
     check_state_dir(settings)
     check_database(settings)
     migrate(settings)
-    given = {name: value for name, value in names.items() if value is not None}
-    for line in import_into(settings, Path(file).expanduser(), dry_run=dry_run, **given):
+    given_names = {name: value for name, value in names.items() if value is not None}
+    for line in import_into(settings, Path(file).expanduser(), dry_run=dry_run, **given_names):
         print(line)
     return 0
 
@@ -228,8 +228,8 @@ def push(settings: Settings, *, directory: str, repository: str, public: bool, e
     token = os.environ.get("HF_TOKEN", "").strip()
     if not token and settings.hf_online and sys.stdin.isatty():
         token = getpass("  Token of the hub, with write permission: ").strip()
-    place = Path(directory).expanduser().absolute()
-    print(f"  {push_model(settings, place, repository, token=token, public=public, existing=existing)}")
+    model = Path(directory).expanduser().absolute()
+    print(f"  {push_model(settings, model, repository, token=token, public=public, existing=existing)}")
     return 0
 
 
@@ -349,8 +349,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for problem in error.errors():
             name = str(problem["loc"][0]).upper() if problem["loc"] else "settings"
             sentence = problem["msg"].removeprefix("Value error, ")
-            given = "" if name.endswith(SECRET) else f"={redact(str(problem['input']))}"
-            print(f"  {name}{given}: {redact(sentence)}", file=sys.stderr)
+            given_value = "" if name.endswith(SECRET) else f"={redact(str(problem['input']))}"
+            print(f"  {name}{given_value}: {redact(sentence)}", file=sys.stderr)
     except GrpoLabError as error:
         print(f"  {error.detail}", file=sys.stderr)
     return 1

@@ -105,7 +105,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.reconciler = Reconciler(settings, app.state.lab.sessions)
     app.state.webhook = Sender(settings, app.state.lab.sessions)
     answer_errors(app)
-    for part in (
+    for module in (
         catalog,
         datasets,
         experiments,
@@ -131,7 +131,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         status,
         health,
     ):
-        app.router.routes.extend(part.router.routes)  # an included router compares each path twice
+        app.router.routes.extend(module.router.routes)  # an included router compares each path twice
     pages.serve_pages(app)
     return app
 

@@ -53,8 +53,8 @@ class Completion(NamedTuple):
 
     def spelled(self, name: str) -> float | str | None:
         """`reward` or `advantage` as JSON has it."""
-        found: float | str | None = (self.non_finite or {}).get(name, getattr(self, name))
-        return found
+        number: float | str | None = (self.non_finite or {}).get(name, getattr(self, name))
+        return number
 
 
 def id_at(group_id: str, position: int) -> str:
@@ -65,8 +65,8 @@ def id_at(group_id: str, position: int) -> str:
 def number_of(each_id: str) -> int:
     """The number at the end of an id."""
     value = 0
-    for place in range(len(each_id) - DIGITS, len(each_id), 2):
-        value = value << 10 | _VALUE[each_id[place : place + 2]]
+    for offset in range(len(each_id) - DIGITS, len(each_id), 2):
+        value = value << 10 | _VALUE[each_id[offset : offset + 2]]
     return value
 
 

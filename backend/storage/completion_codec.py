@@ -42,16 +42,16 @@ class Want(NamedTuple):
     """Whether texts, and reward terms, are looked at."""
     strings: tuple[str, ...] = ()
     """Strings that the text of each one has."""
-    part: str = ""
+    substring: str = ""
     """The same in small letters: in any case of letters."""
 
     def may_be_in(self, content: bytes) -> bool:
         """Whether a group's content may have such a completion."""
         if b"\0" in content or b"\xed" in content:  # written out in the texts that are searched
             return True
-        if self.part and content.isascii() and self.part.encode() not in content.lower():
+        if self.substring and content.isascii() and self.substring.encode() not in content.lower():
             return False
-        return all(each.encode() in content for each in self.strings)
+        return all(string.encode() in content for string in self.strings)
 
 
 WHOLE = Want()
@@ -66,21 +66,21 @@ def encode(completions: Sequence[Completion]) -> bytes:
 
     Raises ValueError for what is none.
     """
-    if any(each.position != place for place, each in enumerate(completions)):
+    if any(completion.position != index for index, completion in enumerate(completions)):
         raise ValueError("completions are packed in the order of their positions, from 0 on")
-    texts = [each.text.encode("utf-8", "surrogatepass") for each in completions]
-    terms, documents = _terms([each.rewards for each in completions])
+    texts = [completion.text.encode("utf-8", "surrogatepass") for completion in completions]
+    terms, documents = _terms([completion.rewards for completion in completions])
     columns = [
         list(map(len, texts)),
-        _column([each.reward for each in completions]),
-        _column([each.advantage for each in completions]),
-        _column([each.tokens for each in completions]),
-        _column([each.finish_reason for each in completions]),
-        _column([each.correct for each in completions]),
+        _column([completion.reward for completion in completions]),
+        _column([completion.advantage for completion in completions]),
+        _column([completion.tokens for completion in completions]),
+        _column([completion.finish_reason for completion in completions]),
+        _column([completion.correct for completion in completions]),
         terms,
-        _filled([list(each.flags) for each in completions]),
-        _filled([list(each.turns) for each in completions]),
-        _filled([dict(each.non_finite or {}) for each in completions]),
+        _filled([list(completion.flags) for completion in completions]),
+        _filled([list(completion.turns) for completion in completions]),
+        _filled([dict(completion.non_finite or {}) for completion in completions]),
         documents,
     ]
     content = b"\n".join([_line(columns), b"".join(texts)])
@@ -98,12 +98,12 @@ def _line(columns: list[Any]) -> bytes:
 
 def _columns(line: bytes) -> list[Any]:
     try:
-        found: list[Any] = orjson.loads(line)
+        columns: list[Any] = orjson.loads(line)
     except orjson.JSONDecodeError:
-        found = json.loads(line)
-    if len(found) != COLUMNS:
-        raise CompletionsDamaged(f"it has {len(found)} columns, expected {COLUMNS}")
-    return found
+        columns = json.loads(line)
+    if len(columns) != COLUMNS:
+        raise CompletionsDamaged(f"it has {len(columns)} columns, expected {COLUMNS}")
+    return columns
 
 
 def _filled(values: list[Any]) -> list[Any] | None:
@@ -116,10 +116,12 @@ def _column(values: list[Any]) -> list[Any]:
 
 def _terms(rewards: Sequence[Any]) -> tuple[list[Any] | None, list[Any] | None]:
     """The reward terms as columns, or as documents where the completions differ in their names."""
-    names = [list(each) for each in rewards]
-    if any(each != names[0] for each in names):
-        return None, [dict(each) for each in rewards]
-    columns = [_column([each[name] for each in rewards]) for name in (names[0] if names else [])]
+    names = [list(reward_terms) for reward_terms in rewards]
+    if any(names_of_one != names[0] for names_of_one in names):
+        return None, [dict(reward_terms) for reward_terms in rewards]
+    columns = [
+        _column([reward_terms[name] for reward_terms in rewards]) for name in (names[0] if names else [])
+    ]
     return [names[0] if names else [], *columns], None
 
 
@@ -158,16 +160,16 @@ def _completions(group_id: str, texts: bytes, columns: list[Any], want: Want) ->
     ends = list(accumulate(sizes, initial=0))
     if ends[-1] != len(texts):
         raise CompletionsDamaged(f"its texts have {len(texts)} bytes, expected {ends[-1]}")
-    reward, advantage, tokens, reason, correct = (_all(each, count) for each in values)
+    reward, advantage, tokens, reason, correct = (_all(column, count) for column in values)
     rewards: Iterable[Any] = repeat({}, count)
-    own: Iterable[str] = repeat("", count)
+    own_texts: Iterable[str] = repeat("", count)
     if want.texts:
         rewards = documents if terms is None else _documents(terms, count)
-        own = [texts[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)]
-    place = [repeat(group_id, count), range(count)]
-    columns = [*place, own, reward, advantage, tokens, reason, correct, rewards]
-    for given, usual in ((flags, list), (turns, list), (non_finite, dict)):
-        columns.append(given or repeat(usual(), count))
+        own_texts = [texts[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)]
+    position_columns = [repeat(group_id, count), range(count)]
+    columns = [*position_columns, own_texts, reward, advantage, tokens, reason, correct, rewards]
+    for filled, usual in ((flags, list), (turns, list), (non_finite, dict)):
+        columns.append(filled or repeat(usual(), count))
     return map(Completion._make, zip(*columns, strict=True))
 
 
@@ -179,5 +181,5 @@ def _documents(terms: list[Any], count: int) -> list[dict[str, Any]]:
     names, *columns = terms
     if not names:
         return [{} for _ in range(count)]
-    rows = zip(*(_all(each, count) for each in columns), strict=True)
+    rows = zip(*(_all(column, count) for column in columns), strict=True)
     return [dict(zip(names, row, strict=True)) for row in rows]

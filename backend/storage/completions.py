@@ -49,14 +49,14 @@ def in_pieces(
 def completions_in(group_id: str, block: bytes, want: Want = WHOLE) -> list[Completion]:
     """The completions of a block; none where it is damaged, and a note is left."""
     try:
-        found = decode(group_id, block, want)
+        completions = decode(group_id, block, want)
     except CompletionsDamaged as error:
         _notice(group_id, str(error))
         return []
     if group_id in _damage:
         with _lock:
             _damage.pop(group_id, None)
-    return found
+    return completions
 
 
 def damage_of(group_id: str) -> str:

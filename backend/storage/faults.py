@@ -128,16 +128,16 @@ def _errno_of(error: BaseException) -> int:
     """The number of an OSError, or of one that a library in another language has put into words."""
     if isinstance(error, OSError):
         return error.errno or 0
-    before, found, after = str(error).partition("os error ")
+    before, separator, after = str(error).partition("os error ")
     digits = after.partition(")")[0]
-    return int(digits) if found and before and digits.isdecimal() else 0
+    return int(digits) if separator and before and digits.isdecimal() else 0
 
 
 def free_bytes(path: Path) -> int | None:
     """Room on the disk of `path`, or of the nearest directory above that exists; None when nobody knows."""
-    for place in (path, *path.parents):
+    for directory in (path, *path.parents):
         try:
-            return shutil.disk_usage(place).free
+            return shutil.disk_usage(directory).free
         except FileNotFoundError:
             continue
         except OSError:

@@ -139,9 +139,13 @@ def _index(session: Session, ids: Sequence[str]) -> None:
         [{"group": group, "place": number} for group, number in numbers.items()],
     )
     rows = [
-        {"number": numbers[group], "position": one.position, **_indexed(session, one.clean_text)}
+        {
+            "number": numbers[group],
+            "position": completion.position,
+            **_indexed(session, completion.clean_text),
+        }
         for group, completions in completions_of(session, list(numbers)).items()
-        for one in completions
+        for completion in completions
     ]
     if rows:
         connection.execute(FILL_POSTGRES if is_postgres(session) else FILL_SQLITE, rows)
@@ -168,15 +172,15 @@ def tsvector_of(content: str) -> dict[str, Any]:
     positions: dict[str, list[int]] = defaultdict(list)
     is_long, size = False, 0
     for position, word in enumerate(words_of(content), 1):
-        known = positions[word[:LONGEST_WORD]]
-        size += 2 if known else 2 * len(word[:LONGEST_WORD].encode()) + 8
+        positions_of_word = positions[word[:LONGEST_WORD]]
+        size += 2 if positions_of_word else 2 * len(word[:LONGEST_WORD].encode()) + 8
         if size > MOST_BYTES:
             is_long = True
             break
-        if position > LAST_POSITION or len(known) >= MOST_POSITIONS or len(word) > LONGEST_WORD:
+        if position > LAST_POSITION or len(positions_of_word) >= MOST_POSITIONS or len(word) > LONGEST_WORD:
             is_long = True
-        known.append(min(position, LAST_POSITION))
-        del known[MOST_POSITIONS:]
+        positions_of_word.append(min(position, LAST_POSITION))
+        del positions_of_word[MOST_POSITIONS:]
     words = " ".join(f"'{word}':{','.join(map(str, places))}" for word, places in positions.items() if places)
     return {"words": words, "is_long": is_long}
 
@@ -189,9 +193,9 @@ def forget(session: Session, groups: ColumnElement[bool]) -> None:
     indexed = session.execute(query.where(groups, RolloutGroup.search_number.is_not(None)))
     numbers = {row[0]: row[1] or 0 for row in indexed}
     rows = [
-        {"number": numbers[group], "position": one.position, "text": one.clean_text}
+        {"number": numbers[group], "position": completion.position, "text": completion.clean_text}
         for group, completions in completions_of(session, list(numbers)).items()
-        for one in completions
+        for completion in completions
     ]
     if rows:
         session.connection().execute(

@@ -41,8 +41,8 @@ _NAMES = (
 
 def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
     """Names, groups and stamps of those runs that exist."""
-    found: list[Any] = list(session.execute(_NAMES.where(Run.id.in_(list(run_ids)))))
-    return {row.id: row for row in found}
+    rows: list[Any] = list(session.execute(_NAMES.where(Run.id.in_(list(run_ids)))))
+    return {row.id: row for row in rows}
 
 
 def configs_of(session: Session, run_ids: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -50,8 +50,8 @@ def words_of(path: str) -> Callable[[Any], str | None]:
     """The default of a word's column in a new row."""
 
     def value(context: Any) -> str | None:
-        found = _found(context, path)
-        return found if isinstance(found, str) else None
+        config_value = _found(context, path)
+        return config_value if isinstance(config_value, str) else None
 
     return value
 

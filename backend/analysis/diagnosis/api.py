@@ -34,9 +34,9 @@ def shown(diagnosis: Diagnosis) -> dict[str, Any]:
         "onset": diagnosis.onset and diagnosis.onset._asdict(),
         "fall": outcome.onset and outcome.onset._asdict(),
         "first_signals": list(diagnosis.first_signals),
-        "causes": [_cause(each) for each in diagnosis.causes],
-        "warnings": [_finding(each) for each in diagnosis.warnings],
-        "unjudged": [each._asdict() for each in diagnosis.unjudged],
+        "causes": [_cause(cause) for cause in diagnosis.causes],
+        "warnings": [_finding(warning) for warning in diagnosis.warnings],
+        "unjudged": [unjudged._asdict() for unjudged in diagnosis.unjudged],
     }
 
 

@@ -65,19 +65,19 @@ def change(
     smooth = running_median(values, smoothed)
     away = (smooth - middle) / spread * (1.0 if direction == "up" else -1.0)
     away[: int(np.flatnonzero(is_base)[0]) + LEAST_BASELINE] = 0.0
-    place = next((at for at in np.flatnonzero(away > ALARM) if (away[at : at + 3] > CALM).all()), None)
-    if place is None:
+    index = next((at for at in np.flatnonzero(away > ALARM) if (away[at : at + 3] > CALM).all()), None)
+    if index is None:
         return None
-    farthest = place + int(np.argmax(away[place:]))
+    farthest = index + int(np.argmax(away[index:]))
     unlog = math.exp if is_log else float
     return Change(
         metric=metric,
         healthy=unlog(middle),
         extreme=unlog(float(smooth[farthest])),
         spreads=float(away[farthest]),
-        onset=_onset(finite, away, int(place), late=smoothed // 2),
-        alarm=int(finite.steps[place]),
-        lasting=float(np.mean(away[place:] > CALM)),
+        onset=_onset(finite, away, int(index), late=smoothed // 2),
+        alarm=int(finite.steps[index]),
+        lasting=float(np.mean(away[index:] > CALM)),
     )
 
 
@@ -88,9 +88,9 @@ def _baseline(values: Floats, floor: float, *, is_log: bool) -> tuple[float, flo
     return middle, max(spread, least)
 
 
-def _onset(series: Series, away: Floats, place: int, *, late: int) -> Interval:
+def _onset(series: Series, away: Floats, index: int, *, late: int) -> Interval:
     """From the last calm point to the next; a running median answers up to half its width late."""
-    calm = np.flatnonzero(away[:place] <= CALM)
+    calm = np.flatnonzero(away[:index] <= CALM)
     last = int(calm[-1]) if len(calm) else 0
-    first_changed = min(last + 1, place)
+    first_changed = min(last + 1, index)
     return Interval(int(series.steps[max(0, last - late)]), int(series.steps[first_changed]))

@@ -50,7 +50,7 @@ CONSEQUENCES: dict[str, frozenset[str]] = {
 }
 """Which findings a cause explains away, unless they began before it."""
 
-ORDER = {cause: place for place, cause in enumerate(CONSEQUENCES)} | {
+ORDER = {cause: position for position, cause in enumerate(CONSEQUENCES)} | {
     "critic": 99,
     "kl_runaway": 99,
     "vanishing_signal": 99,
@@ -70,21 +70,25 @@ def diagnose(log: Log) -> Diagnosis:
     outcome = _with_dead_run(_with_non_finite(outcome, findings), findings)
     if outcome.verdict not in ILL:
         return Diagnosis(outcome, None, (), (), tuple(findings), unjudged)
-    before = [each for each in findings if _may_cause(each, outcome)]
+    before = [finding for finding in findings if _may_cause(finding, outcome)]
     causes = ranked(before, log, _width(outcome))
-    own = [each.finding for each in causes if not each.explained_by]
-    first = min(own, key=lambda each: each.onset.sick, default=None)
+    root_causes = [ranked_cause.finding for ranked_cause in causes if not ranked_cause.explained_by]
+    first = min(root_causes, key=lambda finding: finding.onset.sick, default=None)
     onset = first.onset if first else outcome.onset
     signals = tuple(
-        dict.fromkeys(each.metrics[0] for each in own if first and _overlap(each.onset, first.onset))
+        dict.fromkeys(
+            finding.metrics[0] for finding in root_causes if first and _overlap(finding.onset, first.onset)
+        )
     )
-    later = tuple(each for each in findings if each not in before)
+    later = tuple(finding for finding in findings if finding not in before)
     return Diagnosis(outcome, onset, signals, causes, later, unjudged)
 
 
 def _with_non_finite(outcome: Outcome, findings: list[Finding]) -> Outcome:
     """A run whose numbers stay not finite has collapsed, whatever its goal was until then."""
-    broken = next((each for each in findings if each.cause == "non_finite" and each.lasting > 0.5), None)
+    broken = next(
+        (finding for finding in findings if finding.cause == "non_finite" and finding.lasting > 0.5), None
+    )
     if broken is None or outcome.verdict in {"collapsed", "declining"}:
         return outcome
     return outcome._replace(verdict="collapsed", onset=broken.onset, note="by numbers that are not finite")
@@ -92,7 +96,7 @@ def _with_non_finite(outcome: Outcome, findings: list[Finding]) -> Outcome:
 
 def _with_dead_run(outcome: Outcome, findings: list[Finding]) -> Outcome:
     """Weights that do not move cannot have learned, whatever the noise of the goal leaves open."""
-    is_dead = any(each.cause == "dead_run" for each in findings)
+    is_dead = any(finding.cause == "dead_run" for finding in findings)
     if not is_dead or outcome.verdict != "inconclusive" or not outcome.goal:
         return outcome
     return outcome._replace(verdict="never_learned", note="no update moved the weights")
@@ -112,48 +116,60 @@ def _width(outcome: Outcome) -> float:
 
 def ranked(findings: list[Finding], log: Log, width: float) -> tuple[Ranked, ...]:
     """Causes by strength, earliness and duration; one that another explains stands behind all others."""
-    first = min((each.onset.sick for each in findings), default=0)
+    first = min((finding.onset.sick for finding in findings), default=0)
     explained = _explanations(findings, width)
     scores = {}
-    for each in findings:
-        earliness = math.exp(-(each.onset.sick - first) / width)
-        weight = 1.0 if each.tier == "specific" else CONSISTENT_WEIGHT
-        scores[each.cause] = (each.strength * earliness * each.lasting * weight, earliness)
+    for finding in findings:
+        earliness = math.exp(-(finding.onset.sick - first) / width)
+        weight = 1.0 if finding.tier == "specific" else CONSISTENT_WEIGHT
+        scores[finding.cause] = (finding.strength * earliness * finding.lasting * weight, earliness)
     total = sum(score for cause, (score, _) in scores.items() if not explained[cause]) or 1.0
-    found = [
+    causes = [
         Ranked(
-            each,
-            0.0 if explained[each.cause] else scores[each.cause][0] / total,
-            scores[each.cause][1],
-            explained[each.cause],
-            remedy_for(each.cause, log),
+            finding,
+            0.0 if explained[finding.cause] else scores[finding.cause][0] / total,
+            scores[finding.cause][1],
+            explained[finding.cause],
+            remedy_for(finding.cause, log),
         )
-        for each in findings
+        for finding in findings
     ]
     return tuple(
-        sorted(found, key=lambda each: (bool(each.explained_by), -each.share, each.finding.onset.sick))
+        sorted(
+            causes,
+            key=lambda ranked_cause: (
+                bool(ranked_cause.explained_by),
+                -ranked_cause.share,
+                ranked_cause.finding.onset.sick,
+            ),
+        )
     )
 
 
 def _explanations(findings: list[Finding], width: float) -> dict[str, str]:
     """Cause that explains each finding; "" for one that stands for itself, at which every chain ends."""
     explainers = {
-        each.cause: [other.cause for other in findings if _explains(other, each, width)] for each in findings
+        finding.cause: [explainer.cause for explainer in findings if _explains(explainer, finding, width)]
+        for finding in findings
     }
-    place = {each.cause: (each.onset.sick, ORDER[each.cause]) for each in findings}
-    found = {cause: "" for cause, others in explainers.items() if not others}
-    waiting = list(found)
-    while len(found) < len(explainers):
+    ranks = {finding.cause: (finding.onset.sick, ORDER[finding.cause]) for finding in findings}
+    explanations = {cause: "" for cause, explainers_of_cause in explainers.items() if not explainers_of_cause}
+    waiting = list(explanations)
+    while len(explanations) < len(explainers):
         if not waiting:
             # The rest explain each other in a circle: the first of those that nothing outside it explains.
-            rest = (cause for cause in explainers if cause not in found)
-            waiting = [min(rest, key=lambda cause: (len(_behind(cause, explainers)), place[cause]))]
-            found[waiting[0]] = ""
+            unexplained = (cause for cause in explainers if cause not in explanations)
+            waiting = [min(unexplained, key=lambda cause: (len(_behind(cause, explainers)), ranks[cause]))]
+            explanations[waiting[0]] = ""
         cause = waiting.pop(0)  # the nearest first: chains stay short
-        named = [each for each, others in explainers.items() if cause in others and each not in found]
-        found |= dict.fromkeys(named, cause)
+        named = [
+            effect
+            for effect, explainers_of_effect in explainers.items()
+            if cause in explainers_of_effect and effect not in explanations
+        ]
+        explanations |= dict.fromkeys(named, cause)
         waiting += named
-    return found
+    return explanations
 
 
 def _behind(cause: str, explainers: dict[str, list[str]]) -> set[str]:
@@ -167,20 +183,20 @@ def _behind(cause: str, explainers: dict[str, list[str]]) -> set[str]:
     return behind
 
 
-def _explains(other: Finding, finding: Finding, width: float) -> bool:
-    is_earlier = other.onset.sick < finding.onset.sick
-    is_weak = other.tier == "consistent" and finding.tier == "specific" and not is_earlier
-    is_late = other.onset.healthy > finding.onset.sick + width / 2
-    is_consequence = finding.cause in CONSEQUENCES.get(other.cause, ())
-    return is_consequence and not is_weak and not is_late and not _precedes(finding, other)
+def _explains(explainer: Finding, finding: Finding, width: float) -> bool:
+    is_earlier = explainer.onset.sick < finding.onset.sick
+    is_weak = explainer.tier == "consistent" and finding.tier == "specific" and not is_earlier
+    is_late = explainer.onset.healthy > finding.onset.sick + width / 2
+    is_consequence = finding.cause in CONSEQUENCES.get(explainer.cause, ())
+    return is_consequence and not is_weak and not is_late and not _precedes(finding, explainer)
 
 
-def _precedes(finding: Finding, other: Finding) -> bool:
+def _precedes(finding: Finding, second: Finding) -> bool:
     """Whether two causes explain each other and the first is the earlier, or stands earlier in ORDER."""
-    if other.cause not in CONSEQUENCES.get(finding.cause, ()):
+    if second.cause not in CONSEQUENCES.get(finding.cause, ()):
         return False
-    return (finding.onset.sick, ORDER[finding.cause]) < (other.onset.sick, ORDER[other.cause])
+    return (finding.onset.sick, ORDER[finding.cause]) < (second.onset.sick, ORDER[second.cause])
 
 
-def _overlap(one: Interval, other: Interval) -> bool:
-    return one.healthy <= other.sick and other.healthy <= one.sick
+def _overlap(first: Interval, second: Interval) -> bool:
+    return first.healthy <= second.sick and second.healthy <= first.sick

@@ -79,19 +79,19 @@ def _more_entropy(config: RunConfig) -> Remedies:
 
 
 def _fresh_samples(config: RunConfig) -> Remedies:
-    other: Changes = {"updates.resample_each_epoch": False} if config.updates.resample_each_epoch else {}
+    further: Changes = {"updates.resample_each_epoch": False} if config.updates.resample_each_epoch else {}
     if config.sampling.ahead:
-        other["sampling.ahead"] = 0
-    yield {"updates.epochs": 1, "updates.minibatches": 1, "sampling.staleness": 0} | other
+        further["sampling.ahead"] = 0
+    yield {"updates.epochs": 1, "updates.minibatches": 1, "sampling.staleness": 0} | further
 
 
 def _same_probabilities(config: RunConfig) -> Remedies:
     sampling = config.sampling
-    own: Changes = {"sampling.precision": "policy"}
+    changes: Changes = {"sampling.precision": "policy"}
     if (sampling.top_p < 1 or sampling.top_k > 0) and not sampling.keep_mask:
-        own["sampling.keep_mask"] = True
-    yield own | {"objective.correction": {"type": "token_tis", "cap": 2.0}}
-    yield own
+        changes["sampling.keep_mask"] = True
+    yield changes | {"objective.correction": {"type": "token_tis", "cap": 2.0}}
+    yield changes
     if config.policy.dtype != "float32":
         yield {"policy.dtype": "float32"}
 
@@ -148,7 +148,7 @@ def _as_condition(term: Changes) -> Changes:
 
 def _one_script(config: RunConfig) -> Remedies:
     if all(term.name != "language" for term in config.rewards):
-        yield _rewards(config, more=[{"name": "language", "weight": 0.1}])
+        yield _rewards(config, further_terms=[{"name": "language", "weight": 0.1}])
     required = {"form": "consistent", "required": True}
     yield _rewards(config, lambda term: required if term["name"] == "language" else {})
 
@@ -188,11 +188,11 @@ def _quarter(term: Changes) -> Changes:
 def _rewards(
     config: RunConfig,
     change: Callable[[Changes], Changes] = lambda _: {},
-    more: list[Changes] | None = None,
+    further_terms: list[Changes] | None = None,
 ) -> Changes:
     """The whole list of reward terms, each with its changes, and further ones."""
     terms = [term.model_dump(mode="json") for term in config.rewards]
-    return {"rewards": [*(term | change(term) for term in terms), *(more or [])]}
+    return {"rewards": [*(term | change(term) for term in terms), *(further_terms or [])]}
 
 
 def _nearer_to_the_start(config: RunConfig) -> Remedies:

@@ -96,7 +96,9 @@ class Series:
         cut = longer * (size + 1)
         parts = (self.values[:cut].reshape(longer, size + 1), self.values[cut:].reshape(-1, size))
         lengths = np.repeat([size + 1, size], [longer, MOST_POINTS - longer])
-        return Series(self.steps[np.cumsum(lengths) - 1], np.concatenate([_middles(part) for part in parts]))
+        return Series(
+            self.steps[np.cumsum(lengths) - 1], np.concatenate([_middles(piece) for piece in parts])
+        )
 
 
 def _middles(parts: Floats) -> Floats:
@@ -127,6 +129,6 @@ class Log:
     def setting(self, path: str) -> Any:
         """A field of the config by its dotted path; None where it is not known."""
         value: Any = self.config
-        for part in path.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
         return value

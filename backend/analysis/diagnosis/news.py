@@ -30,25 +30,25 @@ def news(before: Diagnosis | None, now: Diagnosis) -> list[News]:
     told = [verdict] if verdict else []
     if now.outcome.verdict in ILL:
         return told  # signs behind a fall are its consequences
-    known = {each.cause for each in findings_of(before)} if before else set()
-    return told + [_warning(each) for each in now.warnings if each.cause not in known]
+    causes_before = {finding.cause for finding in findings_of(before)} if before else set()
+    return told + [_warning(warning) for warning in now.warnings if warning.cause not in causes_before]
 
 
 def findings_of(diagnosis: Diagnosis) -> list[Finding]:
     """Every sign of a diagnosis, whether it is called a cause or a warning."""
-    return [each.finding for each in diagnosis.causes] + list(diagnosis.warnings)
+    return [ranked.finding for ranked in diagnosis.causes] + list(diagnosis.warnings)
 
 
 def first_cause(diagnosis: Diagnosis) -> str:
     """The first of the causes that stand for themselves; empty where there is none."""
-    return next((each.finding.cause for each in diagnosis.causes if not each.explained_by), "")
+    return next((ranked.finding.cause for ranked in diagnosis.causes if not ranked.explained_by), "")
 
 
 def summary_of(diagnosis: Diagnosis) -> str:
     """Verdict, cause and onset: "collapsed: Updates are too large, between steps 60 and 70"."""
     cause = first_cause(diagnosis)
     parts = [TITLES[cause] if cause else "", between(diagnosis.onset)]
-    about = ", ".join(part for part in parts if part)
+    about = ", ".join(text for text in parts if text)
     verdict = diagnosis.outcome.verdict.replace("_", " ")
     return f"{verdict}: {about}" if about else verdict
 

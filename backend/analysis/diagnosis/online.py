@@ -28,7 +28,7 @@ def is_due(step: int) -> bool:
 
 def last_due(step: int) -> int:
     """The last step up to this one after which a run was judged; 0 if there is none."""
-    return next((each for each in range(step - step % EVERY, 0, -EVERY) if is_due(each)), 0)
+    return next((due_step for due_step in range(step - step % EVERY, 0, -EVERY) if is_due(due_step)), 0)
 
 
 class GrowingLog:
@@ -54,8 +54,10 @@ class GrowingLog:
         """The diagnosis as it is, or was, after a step."""
         series = {}
         for metric, steps in self._steps.items():
-            known = np.array(steps, np.int64)
-            count = int(np.searchsorted(known, up_to, side="right"))
+            steps_of_metric = np.array(steps, np.int64)
+            count = int(np.searchsorted(steps_of_metric, up_to, side="right"))
             if count:
-                series[metric] = Series(known[:count], np.array(self._values[metric])[:count]).thinned()
+                series[metric] = Series(
+                    steps_of_metric[:count], np.array(self._values[metric])[:count]
+                ).thinned()
         return diagnose(Log(series, self._config))

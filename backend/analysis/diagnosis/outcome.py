@@ -62,12 +62,14 @@ class Outcome(NamedTuple):
 
 def judge(log: Log) -> Outcome:
     """The outcome by the training goal and, where there are evaluations, by the held-out one."""
-    found = log.find(*GOALS, least=LEAST_POINTS)
+    goal_series = log.find(*GOALS, least=LEAST_POINTS)
     evaluated = log.find("eval/accuracy", least=3)
-    trained = judge_series(*found, log) if found else Outcome("inconclusive", "", note=_too_few(log))
+    trained = (
+        judge_series(*goal_series, log) if goal_series else Outcome("inconclusive", "", note=_too_few(log))
+    )
     if evaluated is None or trained.goal == "eval/accuracy":
         return trained
-    return _with_held_out(trained, found[1] if found else None, evaluated[1], log)
+    return _with_held_out(trained, goal_series[1] if goal_series else None, evaluated[1], log)
 
 
 def _too_few(log: Log) -> str:
@@ -85,8 +87,8 @@ def judge_series(name: str, series: Series, log: Log) -> Outcome:
     smooth = trailing_mean(values, window)
     settled = smooth.copy()
     settled[: window - 1] = smooth[window - 1]  # shorter means are noisier
-    place = int(np.argmax(settled))
-    best = max(float(values.mean()), float(settled[place]) - error * luck_of_best(len(values) / window))
+    best_index = int(np.argmax(settled))
+    best = max(float(values.mean()), float(settled[best_index]) - error * luck_of_best(len(values) / window))
     start, end = float(smooth[window - 1]), float(smooth[-1])
     sure = SURE * error * math.sqrt(2)
     fall = _fall(settled, error * luck_of_best(len(values) / window), sure)
@@ -98,7 +100,13 @@ def judge_series(name: str, series: Series, log: Log) -> Outcome:
             note="within its first steps",
         )  # fmt: skip
     outcome = Outcome(
-        "healthy", name, start, best, int(series.steps[place]), end, healthy=_window(series, settled, best)
+        "healthy",
+        name,
+        start,
+        best,
+        int(series.steps[best_index]),
+        end,
+        healthy=_window(series, settled, best),
     )
     if fall is not None:
         still = end < STILL_FALLEN * best
@@ -247,20 +255,20 @@ def _of_evaluations(evaluations: Series, log: Log, trained: Outcome, least: floa
     p = float(np.clip(np.median(values), 0.02, 0.98))
     sampled = math.sqrt(p * (1 - p) / (log.setting("evaluation.prompts") or EVALUATED))
     error = max(sampled, least)
-    place = int(np.argmax(values))
-    best = float(values[place]) - error * luck_of_best(len(values))
+    best_index = int(np.argmax(values))
+    best = float(values[best_index]) - error * luck_of_best(len(values))
     outcome = trained._replace(
         verdict="healthy", goal="eval/accuracy", start=float(values[0]), best=best,
-        best_step=int(evaluations.steps[place]), end=float(values[-1]), onset=None,
+        best_step=int(evaluations.steps[best_index]), end=float(values[-1]), onset=None,
         note=ROSE if best - values[0] > 2 * sampled * math.sqrt(2) else "",
     )  # fmt: skip
-    after = values[place + 1 :]
+    after = values[best_index + 1 :]
     last_two = after[-2:]
     drop, sure = best - float(last_two.mean()) if len(after) else 0.0, SURE * error * math.sqrt(1.5)
     if len(last_two) < 2 or drop < sure:
         return outcome
     is_low = best - after > 2 * error * math.sqrt(2)
-    bad = place + 1 + int(np.flatnonzero(is_low)[0])
+    bad = best_index + 1 + int(np.flatnonzero(is_low)[0])
     onset = Interval(int(evaluations.steps[bad - 1]), int(evaluations.steps[bad]))
     fallen = outcome._replace(onset=onset, healthy=trained.healthy or Interval(0, onset.healthy))
     if (last_two < FALLEN * best).all():

@@ -58,19 +58,19 @@ TITLES = {
 
 def finding_of(
     cause: str,
-    found: Change,
+    change_: Change,
     *,
     tier: Tier = "specific",
     words: tuple[str, ...] = (),
     also: tuple[str, ...] = (),
 ) -> Finding:
-    said = (
-        f"{found.metric} went from {found.healthy:.3g} while the run was healthy to {found.extreme:.3g}, "
-        f"between steps {found.onset.healthy} and {found.onset.sick}"
+    sentence = (
+        f"{change_.metric} went from {change_.healthy:.3g} while the run was healthy "
+        f"to {change_.extreme:.3g}, between steps {change_.onset.healthy} and {change_.onset.sick}"
     )
     return Finding(
-        cause, TITLES[cause], found.onset, tier, min(1.0, found.spreads / 10), found.lasting,
-        (said, *words), (found.metric, *also),
+        cause, TITLES[cause], change_.onset, tier, min(1.0, change_.spreads / 10), change_.lasting,
+        (sentence, *words), (change_.metric, *also),
     )  # fmt: skip
 
 
@@ -100,16 +100,16 @@ def change_of(log: Log, outcome: Outcome, sign: Sign) -> Change | None:
     if sign.is_setting and len(series):
         series = _from_nothing(series, log)
     smoothed = 1 if sign.is_setting else SMOOTHED
-    found = change(
+    change_ = change(
         sign.metric, series, healthy, sign.direction, floor=sign.floor, is_log=sign.is_log, smoothed=smoothed
     )
-    if found is None:
+    if change_ is None:
         return None
     if sign.direction == "up":
-        is_enough = found.extreme >= sign.least * found.healthy and found.extreme > sign.beyond
+        is_enough = change_.extreme >= sign.least * change_.healthy and change_.extreme > sign.beyond
     else:
-        is_enough = found.extreme <= sign.least * found.healthy and found.extreme < -sign.beyond
-    return found if is_enough else None
+        is_enough = change_.extreme <= sign.least * change_.healthy and change_.extreme < -sign.beyond
+    return change_ if is_enough else None
 
 
 def _from_nothing(series: Series, log: Log) -> Series:
@@ -123,8 +123,8 @@ def _from_nothing(series: Series, log: Log) -> Series:
 
 def first_of(log: Log, outcome: Outcome, *signs: Sign) -> Change | None:
     """The earliest change that any of the signs asks for."""
-    found = [each for sign in signs if (each := change_of(log, outcome, sign)) is not None]
-    return min(found, key=lambda each: (each.onset.sick, -each.spreads), default=None)
+    changes = [change_ for sign in signs if (change_ := change_of(log, outcome, sign)) is not None]
+    return min(changes, key=lambda change_: (change_.onset.sick, -change_.spreads), default=None)
 
 
 def has(log: Log, *metrics: str) -> bool:
@@ -133,10 +133,10 @@ def has(log: Log, *metrics: str) -> bool:
 
 def standing(log: Log, cause: str, metric: str, limit: float) -> Finding | None:
     """A metric that was beyond its limit all the time: no change, and yet a cause."""
-    found = log.find(metric, least=5)
-    if found is None or (middle := float(np.median(found[1].values))) <= limit:
+    named_series = log.find(metric, least=5)
+    if named_series is None or (middle := float(np.median(named_series[1].values))) <= limit:
         return None
-    first = int(found[1].steps[0])
+    first = int(named_series[1].steps[0])
     words = f"{metric} is {middle:.3g} in the median of all steps; up to {limit:g} is harmless"
     strength = min(1.0, 0.3 + 0.1 * math.log2(middle / limit))
     onset = Interval(first, first)

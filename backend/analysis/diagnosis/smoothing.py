@@ -30,8 +30,8 @@ def robust_noise(values: Floats) -> float:
 def window_for(sigma: float, *, scale: float, count: int) -> int:
     """Points of a mean whose standard error is a twentieth of `scale`: 3 to an eighth of all."""
     ratio = 20 * sigma / scale if scale > 0 else 0.0
-    wanted = math.ceil(ratio**2) if ratio < 1e6 else count  # NaN where differences overflow
-    return int(np.clip(wanted, 3, max(3, count // 8)))
+    points = math.ceil(ratio**2) if ratio < 1e6 else count  # NaN where differences overflow
+    return int(np.clip(points, 3, max(3, count // 8)))
 
 
 def trailing_mean(values: Floats, window: int) -> Floats:
@@ -48,8 +48,8 @@ def running_median(values: Floats, window: int) -> Floats:
     starting = [np.median(values[:end]) for end in range(1, min(window, len(values) + 1))]
     if len(values) < window:
         return np.array(starting)
-    rest = np.median(np.lib.stride_tricks.sliding_window_view(values, window), axis=1)
-    return np.concatenate([starting, rest])
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(values, window), axis=1)
+    return np.concatenate([starting, medians])
 
 
 def luck_of_best(windows: float) -> float:

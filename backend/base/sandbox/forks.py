@@ -260,10 +260,10 @@ def words_of(error: Exception) -> str:
     return f"{type(error).__name__}: {text}"[:2000]
 
 
-def _checked(said: bytes) -> Reply:
+def _checked(reply_bytes: bytes) -> Reply:
     """A fork may have been taken over by what it read: of its words only a value or an error counts."""
     try:
-        reply = json.loads(said)
+        reply = json.loads(reply_bytes)
     except (ValueError, RecursionError):
         return {"died": "it answered nonsense"}
     if isinstance(reply, dict) and len(reply) == 1 and reply.keys() <= {"value", "error"}:

@@ -47,8 +47,8 @@ def code_paths(settings: Settings, *, module: str = "") -> list[Path]:
     private = [Path.home(), settings.state, settings.datasets_dir.absolute(), settings.models_dir.absolute()]
     interpreter = map(Path, (*SYSTEM, sys.prefix, sys.base_prefix))
     imported = (path for path in map(Path, sys.path) if path.resolve() != CODE_ROOT)  # by whatever name
-    found = [*interpreter, *(CODE_ROOT / name for name in OWN_CODE), *imported, *_places_of(module)]
-    return _existing(path for path in found if not any(_holds(path, secret) for secret in private))
+    candidates = [*interpreter, *(CODE_ROOT / name for name in OWN_CODE), *imported, *_places_of(module)]
+    return _existing(path for path in candidates if not any(_holds(path, secret) for secret in private))
 
 
 def existing(names: Iterable[str]) -> list[Path]:
@@ -63,7 +63,7 @@ def _existing(paths: Iterable[Path]) -> list[Path]:
 
 
 def _holds(directory: Path, secret: Path) -> bool:
-    return any(here == secret or here in secret.parents for here in (directory, directory.resolve()))
+    return any(path == secret or path in secret.parents for path in (directory, directory.resolve()))
 
 
 def _places_of(module: str) -> Iterator[Path]:
@@ -71,5 +71,5 @@ def _places_of(module: str) -> Iterator[Path]:
     spec = importlib.util.find_spec(module.partition(".")[0]) if module else None
     if spec is None:
         return
-    for place in spec.submodule_search_locations or ([spec.origin] if spec.origin else []):
-        yield Path(place).absolute()
+    for location in spec.submodule_search_locations or ([spec.origin] if spec.origin else []):
+        yield Path(location).absolute()

@@ -101,15 +101,15 @@ class Sandbox:
         if not requests:
             return
         self._prepare({**common, "op": op, "seconds": seconds, "at_a_time": at_a_time, "each": requests})
-        found: dict[int, Any] = {}
+        answers: dict[int, Any] = {}
         missing = set(range(len(requests)))
         is_complete = False
         try:
             for at in range(len(requests)):
-                while at not in found:
-                    found |= self._next_answer(missing, seconds)
-                    missing -= found.keys()
-                yield found.pop(at)
+                while at not in answers:
+                    answers |= self._next_answer(missing, seconds)
+                    missing -= answers.keys()
+                yield answers.pop(at)
             is_complete = True
         finally:
             if not is_complete:

@@ -169,7 +169,7 @@ class Server:
         # if the trainer is killed while this process hangs in C code, the default action of SIGALRM ends it
         signal.setitimer(signal.ITIMER_REAL, PREPARE_SECONDS)
         operation = self._operations[request["op"]]
-        parts = [{**request, **part} for part in request["each"]]
+        parts = [{**request, **own_fields} for own_fields in request["each"]]
         try:
             operation.prepare(parts[0])
         except Exception as error:  # noqa: BLE001 - code of a user's own; the trainer decides what it means

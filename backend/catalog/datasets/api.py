@@ -93,8 +93,8 @@ class DatasetPage(Documented):
 def list_all(settings: SettingsOf) -> Json:
     """Uploads, newest first, then the files of DATASETS_DIR by name."""
     uploads = [shown_upload(upload) for upload in Uploads(settings.datasets_dir).all()[:MOST_LISTED]]
-    own = own_files(settings.datasets_dir, most=MOST_LISTED)
-    items = [*uploads, *map(_shown_file, own)]
+    files = own_files(settings.datasets_dir, most=MOST_LISTED)
+    items = [*uploads, *map(_shown_file, files)]
     return Json({"items": items, "next": None, "most_bytes": settings.upload_bytes})
 
 
@@ -117,9 +117,9 @@ async def upload(
     """
     kind = kind_of(name)
     async with _received(request, settings) as (uploads, packed):
-        place = partial(place_upload, name=name, kind=kind, named=named, most_bytes=settings.upload_bytes)
-        found, is_new = await run_in_threadpool(place, uploads, packed)
-    return Json(shown_upload(found) | _shown_mapping(found.mapping), 201 if is_new else 200)
+        store = partial(place_upload, name=name, kind=kind, named=named, most_bytes=settings.upload_bytes)
+        stored, is_new = await run_in_threadpool(store, uploads, packed)
+    return Json(shown_upload(stored) | _shown_mapping(stored.mapping), 201 if is_new else 200)
 
 
 @router.post(
@@ -139,8 +139,8 @@ async def preview(
     kind = kind_of(name)
     async with _received(request, settings) as (_, packed):
         look = partial(preview_upload, name=name, kind=kind, named=named, is_cut=cut)
-        found = await run_in_threadpool(look, packed)
-    return Json(found.model_dump(mode="json"))
+        rows_shown = await run_in_threadpool(look, packed)
+    return Json(rows_shown.model_dump(mode="json"))
 
 
 @asynccontextmanager
@@ -164,27 +164,29 @@ async def _received(request: Request, settings: Settings) -> AsyncGenerator[tupl
 def repeats(sha256: str, settings: SettingsOf) -> Json:
     """Count rows of an upload that repeat one another, or what the file holds out; takes up to minutes."""
     uploads = Uploads(settings.datasets_dir)
-    found = _found(uploads, sha256)
+    dataset = _found(uploads, sha256)
     take_time(CHECK_SECONDS)
-    return Json(repeats_of(found, settings.datasets_dir.expanduser().absolute() / found.path).model_dump())
+    return Json(
+        repeats_of(dataset, settings.datasets_dir.expanduser().absolute() / dataset.path).model_dump()
+    )
 
 
 @router.delete("/{sha256}", response_model=DatasetItem)
 def delete(sha256: str, session: WriteSession, settings: SettingsOf) -> Json:
     """Remove an upload, unless a run that is not finished trains on it."""
     uploads = Uploads(settings.datasets_dir)
-    found = _found(uploads, sha256)
-    if users := runs_that_need(session, found.sha256):
-        raise Conflict(f"{found.name!r} is used by {', '.join(users)}: wait until they end, or delete them")
-    uploads.remove(found.sha256)
-    return Json(shown_upload(found))
+    dataset = _found(uploads, sha256)
+    if users := runs_that_need(session, dataset.sha256):
+        raise Conflict(f"{dataset.name!r} is used by {', '.join(users)}: wait until they end, or delete them")
+    uploads.remove(dataset.sha256)
+    return Json(shown_upload(dataset))
 
 
 def _found(uploads: Uploads, sha256: str) -> Upload:
-    found = uploads.find(sha256) if SHA256.fullmatch(sha256) else None
-    if found is None:
+    dataset = uploads.find(sha256) if SHA256.fullmatch(sha256) else None
+    if dataset is None:
         raise NotFound(f"there is no uploaded dataset {sha256!r}")
-    return found
+    return dataset
 
 
 def shown_upload(upload: Upload) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def place_upload(
         if errors := check.finish():
             unit = "row" if kind in TABLES else "line"
             raise InvalidRequest([_field_error(error, name, unit) for error in errors])
-        found = Upload(
+        dataset = Upload(
             sha256=digest.hexdigest(),
             name=name,
             rows=check.rows,
@@ -58,7 +58,7 @@ def place_upload(
             uploaded_at=time.time(),
             mapping=mapping,
         )
-        return uploads.keep(content, found)
+        return uploads.keep(content, dataset)
 
 
 def preview_upload(

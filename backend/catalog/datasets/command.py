@@ -33,13 +33,13 @@ def upload_file(settings: Settings, path: Path, *, dry_run: bool, columns: dict[
             if dry_run:
                 return
             limit = settings.upload_bytes
-            found, is_new = place_upload(
+            dataset, is_new = place_upload(
                 uploads, packed, name=name, kind=kind, named=columns, most_bytes=limit
             )
     except OSError as error:
         raise InvalidRequest([FieldError("file", f"{error.filename or path}: {error.strerror}")]) from None
-    yield f"  {'' if is_new else 'was there already: '}{found.rows:,} rows in {found.path}"
-    yield f"  problem: {json.dumps(_problem(found))}"
+    yield f"  {'' if is_new else 'was there already: '}{dataset.rows:,} rows in {dataset.path}"
+    yield f"  problem: {json.dumps(_problem(dataset))}"
 
 
 def _check(columns: dict[str, str]) -> None:

@@ -86,9 +86,9 @@ class Uploads:
         draft.file.flush()
         os.fsync(draft.file.fileno())
         with self._locked():
-            if (known := self.find(upload.sha256)) is not None:
+            if (existing := self.find(upload.sha256)) is not None:
                 sync(self._directory)  # whoever gave it its place may have died before this
-                return known.model_copy(update={"mapping": upload.mapping}), False
+                return existing.model_copy(update={"mapping": upload.mapping}), False
             label = self._new_draft()
             try:
                 with label.file:
@@ -119,8 +119,8 @@ class Uploads:
     def all(self) -> list[Upload]:
         """Every upload, newest first."""
         names = (path.stem for path in self._directory.glob("*.json"))
-        found = [upload for name in names if (upload := self.find(name)) is not None]
-        return sorted(found, key=lambda upload: upload.uploaded_at, reverse=True)
+        uploads = [upload for name in names if (upload := self.find(name)) is not None]
+        return sorted(uploads, key=lambda upload: upload.uploaded_at, reverse=True)
 
     def remove(self, sha256: str) -> None:
         """Take an upload away; one that is not there is no error."""

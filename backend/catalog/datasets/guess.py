@@ -87,13 +87,13 @@ def guessed(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Mapp
     texts = [text for row in rows if isinstance(text := _answer(row, columns), str)]
     mark = next((mark for mark in MARKS if texts and all(mark in text for text in texts)), "")
     is_boxed = bool(texts) and not mark and all(last_boxed(text) is not None for text in texts)
-    found = {
+    fields = {
         "prompt_field": columns.prompt,
         "answer_field": columns.answer,
         "answer_after": mark,
         "answer_form": "boxed" if is_boxed else "text",
     }
-    return Mapped().with_(**found | dict(named))
+    return Mapped().with_(**fields | dict(named))
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Columns | None:

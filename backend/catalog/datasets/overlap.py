@@ -28,18 +28,18 @@ def grams(question: str, n: int) -> set[Gram]:
 
 def overlapping(questions: Iterable[str], held_out: Collection[str], n: int) -> set[int]:
     """Numbers of the questions that share an n-gram with a held-out one, common phrases left out."""
-    wanted = {gram for question in held_out for gram in grams(question, n)}
-    found: dict[int, set[Gram]] = {}
+    held_out_grams = {gram for question in held_out for gram in grams(question, n)}
+    shared_by_number: dict[int, set[Gram]] = {}
     counts: Counter[Gram] = Counter()
     for number, question in enumerate(questions):
-        if shared := grams(question, n) & wanted:
-            found[number] = shared
+        if shared := grams(question, n) & held_out_grams:
+            shared_by_number[number] = shared
             counts.update(shared)
-    whole = {tuple(WORD.findall(normalised(question))) for question in held_out}
+    whole_questions = {tuple(WORD.findall(normalised(question))) for question in held_out}
     return {
         number
-        for number, shared in found.items()
-        if any(counts[gram] <= COMMON_ROWS or gram in whole for gram in shared)
+        for number, shared in shared_by_number.items()
+        if any(counts[gram] <= COMMON_ROWS or gram in whole_questions for gram in shared)
     }
 
 

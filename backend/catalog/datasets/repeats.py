@@ -52,15 +52,18 @@ def repeats_of(upload: Upload, path: Path) -> Repeats:
     columns = (upload.mapping or Mapped()).columns
     try:
         with _one_at_a_time, Sandbox(OPERATIONS, further=(path,)) as sandbox:
-            found = sandbox.ask(
+            answer = sandbox.ask(
                 "repeats",
                 seconds=SECONDS,
                 path=str(path),
                 prompt_field=columns.prompt,
                 answer_field=columns.answer,
             )
-        twins = [Twin(line=line, other=other, similarity=alike) for line, other, alike in found.pop("twins")]
-        return Repeats.model_validate({**found, "twins": twins})
+        twins = [
+            Twin(line=line, other=other_line, similarity=alike)
+            for line, other_line, alike in answer.pop("twins")
+        ]
+        return Repeats.model_validate({**answer, "twins": twins})
     except Unusable as error:
         raise Unavailable(f"rows are compared in the sandbox, which does not start here: {error}") from None
     except (Refused, TimedOut, Died) as error:

@@ -56,15 +56,15 @@ def near_duplicates(questions: Iterable[str], held_out: Sequence[str], limit: fl
     Two with other numbers in them are different problems, however alike their words are.
     """
     runs = _shared_runs(*_hashed_runs([*held_out, *islice(questions, MOST_QUESTIONS)]))
-    index, first, found = _Index(runs, limit), len(held_out), []
+    index, first, twins = _Index(runs, limit), len(held_out), []
     for number in range(len(runs.sizes)):
         best = index.most_similar(number)
         if best is not None and number >= first:
-            other, similarity = best
-            found.append(Twin(number - first, other - first, similarity))
+            earlier, similarity = best
+            twins.append(Twin(number - first, earlier - first, similarity))
         else:
             index.add(number)
-    return found
+    return twins
 
 
 class _Runs(NamedTuple):
@@ -119,13 +119,13 @@ class _Index:
     def _shared(self, number: int, candidates: NDArray[np.int32]) -> NDArray[np.int64]:
         """[candidates] how many runs each of them shares with a question."""
         ranks, starts = self._runs.ranks, self._runs.starts
-        own = ranks[starts[number] : starts[number + 1]]
-        self._is_own[own] = True
+        own_ranks = ranks[starts[number] : starts[number + 1]]
+        self._is_own[own_ranks] = True
         counts = starts[candidates + 1] - starts[candidates]
         begins = np.cumsum(counts) - counts
         places = np.arange(counts.sum()) + np.repeat(starts[candidates] - begins, counts)
         shared = np.add.reduceat(self._is_own[ranks[places]], begins, dtype=np.int64)
-        self._is_own[own] = False
+        self._is_own[own_ranks] = False
         return shared
 
 
@@ -149,11 +149,13 @@ def _hashed_runs(texts: Iterable[str]) -> tuple[NDArray[np.uint64], NDArray[np.i
         if words_read > MOST_WORDS:
             break
         words += [""] * (RUN - len(words))
-        own = np.fromiter(map(hashes.__getitem__, words), dtype=np.uint64, count=len(words))
+        own_hashes = np.fromiter(map(hashes.__getitem__, words), dtype=np.uint64, count=len(words))
         numbers = np.uint64(hashes[" ".join(NUMBER.findall(text))])
-        own = np.unique(_mixed(_mixed(_mixed(own[:-2]) + own[1:-1]) + own[2:]) ^ numbers)
-        runs.append(own)
-        sizes.append(len(own))
+        own_hashes = np.unique(
+            _mixed(_mixed(_mixed(own_hashes[:-2]) + own_hashes[1:-1]) + own_hashes[2:]) ^ numbers
+        )
+        runs.append(own_hashes)
+        sizes.append(len(own_hashes))
     return np.concatenate(runs) if runs else np.zeros(0, np.uint64), np.array(sizes, dtype=np.int64)
 
 
@@ -165,15 +167,17 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _shared_runs(runs: NDArray[np.uint64], sizes: NDArray[np.int64]) -> _Runs:
-    known, counts = np.unique(runs, return_counts=True)
-    known, counts = known[counts > 1], counts[counts > 1]
-    rank_of = np.empty(len(known), dtype=np.int32)
-    rank_of[np.argsort(counts, kind="stable")] = np.arange(len(known), dtype=np.int32)
+    distinct, counts = np.unique(runs, return_counts=True)
+    distinct, counts = distinct[counts > 1], counts[counts > 1]
+    rank_of = np.empty(len(distinct), dtype=np.int32)
+    rank_of[np.argsort(counts, kind="stable")] = np.arange(len(distinct), dtype=np.int32)
     ends, ranks = np.cumsum(sizes), [np.zeros(0, np.int32)]
     for start, end in zip(ends - sizes, ends, strict=True):
-        own = runs[start:end]
-        places = np.searchsorted(known, own)
-        places = places[np.take(known, places, mode="clip") == own] if len(known) else places[:0]
+        runs_of_text = runs[start:end]
+        places = np.searchsorted(distinct, runs_of_text)
+        places = (
+            places[np.take(distinct, places, mode="clip") == runs_of_text] if len(distinct) else places[:0]
+        )
         ranks.append(np.sort(rank_of[places]))
-    starts = np.cumsum([len(own) for own in ranks], dtype=np.int64)
-    return _Runs(np.concatenate(ranks), starts, sizes, len(known))
+    starts = np.cumsum([len(ranks_of_text) for ranks_of_text in ranks], dtype=np.int64)
+    return _Runs(np.concatenate(ranks), starts, sizes, len(distinct))

@@ -43,8 +43,8 @@ def parquet_rows(request: Request) -> dict[str, Any]:
         _check_schema(list(file.schema_arrow))
         lines = Lines()
         for batch in _batches(file, row):
-            for each in batch.to_pylist():
-                if not lines.add(each):
+            for table_row in batch.to_pylist():
+                if not lines.add(table_row):
                     return lines.answer(row)
                 row += 1
         return lines.answer(None)

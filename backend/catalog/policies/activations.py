@@ -40,7 +40,7 @@ class Kept(NamedTuple):
 
     layers: tuple[float, ...]
     """By layer."""
-    rest: float
+    ends: float
     """Bytes of embeddings and the final norm."""
     inputs: float
     """Bytes of the input of one layer, which is all that recomputation keeps of it."""
@@ -49,7 +49,7 @@ class Kept(NamedTuple):
 
     def most(self, *, recomputed: bool) -> float:
         """The bytes kept when the backward pass begins."""
-        return self.rest + (len(self.layers) * self.inputs if recomputed else sum(self.layers))
+        return self.ends + (len(self.layers) * self.inputs if recomputed else sum(self.layers))
 
     def again(self, *, recomputed: bool) -> float:
         """The bytes that the backward pass adds: passing gradients, and the largest layer computed again."""
@@ -118,16 +118,16 @@ def _layer(shape: ModelShape, run: Pass, number: int, weights: tuple[Weight, ...
     summed = sum(map(_summed_experts, weights)) * run.value_bytes if run.adapts_experts else 0.0
     if run.keeps_expanded:
         summed += sum(weight.values for weight in filter(is_linear, weights)) * run.value_bytes
-    whole = 0.0
+    mixed = 0.0
     if "attn.q" in names or "attention.q" in names or "self_attn.kv" in names:
-        whole += attention(shape, run, window=shape.window(number))
+        mixed += attention(shape, run, window=shape.window(number))
     if ".linear_attn." in names:
-        whole += delta_rule(shape, run)
+        mixed += delta_rule(shape, run)
     if ".mamba." in names:
-        whole += state_space(shape, run)
+        mixed += state_space(shape, run)
     if ".conv.conv" in names:
-        whole += convolution(shape, run)
-    return whole + summed + run.tokens * per_token
+        mixed += convolution(shape, run)
+    return mixed + summed + run.tokens * per_token
 
 
 def _summed_experts(weight: Weight) -> int:

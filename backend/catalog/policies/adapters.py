@@ -105,7 +105,9 @@ def adapts(adapter: LoraAdapter | None, weights: Iterable[Weight]) -> Callable[[
         module = weight.name.removesuffix(".weight")
         if is_fused(module) or weight.part in reserved:
             return False
-        in_attention = any("attn" in part or "attention" in part for part in module.split(".")[:-1])
+        in_attention = any(
+            "attn" in name_part or "attention" in name_part for name_part in module.split(".")[:-1]
+        )
         return any(
             target == "all_linear"
             or (target == "attention" and in_attention)

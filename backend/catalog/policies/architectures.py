@@ -57,22 +57,22 @@ def packing_error(config: dict[str, Any]) -> str:
 
     Layers with a state (Mamba, gated delta nets, convolutions) would hand it from one text to the next.
     """
-    found = text_config(config)
-    if reason := UNPACKED.get(_kind_of(found)):
+    text_fields = text_config(config)
+    if reason := UNPACKED.get(_kind_of(text_fields)):
         return reason
-    layers = found.get("layer_types")
+    layers = text_fields.get("layer_types")
     kinds = {str(kind) for kind in layers} if isinstance(layers, list) else set()
-    others = sorted(kinds - ATTENDING)
-    if not kinds and any(str(name).startswith("mamba_") for name in found):
-        others = ["mamba"]
-    if not others:
+    stateful = sorted(kinds - ATTENDING)
+    if not kinds and any(str(name).startswith("mamba_") for name in text_fields):
+        stateful = ["mamba"]
+    if not stateful:
         return ""
-    return f"its {others[0][:LONGEST_NAME]} layers would pass their state from one text to the next"
+    return f"its {stateful[0][:LONGEST_NAME]} layers would pass their state from one text to the next"
 
 
 def architecture_note(config: dict[str, Any]) -> str:
     """The architecture in words, for a list of policies."""
-    kinds = {str(part.get("model_type")) for part in (config, text_config(config))}
+    kinds = {str(fields.get("model_type")) for fields in (config, text_config(config))}
     kind = _kind_of(config) or "model"
     return kind if kinds & TESTED else f"{kind} (an architecture that is not tested here)"
 

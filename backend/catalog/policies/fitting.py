@@ -41,17 +41,17 @@ def changes_that_fit(
             if option not in chosen
         )
         for path, value in options:
-            others = [each for each in chosen if each[0] != path]
-            changed = _with(config, [*others, (path, value)])
+            other_changes = [change for change in chosen if change[0] != path]
+            changed = _with(config, [*other_changes, (path, value)])
             if changed is not None and (smaller := peak(changed)) < 0.99 * size:
-                chosen, size = [*others, (path, value)], smaller
+                chosen, size = [*other_changes, (path, value)], smaller
                 break
         else:
             return None
-    for each in list(chosen):
-        rest = [other for other in chosen if other is not each]
-        if (fewer := _with(config, rest)) is not None and peak(fewer) <= capacity:
-            chosen = rest
+    for change in list(chosen):
+        remaining = [kept_change for kept_change in chosen if kept_change is not change]
+        if (fewer := _with(config, remaining)) is not None and peak(fewer) <= capacity:
+            chosen = remaining
     return list(_with_savings(config, _enlarged(config, chosen, peak, capacity), peak))
 
 
@@ -101,10 +101,10 @@ def _with(config: RunConfig, changes: list[tuple[str, Any]]) -> RunConfig | None
     """The config with some changes; None where they contradict it."""
     fields: Mapping[str, Any] = config.model_dump(mode="json")
     for path, value in changes:
-        part: Any = value
+        nested: Any = value
         for name in reversed(path.split(".")):
-            part = {name: part}
-        fields = merge(fields, part)
+            nested = {name: nested}
+        fields = merge(fields, nested)
     try:
         return RunConfig.model_validate(fields)
     except ValidationError:

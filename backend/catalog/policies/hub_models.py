@@ -60,15 +60,17 @@ def hub_model(name: str, commit: str) -> HubModel:
     """A model at a commit, which never changes; HubModelError says why it cannot be had."""
     with _one_at_a_time:
         key = (name, commit)
-        found = _answers.get(key)
-        if found is None or (isinstance(found.answer, str) and time.monotonic() > found.until):
+        cached_answer = _answers.get(key)
+        if cached_answer is None or (
+            isinstance(cached_answer.answer, str) and time.monotonic() > cached_answer.until
+        ):
             _answers.pop(key, None)
-            found = _answers[key] = _answer(name, commit)
+            cached_answer = _answers[key] = _answer(name, commit)
             while len(_answers) > MOST_ANSWERS:
                 del _answers[next(iter(_answers))]
-    if isinstance(found.answer, str):
-        raise HubModelError(found.answer)
-    return found.answer
+    if isinstance(cached_answer.answer, str):
+        raise HubModelError(cached_answer.answer)
+    return cached_answer.answer
 
 
 class _Answer(NamedTuple):
@@ -157,8 +159,8 @@ class _Question:
         end = 8 + int.from_bytes(first[:8], "little")
         if len(first) < 8 or not 10 <= end <= MOST_HEADER_BYTES + 8:
             raise UnreadableWeights(f"{file[:80]} has no header of a safetensors file")
-        whole = first if end <= len(first) else self._read(file, end) or b""
-        return parsed_header(whole[8:end], file)
+        content = first if end <= len(first) else self._read(file, end) or b""
+        return parsed_header(content[8:end], file)
 
     def _read(self, file: str, most: int) -> bytes | None:
         """The first bytes of a file, at most so many; None where the hub says that there is no such file."""
@@ -193,9 +195,9 @@ class _Question:
 
 def _json_object(content: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(content)
+        document = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise HubModelError(f"{INDEX} is not JSON") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise HubModelError(f"{INDEX} is not a JSON object")
-    return found
+    return document

@@ -152,11 +152,11 @@ class _Sizes:
             return [weight.values for weight in self.shape.weights]
         rank = self.adapter.rank
         chosen = [weight for weight in self.shape.weights if self.is_adapted(weight)]
-        found = [rank * size for weight in chosen for size in weight.shape]
+        sizes = [rank * size for weight in chosen for size in weight.shape]
         if adapts_experts(self.adapter):
             layers = sum(any(map(is_expert, weights)) for weights in self.shape.layers.values())
-            found += layers * [rank * size for size in expert_sizes(self.shape)]
-        return found
+            sizes += layers * [rank * size for size in expert_sizes(self.shape)]
+        return sizes
 
     def _pass(self, width: int) -> Pass:
         sampling, resources = self.config.sampling, self.config.resources
@@ -185,15 +185,15 @@ class _Sizes:
         )
 
     def _is_packed(self) -> bool:
-        wanted = self.config.resources.packing
+        packing = self.config.resources.packing
         if (
-            wanted == "off"
+            packing == "off"
             or self.ranks > 1
             or self.config.updates.rule != "adam"
             or packing_error(dict(self.shape.config))
         ):
             return False
-        return wanted == "on" or not self.on_cpu
+        return packing == "on" or not self.on_cpu
 
     def static(self) -> Parts:
         """The parts of both phases."""
@@ -203,7 +203,7 @@ class _Sizes:
             + 2 * bool(sampling.ahead)
             + (self.config.updates.resample_each_epoch and self.config.updates.epochs > 1)
         )
-        found = {
+        parts = {
             "context": float(PROCESS_BYTES if self.on_cpu else CONTEXT_BYTES),
             "weights": self.weights(),
             "adapter": float(self.values * self.trained_width if self.adapter else 0),
@@ -213,18 +213,18 @@ class _Sizes:
             "critic": self.critic(),
         }
         if not self.config.resources.offload_reference or self.on_cpu:
-            found["reference"] = self.reference
-        return found
+            parts["reference"] = self.reference
+        return parts
 
     def weights(self) -> float:
         """Bytes of the policy's own weights, in fewer bits where it is quantised."""
         kind = self.config.policy.quantization
         rounded = [weight for weight in self.shape.weights if kind != "none" and is_linear(weight)]
-        each = WEIGHT_BYTES[kind]
+        bytes_per_value = WEIGHT_BYTES[kind]
         values = sum(weight.values for weight in rounded)
         scales = sum(weight.shape[0] for weight in rounded) * self.width if kind == "int8" else 0
         plain = self.shape.parameters - values + self.shape.beside
-        return plain * self.width + values * each + scales
+        return plain * self.width + values * bytes_per_value + scales
 
     def shards(self) -> float:
         """Bytes of this device's part of the copy of all weights that FSDP computes gradients with."""
@@ -250,9 +250,12 @@ class _Sizes:
         """Bytes of the moments that are paged, or of those that are not."""
         if self.config.updates.rule != "adam":
             return 0.0
-        each, is_paged = MOMENT_BYTES[self.config.optimizer.moments], self.config.optimizer.paged
+        bytes_per_value, is_paged = MOMENT_BYTES[self.config.optimizer.moments], self.config.optimizer.paged
         chosen = (values for values in self.trained if (is_paged and values >= PAGED_VALUES) == paged)
-        return sum(values * (8 if values < SMALL_WEIGHT else each) for values in chosen) / self.devices
+        return (
+            sum(values * (8 if values < SMALL_WEIGHT else bytes_per_value) for values in chosen)
+            / self.devices
+        )
 
     @property
     def reference(self) -> float:
@@ -266,17 +269,19 @@ class _Sizes:
         if self.config.objective.advantage.type != "critic":
             return 0.0
         is_away = self.config.resources.offload_optimizer and not self.on_cpu
-        kept = 0 if is_away else self._moments(paged=False)
+        resident = 0 if is_away else self._moments(paged=False)
         weights = self.values * (4 if self.adapter is None else self.trained_width)
-        return weights * (1 if self.ranks == 1 else 1 + 1 / self.devices) + kept
+        return weights * (1 if self.ranks == 1 else 1 + 1 / self.devices) + resident
 
     def critic_phase(self) -> list[Parts]:
         """The critic's backward pass, where there is one: in float32 unless it shares an adapted base."""
         if self.config.objective.advantage.type != "critic":
             return []
         run = self._pass(4 if self.adapter is None else self.width)
-        kept = self._kept(run)
-        activations = kept.most(recomputed=self.recomputed) + kept.again(recomputed=self.recomputed)
+        kept_by_pass = self._kept(run)
+        activations = kept_by_pass.most(recomputed=self.recomputed) + kept_by_pass.again(
+            recomputed=self.recomputed
+        )
         gradients = 4.0 * self.values / self.devices
         return [{"gradients": gradients if run.rows < self.minibatch else 0, "activations": activations},
                 {"gradients": gradients}]  # fmt: skip
@@ -291,14 +296,14 @@ class _Sizes:
 
     def begin_of_backward(self) -> Parts:
         """The parts when the last backward pass begins: what it keeps, and gradients of the passes before."""
-        kept, logits = self._kept(self.run), self.logits_bytes(self.run)
-        again = max(0.0, kept.again(recomputed=self.recomputed) - logits)
+        kept_by_pass, logits = self._kept(self.run), self.logits_bytes(self.run)
+        again = max(0.0, kept_by_pass.again(recomputed=self.recomputed) - logits)
         is_first = self.run.rows >= self.minibatch
         offload = self.config.resources.offload_optimizer and not self.on_cpu
         return {
             "gradients": 0.0 if is_first or offload else 4.0 * self.values / self.devices,
             "gathered": self.gathered * self.width,
-            "activations": kept.most(recomputed=self.recomputed) + again,
+            "activations": kept_by_pass.most(recomputed=self.recomputed) + again,
             "logits": logits,
         }
 
@@ -321,8 +326,8 @@ class _Sizes:
         if self.config.resources.offload_optimizer and not self.on_cpu:
             return float(self.trained_width * self.values)
         beside = self.trained_width if several and self.trained_width != 4 else 0
-        whole = self.gathered * self.trained_width if self.adapter is None else 0.0
-        return (4 + beside) * self.values / self.devices + whole
+        whole_layer = self.gathered * self.trained_width if self.adapter is None else 0.0
+        return (4 + beside) * self.values / self.devices + whole_layer
 
     def logits_bytes(self, run: Pass) -> float:
         """Bytes of the output layer: all logits, or a chunk of them and all hidden states."""
@@ -341,8 +346,10 @@ class _Sizes:
         rows = sampling.group_size
         if self.on_cpu:
             evaluated = evaluation.prompts * evaluation.k if evaluation.every else 0
-            own = math.ceil(sampling.prompts_per_step / self.ranks) * sampling.group_size
-            rows = max(own, math.ceil(evaluated / self.ranks))  # one process evaluates, for all of them
+            trained_rows = math.ceil(sampling.prompts_per_step / self.ranks) * sampling.group_size
+            rows = max(
+                trained_rows, math.ceil(evaluated / self.ranks)
+            )  # one process evaluates, for all of them
         run = Decoded(
             rows,
             math.ceil(rows / sampling.group_size),
@@ -384,9 +391,9 @@ class _Sizes:
         if self.on_cpu:
             return 0.0
         resources = self.config.resources
-        found = PROCESS_BYTES * self.devices + (
+        host_bytes = PROCESS_BYTES * self.devices + (
             self.optimizer() + 4 * self.values if resources.offload_optimizer else 0
         )
         optimizers = 1 + (self.config.objective.advantage.type == "critic")
-        found += optimizers * self._moments(paged=True)
-        return found + (self.reference if resources.offload_reference else 0)
+        host_bytes += optimizers * self._moments(paged=True)
+        return host_bytes + (self.reference if resources.offload_reference else 0)

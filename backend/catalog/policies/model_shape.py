@@ -37,11 +37,11 @@ class ModelShape:
     @classmethod
     def of(cls, config: Mapping[str, Any], weights: Sequence[Weight]) -> "ModelShape":
         """The shape of a model; raises UnknownShape where its config lacks the sizes."""
-        own = text_config(config)
-        if own.get("quantization_config") is not None:
+        text_fields = text_config(config)
+        if text_fields.get("quantization_config") is not None:
             raise UnknownShape("its weights are stored quantised, and their shapes with them")
-        is_tied = own.get("tie_word_embeddings", config.get("tie_word_embeddings", False)) is True
-        kept = tuple(
+        is_tied = text_fields.get("tie_word_embeddings", config.get("tie_word_embeddings", False)) is True
+        kept_weights = tuple(
             weight
             for weight in weights
             if not is_beside_text(weight.name) and not (is_tied and is_output(weight))
@@ -51,7 +51,7 @@ class ModelShape:
             for weight in weights
             if is_beside_text(weight.name) and is_loaded(weight.name, config)
         )
-        shape = cls(own, _experts_as_one(kept), beside)
+        shape = cls(text_fields, _experts_as_one(kept_weights), beside)
         for name in ("hidden_size", "num_attention_heads", "vocab_size"):
             if not shape.size(name):
                 raise UnknownShape(f"its config.json has no {name}")
@@ -123,11 +123,11 @@ class ModelShape:
     @cached_property
     def layers(self) -> dict[int, tuple[Weight, ...]]:
         """The weights of each layer, by its number."""
-        found: dict[int, list[Weight]] = {}
+        by_layer: dict[int, list[Weight]] = {}
         for weight in self.weights:
             if weight.layer is not None:
-                found.setdefault(weight.layer, []).append(weight)
-        return {number: tuple(weights) for number, weights in sorted(found.items())}
+                by_layer.setdefault(weight.layer, []).append(weight)
+        return {number: tuple(weights) for number, weights in sorted(by_layer.items())}
 
     def window(self, layer: int) -> int:
         """Tokens that a layer's attention sees at most; 0: all."""
@@ -140,15 +140,15 @@ class ModelShape:
 
 def _experts_as_one(weights: Sequence[Weight]) -> tuple[Weight, ...]:
     """The weights with one in place of all routed experts of a layer, of which there may be thousands."""
-    found: list[Weight] = []
+    without_experts: list[Weight] = []
     experts: dict[int | None, int] = {}
     for weight in weights:
         if is_expert(weight):
             experts[weight.layer] = experts.get(weight.layer, 0) + weight.values
         else:
-            found.append(weight)
+            without_experts.append(weight)
     joined = [Weight(f"layers.layers.{layer}.experts.all", (values,)) for layer, values in experts.items()]
-    return (*found, *joined)
+    return (*without_experts, *joined)
 
 
 def is_expert(weight: Weight) -> bool:
@@ -167,5 +167,5 @@ def is_linear(weight: Weight) -> bool:
         len(weight.shape) == 2
         and weight.name.endswith(".weight")
         and not is_expert(weight)
-        and not any(part in weight.name for part in NO_LINEAR)
+        and not any(name_part in weight.name for name_part in NO_LINEAR)
     )

@@ -90,16 +90,16 @@ def context_of(policy: str, settings: Settings) -> int | None:
     """Most tokens of prompt and completion together; None where only the loaded policy knows."""
     if is_built_in(policy):
         return TINY_CONTEXT
-    found = text_config(read_config(settings.models_dir / policy) or {}).get("max_position_embeddings")
-    return found if isinstance(found, int) else None
+    context = text_config(read_config(settings.models_dir / policy) or {}).get("max_position_embeddings")
+    return context if isinstance(context, int) else None
 
 
 def _local_names(models_dir: Path) -> list[str]:
     """`name` or `owner/name` of each directory that holds a model."""
     if not models_dir.is_dir():
         return []
-    found = [*models_dir.glob("*/config.json"), *models_dir.glob("*/*/config.json")]
-    usable = [path.parent for path in found if not directory_error(path.parent, inside=models_dir)]
+    config_files = [*models_dir.glob("*/config.json"), *models_dir.glob("*/*/config.json")]
+    usable = [path.parent for path in config_files if not directory_error(path.parent, inside=models_dir)]
     return sorted(directory.relative_to(models_dir).as_posix() for directory in usable)
 
 

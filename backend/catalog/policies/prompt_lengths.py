@@ -80,11 +80,11 @@ def conversation_errors(config: RunConfig, settings: Settings) -> list[FieldErro
     ][:1]
 
 
-def _ruler(name: str, wanted: int, settings: Settings) -> Ruler | None:
+def _ruler(name: str, new_tokens: int, settings: Settings) -> Ruler | None:
     """The ruler of a policy and a length cap; None where the context is not known."""
     if (context := context_of(name, settings)) is None:
         return None
-    room, limit = context - wanted, f"context {context} less max_new_tokens {wanted}"
+    room, limit = context - new_tokens, f"context {context} less max_new_tokens {new_tokens}"
     if is_built_in(name):
         return Ruler(tiny_tokens, "", room, limit, lambda: True)
     return Ruler(words, "at least ", room, limit, lambda: _keeps_words_apart(settings.models_dir / name))

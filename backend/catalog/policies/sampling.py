@@ -53,24 +53,24 @@ def sampling_parts(shape: ModelShape, run: Decoded) -> Parts:
     """The parts at the peak of sampling, without the weights."""
     logits = float(run.rows * shape.vocabulary)
     drawn = float(run.rows * run.new_tokens)
-    whole = {"cache": run.rows * row_cache(shape, run), "drawn": DRAWN_BYTES * drawn}
+    cache_and_drawn = {"cache": run.rows * row_cache(shape, run), "drawn": DRAWN_BYTES * drawn}
     moments: list[Parts] = [
         {**reading_prompts(shape, run), "drawn": 8 * drawn},  # the random numbers
-        {**whole, "activations": reading_token(shape, run), "logits": 8 * logits},
-        {**whole, "logits": (64 if run.is_cut else 32) * logits},
+        {**cache_and_drawn, "activations": reading_token(shape, run), "logits": 8 * logits},
+        {**cache_and_drawn, "logits": (64 if run.is_cut else 32) * logits},
     ]
     return max(moments, key=lambda parts: sum(parts.values()))
 
 
 def row_cache(shape: ModelShape, run: Decoded) -> float:
     """Bytes that the layers keep of one row at its full length: keys and values, or states."""
-    found = sum(
+    row_bytes = sum(
         _keys(shape, run, number) + _state(shape, weights) + run.value_bytes * _convolved(shape, weights)
         for number, weights in shape.layers.items()
     )
     if is_lean(shape) and run.prompts > 1:  # rows of other lengths: their rotations, and what hides padding
-        found += run.value_bytes * (2 * shape.head_width * run.new_tokens + run.columns)
-    return found
+        row_bytes += run.value_bytes * (2 * shape.head_width * run.new_tokens + run.columns)
+    return row_bytes
 
 
 def _keys(shape: ModelShape, run: Decoded, layer: int) -> float:
@@ -85,7 +85,7 @@ def _keys(shape: ModelShape, run: Decoded, layer: int) -> float:
 
 def _attends(weights: tuple[Weight, ...]) -> bool:
     names = " ".join(weight.name for weight in weights)
-    return any(part in names for part in ("attn.k", "attn.q", "attention.q"))
+    return any(name_part in names for name_part in ("attn.k", "attn.q", "attention.q"))
 
 
 def _room(shape: ModelShape, layer: int, run: Decoded) -> int:
@@ -97,14 +97,14 @@ def _room(shape: ModelShape, layer: int, run: Decoded) -> int:
 def _state(shape: ModelShape, weights: tuple[Weight, ...]) -> float:
     """Bytes of a recurrent layer's state of one row, in float32."""
     names = " ".join(weight.name for weight in weights)
-    found = 0
+    values = 0
     if ".linear_attn." in names:
-        found += shape.size("linear_num_value_heads") * shape.size("linear_key_head_dim") * shape.size(
+        values += shape.size("linear_num_value_heads") * shape.size("linear_key_head_dim") * shape.size(
             "linear_value_head_dim"
         )  # fmt: skip
     if ".mamba." in names:
-        found += shape.size("mamba_n_heads") * shape.size("mamba_d_head") * shape.size("mamba_d_state")
-    return 4.0 * found
+        values += shape.size("mamba_n_heads") * shape.size("mamba_d_head") * shape.size("mamba_d_state")
+    return 4.0 * values
 
 
 def _convolved(shape: ModelShape, weights: tuple[Weight, ...]) -> int:
@@ -122,17 +122,17 @@ def reading_token(shape: ModelShape, run: Decoded) -> float:
 
 def _of_layer(shape: ModelShape, run: Decoded, number: int, weights: tuple[Weight, ...]) -> float:
     width, seen, heads = run.value_bytes, _room(shape, number, run), shape.heads
-    found = 5 * _state(shape, weights)
+    layer_bytes = 5 * _state(shape, weights)
     if not _attends(weights):
-        return found
+        return layer_bytes
     repeated = width * heads * (shape.head_width + shape.value_width)
     if shape.is_compressed:  # keys and values of all heads, from what was kept
-        found += seen * (repeated + width * heads * shape.size("qk_nope_head_dim"))
+        layer_bytes += seen * (repeated + width * heads * shape.size("qk_nope_head_dim"))
     elif shape.kind in EAGER:
-        found += seen * (repeated + 4 * EAGER[shape.kind] * heads)
+        layer_bytes += seen * (repeated + 4 * EAGER[shape.kind] * heads)
     elif is_lean(shape):  # scores, and weights in float32
-        found += seen * 8 * heads
-    return found
+        layer_bytes += seen * 8 * heads
+    return layer_bytes
 
 
 def reading_prompts(shape: ModelShape, run: Decoded) -> Parts:
@@ -142,15 +142,15 @@ def reading_prompts(shape: ModelShape, run: Decoded) -> Parts:
     """
     tokens = run.prompts * run.prompt_tokens
     inner = shape.size("intermediate_size", "moe_intermediate_size")
-    own = float(tokens * run.value_bytes * (4 * shape.hidden + 3 * inner))
+    activations = float(tokens * run.value_bytes * (4 * shape.hidden + 3 * inner))
     linear = [number for number, weights in shape.layers.items() if _is_linear(weights)]
     last = max(linear or shape.layers, default=0)
     if linear:
         padded = run.prompts * math.ceil(run.prompt_tokens / DELTA_CHUNK) * DELTA_CHUNK
         wide = shape.size("linear_key_head_dim") + shape.size("linear_value_head_dim")
-        own += 4.0 * padded * shape.size("linear_num_value_heads") * (3 * DELTA_CHUNK + 8 * wide)
+        activations += 4.0 * padded * shape.size("linear_num_value_heads") * (3 * DELTA_CHUNK + 8 * wide)
     cache = run.rows * sum(_keys(shape, run, number) for number in shape.layers if number <= last)
-    return {"cache": cache, "activations": own}
+    return {"cache": cache, "activations": activations}
 
 
 def _is_linear(weights: tuple[Weight, ...]) -> bool:

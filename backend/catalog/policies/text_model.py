@@ -45,9 +45,9 @@ OPENED_WHOLE = frozenset({"gemma3", "gemma3n", "gemma4", "gemma4_unified"})
 def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a config.json that describe its text model."""
     text = config.get("text_config")
-    own = {**config, **text} if isinstance(text, dict) else dict(config)
-    kind = own.get("model_type")
-    return {**DEFAULTS.get(kind, {}), **own} if isinstance(kind, str) else own
+    fields = {**config, **text} if isinstance(text, dict) else dict(config)
+    kind = fields.get("model_type")
+    return {**DEFAULTS.get(kind, {}), **fields} if isinstance(kind, str) else fields
 
 
 def is_beside_text(name: str) -> bool:

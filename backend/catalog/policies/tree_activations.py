@@ -14,7 +14,7 @@ def tree_layer(shape: ModelShape, run: Pass) -> tuple[tuple[float, ...], float, 
     wide, gain = shape.head_width, 4 if run.trains_base else 0
     queries, keys = shape.heads * wide, shape.kv_heads * wide
     has_head_norm = any(".q_norm." in weight.name for weight in shape.layers[min(shape.layers)])
-    found = []
+    layer_bytes = []
     for weights in shape.layers.values():
         linear = {weight.part: weight for weight in filter(is_linear, weights)}
         inner = linear["down_proj"].shape[1]
@@ -25,12 +25,14 @@ def tree_layer(shape: ModelShape, run: Pass) -> tuple[tuple[float, ...], float, 
         if run.trains_base:
             per_node += 4 * (2 * shape.hidden + queries)
             joined = 4 * sum(
-                weight.values for part, weight in linear.items() if part not in ("o_proj", "down_proj")
+                weight.values
+                for projection, weight in linear.items()
+                if projection not in ("o_proj", "down_proj")
             )
         else:
             per_node += sum(4 * run.rank for weight in linear.values() if run.is_adapted(weight))
             per_node += 4 * (2 * shape.hidden + queries)
         of_row = 4 * (queries + 2 * keys) + 4 * shape.heads * run.columns
-        found.append(nodes * per_node + run.tokens * of_row + joined)
+        layer_bytes.append(nodes * per_node + run.tokens * of_row + joined)
     end, scores = nodes * (8 + gain) * shape.hidden, 4.0 * run.tokens * shape.heads * run.columns
-    return tuple(found), end, nodes * 4 * shape.hidden, scores
+    return tuple(layer_bytes), end, nodes * 4 * shape.hidden, scores

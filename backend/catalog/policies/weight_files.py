@@ -40,8 +40,8 @@ class Weight(NamedTuple):
     @property
     def layer(self) -> int | None:
         """The number of its layer; None for embeddings, the final norm and the output layer."""
-        found = LAYER.search(self.name)
-        return int(found[1]) if found else None
+        match = LAYER.search(self.name)
+        return int(match[1]) if match else None
 
     @property
     def part(self) -> str:
@@ -68,16 +68,16 @@ def _weights_of(files: tuple[tuple[Path, int, int], ...]) -> tuple[Weight, ...]:
 
 def joined(headers: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Weight, ...]:
     """The weights of all files of a model, by file name and header; raises UnreadableWeights."""
-    found: dict[str, Weight] = {}
+    weights_by_name: dict[str, Weight] = {}
     for file, header in headers:
         for name, entry in header.items():
             if name != "__metadata__":
-                found[name] = _weight(file, name, entry)
-        if len(found) > MOST_WEIGHTS:
+                weights_by_name[name] = _weight(file, name, entry)
+        if len(weights_by_name) > MOST_WEIGHTS:
             raise UnreadableWeights(f"more than {MOST_WEIGHTS:,} weights")
-    if sum(weight.values for weight in found.values()) > MOST_VALUES:
+    if sum(weight.values for weight in weights_by_name.values()) > MOST_VALUES:
         raise UnreadableWeights(f"more than {MOST_VALUES:,} values")
-    return tuple(found.values())
+    return tuple(weights_by_name.values())
 
 
 def _header(path: Path, size: int) -> dict[str, Any]:

@@ -49,10 +49,10 @@ def _meaning(symbol: str, config: RunConfig, terms: Mapping[str, str]) -> str:
 
 def _terms(rewards: tuple[RewardTerm, ...]) -> dict[str, str]:
     """What each reward term measures; one that differs between domains says so."""
-    found: dict[str, dict[str, str]] = {}
+    meanings_by_term: dict[str, dict[str, str]] = {}
     for term in rewards:
-        found.setdefault(name_of(term).text, {})[term.domain] = term.meaning
-    return {name: _by_domain(meanings) for name, meanings in found.items()}
+        meanings_by_term.setdefault(name_of(term).text, {})[term.domain] = term.meaning
+    return {name: _by_domain(meanings) for name, meanings in meanings_by_term.items()}
 
 
 def _by_domain(meanings: Mapping[str, str]) -> str:

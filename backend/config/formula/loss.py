@@ -93,8 +93,8 @@ def _loss(objective: Objective) -> Math:
     if isinstance(objective.nll, knobs.PositiveNll):
         share = fraction(ONE, bracketed(summed("i correct", LENGTH)))
         surprise = trained(row("log", POLICY)._replace(is_atom=True), objective.token_weight)
-        whole = summed("i correct", summed("t", surprise))
-        terms += ["−", number(objective.nll.coef), "·", share, whole]
+        surprise_of_correct = summed("i correct", summed("t", surprise))
+        terms += ["−", number(objective.nll.coef), "·", share, surprise_of_correct]
     return row(*terms)
 
 
@@ -105,8 +105,10 @@ def _policy_term(objective: Objective) -> Math:
     if objective.off_policy_mask.type != "none":
         core = product(symbol("M", _whose(objective)), core)
     is_shared = objective.correction.type == "none" or objective.correction.is_shared
-    whole = objective.ratio.is_shared and is_shared and not objective.surrogate.weighs_tokens
-    return _aggregated(trained(core, objective.token_weight), objective.aggregation, per_completion=whole)
+    is_per_completion = objective.ratio.is_shared and is_shared and not objective.surrogate.weighs_tokens
+    return _aggregated(
+        trained(core, objective.token_weight), objective.aggregation, per_completion=is_per_completion
+    )
 
 
 def _aggregated(core: Math, aggregation: knobs.Aggregation, *, per_completion: bool) -> Math:

@@ -43,8 +43,8 @@ def _explained(text: str, mathml: str) -> Math:
 
 def word(text: str, *, is_symbol: bool = False) -> Math:
     """A word upright: a name that a legend may have to explain."""
-    found = _explained(text, f"<mtext>{escape(text)}</mtext>")
-    return found if is_symbol else found._replace(symbols=())
+    math = _explained(text, f"<mtext>{escape(text)}</mtext>")
+    return math if is_symbol else math._replace(symbols=())
 
 
 def explained(body: Math) -> Math:
@@ -69,7 +69,7 @@ def operator(sign: str) -> Math:
 
 def row(*parts: Math | str, gap: str = " ") -> Math:
     """Pieces side by side; a plain string is an operator."""
-    pieces = [operator(part) if isinstance(part, str) else part for part in parts]
+    pieces = [operator(piece) if isinstance(piece, str) else piece for piece in parts]
     return Math(
         gap.join(piece.text for piece in pieces).replace(" ,", ","),
         f"<mrow>{''.join(piece.mathml for piece in pieces)}</mrow>",
@@ -79,7 +79,7 @@ def row(*parts: Math | str, gap: str = " ") -> Math:
 
 
 def _symbols(pieces: Iterable[Math]) -> tuple[Symbol, ...]:
-    return tuple(dict.fromkeys(found for piece in pieces for found in piece.symbols))
+    return tuple(dict.fromkeys(symbol_ for piece in pieces for symbol_ in piece.symbols))
 
 
 def bracketed(body: Math, brackets: str = "()") -> Math:
@@ -113,14 +113,14 @@ def constant(body: Math) -> Math:
 
 def product(*parts: Math) -> Math:
     """Factors side by side; sums among them get brackets."""
-    factors = [part if part.is_atom else bracketed(part) for part in parts]
+    factors = [factor if factor.is_atom else bracketed(factor) for factor in parts]
     drawn = f"<mtext>{_THIN_SPACE}</mtext>".join(factor.mathml for factor in factors)
     return row(*factors)._replace(mathml=f"<mrow>{drawn}</mrow>", is_atom=True)
 
 
 def fraction(above: Math, below: Math) -> Math:
     """above / below."""
-    top, bottom = (part.text if part.is_atom else f"({part.text})" for part in (above, below))
+    top, bottom = (term.text if term.is_atom else f"({term.text})" for term in (above, below))
     gap = "" if above.is_atom and below.is_atom and len(top + bottom) < 14 else " "
     return Math(
         f"{top}{gap}/{gap}{bottom}",
@@ -146,10 +146,10 @@ def root(body: Math) -> Math:
 def summed(index: str, body: Math, *, sign: str = "∑") -> Math:
     """A sum (or product) over an index: ∑ᵢ body; what limits the index stands behind a < sign."""
     inner = body if body.is_atom else bracketed(body)
-    whole, plain = _sign(sign, index), _sign(sign, index.partition("<")[0])
+    full, plain = _sign(sign, index), _sign(sign, index.partition("<")[0])
     return Math(
-        f"{whole.text} {inner.text}",
-        f"<mrow>{whole.mathml}{inner.mathml}</mrow>",
+        f"{full.text} {inner.text}",
+        f"<mrow>{full.mathml}{inner.mathml}</mrow>",
         symbols=tuple(dict.fromkeys((plain, *inner.symbols))),
     )
 

@@ -67,22 +67,22 @@ def _before(config: RunConfig) -> str:
 
 
 def _refill(config: RunConfig) -> Iterator[str]:
-    rule, wanted = config.filters.refill, config.sampling.prompts_per_step
+    rule, groups = config.filters.refill, config.sampling.prompts_per_step
     match rule:
         case NoRefill():
             return
         case DynamicRefill(max_batches=most):
-            yield f"{_until_full(wanted, most)}; groups beyond that are dropped."
+            yield f"{_until_full(groups, most)}; groups beyond that are dropped."
         case ActiveRefill(max_batches=most):
-            yield f"{_until_full(wanted, most)}; groups beyond that train first in the next step."
+            yield f"{_until_full(groups, most)}; groups beyond that train first in the next step."
         case NeighboursRefill(n=most):
             yield f"Places of groups left out try the prompts that come next, {most} tries in all."
         case _:
             assert_never(rule)
 
 
-def _until_full(wanted: int, most: int) -> str:
-    return f"Fresh prompts are sampled until {wanted} groups train, in at most {most} batches of {wanted}"
+def _until_full(groups: int, most: int) -> str:
+    return f"Fresh prompts are sampled until {groups} groups train, in at most {most} batches of {groups}"
 
 
 def _divisors(config: RunConfig, names: Sequence[str]) -> Iterator[str]:

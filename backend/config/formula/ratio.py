@@ -27,20 +27,20 @@ def ratio_definitions(objective: Objective) -> list[Math]:
     if isinstance(ratio, knobs.NoRatio):
         return []
     token = _token_ratio(objective, ratio.old)
-    own = row(_OWN, "=", token)
+    own_ratio = row(_OWN, "=", token)
     if isinstance(objective.surrogate, knobs.GeoToken):
-        return [*_geo_token(objective, objective.surrogate), own]
+        return [*_geo_token(objective, objective.surrogate), own_ratio]
     mean = _geometric_mean(row("log", _OWN)._replace(is_atom=True))
     match ratio:
         case knobs.TokenRatio():
             return [row(symbol("r", "it"), "=", token)]
         case knobs.SequenceGeometricRatio():
-            return [row(symbol("r", "i"), "=", mean), own]
+            return [row(symbol("r", "i"), "=", mean), own_ratio]
         case knobs.SequenceGeometricTokenRatio():
             gradient = fraction(_OWN, constant(_OWN))
-            return [row(symbol("r", "it"), "=", product(constant(mean), gradient)), own]
+            return [row(symbol("r", "it"), "=", product(constant(mean), gradient)), own_ratio]
         case knobs.SequenceProductRatio():
-            return [row(symbol("r", "i"), "=", limited_ratio(summed("t", _OWN, sign="∏"))), own]
+            return [row(symbol("r", "i"), "=", limited_ratio(summed("t", _OWN, sign="∏"))), own_ratio]
         case _:
             assert_never(ratio)
 
@@ -92,10 +92,12 @@ def correction_definitions(correction: knobs.Correction) -> list[Math]:
             return [banded, _sequence_rho(correction.level), definition]
         case knobs.SequenceK3():
             distance = symbol("κ", "i")
-            kept = row(sequence_weight, "=", ONE, "where", distance, "≤", number(correction.threshold))
+            weight_if_kept = row(
+                sequence_weight, "=", ONE, "where", distance, "≤", number(correction.threshold)
+            )
             k3 = row(token, "−", ONE, "−", row("log", token)._replace(is_atom=True))
             mean = row(fraction(ONE, LENGTH), summed("t", bracketed(k3)))
-            return [row(kept, ",", "else", number(0)), row(distance, "=", mean), definition]
+            return [row(weight_if_kept, ",", "else", number(0)), row(distance, "=", mean), definition]
         case knobs.GeoFilter():
             banded = _banded(weight, token, sequence, correction.low, correction.high)
             return [banded, _sequence_rho("geo"), definition]

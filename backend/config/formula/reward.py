@@ -159,8 +159,8 @@ def _centring(advantage: knobs.RewardAdvantage) -> list[Math]:
 
 def _decoupled(scale: knobs.Scale) -> list[Math]:
     """GDPO: each reward term in units of its own deviation; one that is the same all over a group adds 0."""
-    own, group = symbol("R", "ij"), symbol("R", "group,j")
-    normalised = fraction(row(own, "−", call("mean", group)), _deviation(group, scale))
+    term_reward, group = symbol("R", "ij"), symbol("R", "group,j")
+    normalised = fraction(row(term_reward, "−", call("mean", group)), _deviation(group, scale))
     return [row(symbol("s", "i"), "=", summed("j", product(symbol("w", "j"), normalised)))]
 
 
@@ -202,9 +202,9 @@ def _is_decoupled(advantage: knobs.RewardAdvantage) -> bool:
 def _moving_average(advantage: knobs.RewardAdvantage) -> list[Math]:
     if not isinstance(advantage, knobs.MovingAverage):
         return []
-    kept = product(number(advantage.decay), symbol("b"))
+    decayed = product(number(advantage.decay), symbol("b"))
     added = product(number(round(1 - advantage.decay, 12)), call("mean", _STEP))
-    return [row(symbol("b"), "←", kept, "+", added, "after each step,", "from", number(0))]
+    return [row(symbol("b"), "←", decayed, "+", added, "after each step,", "from", number(0))]
 
 
 MEANINGS = {

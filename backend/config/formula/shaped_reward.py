@@ -74,8 +74,10 @@ def shares_of(config: RunConfig) -> list[Share]:
     shares = [
         Share(list((general | _of(config, domain)).values()), ("for", word(domain))) for domain in named
     ]
-    others = [Share(list(general.values()), (OTHERS,))] if general and _has_others(config, named) else []
-    return [*shares, *others]
+    other_shares = (
+        [Share(list(general.values()), (OTHERS,))] if general and _has_others(config, named) else []
+    )
+    return [*shares, *other_shares]
 
 
 def _has_others(config: RunConfig, named: Sequence[str]) -> bool:
@@ -133,11 +135,11 @@ def _total(config: RunConfig, shares: Sequence[Share]) -> list[Math]:
         case KeepTruncated() | MaskTruncated():
             rows = [row(total, "=", _weighted(share, penalty), *share.whose) for share in shares]
         case ScaleTruncatedReward():
-            whole, factor = symbol("sum", "i"), symbol("f", "i")
-            left = product(factor, whole)
+            weighted_sum, factor = symbol("sum", "i"), symbol("f", "i")
+            left = product(factor, weighted_sum)
             scaled = row(total, "=", row(left, "+", *penalty) if penalty else left)
-            sums = [row(whole, "=", _weighted(share, []), *share.whose) for share in shares]
-            rows = [scaled, _factor(config, rule, whole, factor), *sums]
+            sums = [row(weighted_sum, "=", _weighted(share, []), *share.whose) for share in shares]
+            rows = [scaled, _factor(config, rule, weighted_sum, factor), *sums]
         case _:
             assert_never(rule)
     return [*rows, *(_gate(total, share) for share in shares if _required(share))]
@@ -219,13 +221,15 @@ def _terms(config: RunConfig, shares: Sequence[Share]) -> list[Math]:
             rows.append(row(name_of(term), "=", mapped, *_whose(term, config)))
         if isinstance(term, LengthReward):
             rows += _brevity(name_of(term))
-    return list({found.text: found for found in rows}.values())
+    return list({definition.text: definition for definition in rows}.values())
 
 
 def _whose(term: RewardTerm, config: RunConfig) -> tuple[Math | str, ...]:
     if term.domain:
         return "for", word(term.domain)
-    is_replaced = any(other.domain and other.label == term.label for other in config.rewards)
+    is_replaced = any(
+        domain_term.domain and domain_term.label == term.label for domain_term in config.rewards
+    )
     return (OTHERS,) if is_replaced else ()
 
 

@@ -181,11 +181,11 @@ def _divergence(rule: knobs.DivergenceMask, objective: Objective, advantage: Mat
         measured = bracketed(row(new, "−", old), "||")
     else:
         drawn = product(old, row("log", bracketed(fraction(old, new)))._replace(is_atom=True))
-        others = fraction(
-            bracketed(row(ONE, "−", old, "+", _TINY)), bracketed(row(ONE, "−", new, "+", _TINY))
+        odds = fraction(bracketed(row(ONE, "−", old, "+", _TINY)), bracketed(row(ONE, "−", new, "+", _TINY)))
+        of_other_tokens = product(
+            bracketed(row(ONE, "−", old)), row("log", bracketed(odds))._replace(is_atom=True)
         )
-        rest = product(bracketed(row(ONE, "−", old)), row("log", bracketed(others))._replace(is_atom=True))
-        measured = row(drawn, "+", rest)
+        measured = row(drawn, "+", of_other_tokens)
     return [
         row(symbol("m", "it"), "=", number(0), "where", above, "or", below, ",", "else", ONE),
         row(distance, "=", measured),

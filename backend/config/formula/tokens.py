@@ -34,8 +34,8 @@ def trained_definition(knob: knobs.TokenWeight) -> list[Math]:
     if not isinstance(knob, knobs.Lopti):
         return []
     bound = number(abs(knob.eta))
-    rare, other = (row(call("π_old", _TOKEN), sign, bound) for sign in ("<", "≥"))
-    first, second = (rare, other) if knob.eta > 0 else (other, rare)
+    rare, common = (row(call("π_old", _TOKEN), sign, bound) for sign in ("<", "≥"))
+    first, second = (rare, common) if knob.eta > 0 else (common, rare)
     return [
         row(_TRAINED, "=", number(1), "where", first, "in a first update,", "else", number(0)),
         row(_TRAINED, "=", number(1), "where", second, "in a second one,", "else", number(0)),

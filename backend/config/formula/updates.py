@@ -45,13 +45,13 @@ def _decay(config: RunConfig, trained: list[Math]) -> list[Math]:
     decay = config.optimizer.weight_decay
     if not decay:
         return []
-    kept = bracketed(row(number(1), "−", product(number(decay), symbol("lr"))))
+    decay_factor = bracketed(row(number(1), "−", product(number(decay), symbol("lr"))))
     match config.optimizer.decayed:
         case "matrices":
             whose = "for weights of two or more dimensions"
         case "all":
             whose = "for all weights"
-    return [row(weights, "←", product(kept, weights), whose) for weights in trained]
+    return [row(weights, "←", product(decay_factor, weights), whose) for weights in trained]
 
 
 def _trust_region(trust: TrustRegion) -> list[Math]:
@@ -63,12 +63,12 @@ def _trust_region(trust: TrustRegion) -> list[Math]:
     length = root(fraction(number(2 * trust.delta), curvature))
     tries = row("the first of", number(0), "…", number(trust.backtracks - 1))
     region = row(_DISTANCE, "≤", number(trust.delta), "and", _LOSS, "falls; without one", _WEIGHTS, "stays")
-    found = row("after at most", number(trust.cg_iters), "conjugate-gradient iterations")
+    limit = row("after at most", number(trust.cg_iters), "conjugate-gradient iterations")
     return [
         row(_WEIGHTS, "←", _WEIGHTS, "+", product(power(number(trust.backtrack_factor), "m"), _STEP)),
         row(_TRY, "=", tries, "where", region),
         row(_STEP, "=", product(length, _DIRECTION)),
-        row(image, "≈", _SLOPE, found),
+        row(image, "≈", _SLOPE, limit),
         row(_SLOPE, "=", "−", symbol("∇L")),
     ]
 

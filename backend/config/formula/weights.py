@@ -103,14 +103,23 @@ def entropy_weight_definition(entropy: knobs.Entropy) -> list[Math]:
         case knobs.NoEntropyBonus() | knobs.EntropyBonus():
             return []
         case knobs.AdaptiveEntropy(target=target, step=step, coef=coef):
-            mean, wanted = call("mean", symbol("H", "sampler")), number(target)
+            mean, target_entropy = call("mean", symbol("H", "sampler")), number(target)
             moved, first = symbol("c′"), number(coef)
             lower = call("max", row(moved, "−", number(step)), number(0))
             return [
-                row(_BONUS, "=", moved, "where", mean, "≤", wanted, ",", "else", number(0)),
+                row(_BONUS, "=", moved, "where", mean, "≤", target_entropy, ",", "else", number(0)),
                 row(moved, "=", first, "at first"),
                 row(
-                    moved, "←", row(moved, "+", number(step)), "where", mean, "<", wanted, ",", "else", lower
+                    moved,
+                    "←",
+                    row(moved, "+", number(step)),
+                    "where",
+                    mean,
+                    "<",
+                    target_entropy,
+                    ",",
+                    "else",
+                    lower,
                 ),
             ]
         case _:

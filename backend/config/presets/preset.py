@@ -30,12 +30,12 @@ def preset(title: str, source: str, note: str, **sections: Any) -> Preset:
 def _written(value: Any) -> Any:
     """The fields that were written down, with the `type` that picks each union member."""
     if isinstance(value, tuple):
-        return [_written(part) for part in value]
+        return [_written(element) for element in value]
     if not isinstance(value, Frozen):
         return value
-    known = type(value).model_fields
+    fields = type(value).model_fields
     tags = [
-        name for name in ("type", "name") if name in known and get_origin(known[name].annotation) is Literal
+        name for name in ("type", "name") if name in fields and get_origin(fields[name].annotation) is Literal
     ]
     tag = {name: getattr(value, name) for name in tags}
     return tag | {name: _written(getattr(value, name)) for name in sorted(value.model_fields_set, key=str)}

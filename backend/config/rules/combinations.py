@@ -171,9 +171,9 @@ def _domain_errors(config: RunSections) -> Iterator[Problem]:
         index for index, term in enumerate(config.rewards) if term.domain and term.domain not in domains
     ]
     for index in strange:
-        known = ", ".join(sorted(domains))
+        domain_list = ", ".join(sorted(domains))
         domain = config.rewards[index].domain
-        yield f"rewards.{index}.domain", f"is {domain!r}, but the problems have the domains {known}"
+        yield f"rewards.{index}.domain", f"is {domain!r}, but the problems have the domains {domain_list}"
     rewarded = {term.domain for term in config.rewards}
     for index, source in enumerate(config.problems):
         if not strange and "" not in rewarded and source.domain not in rewarded:
@@ -186,15 +186,15 @@ def _kl_errors(config: RunSections) -> Iterator[Problem]:
         return
     domains = sorted({source.domain for source in config.problems})
     named = kl.coef if isinstance(kl.coef, Mapping) else dict.fromkeys(domains, kl.coef)
-    known = ", ".join(domains)
+    domain_list = ", ".join(domains)
     # rows of files and datasets may name domains of their own
     is_all = all(isinstance(source, SumsProblem | ReasoningGymProblem) for source in config.problems)
     for stranger in sorted(named.keys() - set(domains)) if is_all else ():
-        yield f"objective.kl.coef.{stranger}", f"is not a domain of the problems; they have {known}"
+        yield f"objective.kl.coef.{stranger}", f"is not a domain of the problems; they have {domain_list}"
     for missing in (domain for domain in domains if domain not in named):
         yield (
             "objective.kl.coef",
-            f"has nothing for the domain {missing!r}: expected one for each of {known}",
+            f"has nothing for the domain {missing!r}: expected one for each of {domain_list}",
         )
     if config.objective.reference.type == "on_stagnation" and config.evaluation.every == 0:
         reason = "is on_stagnation, but evaluation.every is 0: without evaluations no stagnation can be seen"
@@ -333,8 +333,10 @@ def _sampling_warnings(config: RunSections) -> Iterator[str]:
     if sampling.keep_mask and not truncated_sampling:
         yield "sampling.keep_mask has no effect: neither top_p nor top_k removes any tokens"
     if sampling.is_off_policy and not _is_corrected(config):
-        who = {"local": "older weights", "server": "the server", "colocated": "vLLM"}[sampling.engine.type]
-        yield f"{who} samples and nothing corrects for that: use token_tis, or ratio.old = sampler"
+        sampler = {"local": "older weights", "server": "the server", "colocated": "vLLM"}[
+            sampling.engine.type
+        ]
+        yield f"{sampler} samples and nothing corrects for that: use token_tis, or ratio.old = sampler"
     if sampling.staleness and not _is_corrected(config):
         yield ("stale rollouts are not corrected: use a correction such as token_tis, or ratio.old = sampler")
     if config.filters.refill.type == "active" and not _is_corrected(config):

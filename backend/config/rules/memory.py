@@ -65,12 +65,12 @@ def _device_errors(config: RunSections) -> Iterator[Problem]:
     name = "devices" if resources.devices > 1 else "nodes"
     several = f"but resources.{name} is {getattr(resources, name)}, and"
     for path, (expected, reason) in ONE_DEVICE.items():
-        found: Any = config
+        setting: Any = config
         for name in path.split("."):
-            found = getattr(found, name)
-        if found != expected:
-            shown, wanted = ("on", "false") if found is True else (found, expected)
-            yield path, f"is {shown}, {several} {reason}: expected {wanted}"
+            setting = getattr(setting, name)
+        if setting != expected:
+            shown, expected_text = ("on", "false") if setting is True else (setting, expected)
+            yield path, f"is {shown}, {several} {reason}: expected {expected_text}"
     if resources.packing == "on":
         yield "resources.packing", f"is on, {several} their passes are padded: expected auto or off"
 

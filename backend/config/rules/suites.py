@@ -25,18 +25,20 @@ def suite_errors(config: RunSections) -> Iterator[Problem]:
             yield f"{path}.rows", f"is all, but {same} trains on these rows: expected held_out"
     best_by = config.checkpointing.best_by
     if best_by and best_by not in names:
-        known = ", ".join(sorted(names)) or "none"
+        suite_names = ", ".join(sorted(names)) or "none"
         yield (
             "checkpointing.best_by",
-            f"is {best_by!r}, but the suites of the evaluation are: {known}",
+            f"is {best_by!r}, but the suites of the evaluation are: {suite_names}",
         )
 
 
 def _trained_alike(config: RunSections, problem: ProblemSource) -> str:
     """The path of a source that trains on the rows of a problem; empty: there is none."""
-    place = _rows_of(problem)
-    found = (number for number, source in enumerate(config.problems) if place and _rows_of(source) == place)
-    return next((f"problems.{number}" for number in found), "")
+    rows_read = _rows_of(problem)
+    numbers = (
+        number for number, source in enumerate(config.problems) if rows_read and _rows_of(source) == rows_read
+    )
+    return next((f"problems.{number}" for number in numbers), "")
 
 
 def _rows_of(source: ProblemSource) -> tuple[str, ...]:

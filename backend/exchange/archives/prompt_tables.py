@@ -44,16 +44,16 @@ def _tallies(sessions: Sessions, run_id: str) -> Iterator[list[dict[str, Any]]]:
     names = (*TALLY_TEXTS, *TALLY_PLACE, *TALLY_COUNTS, "reward")
     query = select(*(getattr(GroupTally, name) for name in names)).order_by(*key).limit(ROWS_AT_ONCE)
     is_stored = GroupTally.marks.bitwise_and(BIT["stored"])
-    place: Sequence[Any] = ("", -1, -1, -1, -1)
+    after: Sequence[Any] = ("", -1, -1, -1, -1)
     while True:
         with reading(sessions) as session:
             limits = limits_of(session, [run_id]).get(run_id, ())
-            own = (GroupTally.run_id == run_id, counts(GroupTally, limits), is_stored == 0)
-            rows = session.execute(query.where(*own, tuple_(*key) > place)).all()
+            conditions = (GroupTally.run_id == run_id, counts(GroupTally, limits), is_stored == 0)
+            rows = session.execute(query.where(*conditions, tuple_(*key) > after)).all()
         yield [row._asdict() for row in rows]
         if len(rows) < ROWS_AT_ONCE:
             return
-        place = tuple(getattr(rows[-1], name) for name in ("kind", *TALLY_PLACE))
+        after = tuple(getattr(rows[-1], name) for name in ("kind", *TALLY_PLACE))
 
 
 def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> list[str]:

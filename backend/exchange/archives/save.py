@@ -73,10 +73,12 @@ def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoi
     scratch = settings.state / "archives"
     make_directory(scratch, mode=0o700)
     with ExitStack() as opened:
-        found, gone = _checkpoints(sessions, settings, run_id, opened) if checkpoints else ({}, [])
+        checkpoints_found, gone = (
+            _checkpoints(sessions, settings, run_id, opened) if checkpoints else ({}, [])
+        )
         tables = {name: opened.enter_context(_unnamed(scratch)) for name in TABLES if name != RUN}
         with reading(sessions) as session:
-            run = _run_document(session, run_id, [each for each, _ in found.values()])
+            run = _run_document(session, run_id, [checkpoint for checkpoint, _ in checkpoints_found.values()])
         write_metrics(sessions, run_id, tables[METRICS])
         damaged = write_rollouts(sessions, run_id, tables[ROLLOUTS], tables[TOKENS], tables[LABELS])
         write_tallies(sessions, run_id, tables[TALLIES])
@@ -84,12 +86,12 @@ def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoi
         _write_events(sessions, run_id, tables[EVENTS])
         document = orjson.dumps(run.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
         members = [_member(RUN, BytesIO(document)), *(_member(name, file) for name, file in tables.items())]
-        for _, files in found.values():
+        for _, files in checkpoints_found.values():
             members += files
         missing = [*lost_points(sessions, run_id), *gone, *damaged][:MOST_MISSING]
         first = _manifest(run_id, members, missing)
         opened.pop_all()  # the stream closes them
-        return Archive(tar_stream([first, *(each for each, _ in members)]), missing)
+        return Archive(tar_stream([first, *(member for member, _ in members)]), missing)
 
 
 Described = tuple[Member, ArchivedFile]
@@ -126,14 +128,14 @@ def _run_document(session: Session, run_id: str, checkpoints: list[ArchivedCheck
     run = session.get_one(Run, run_id)
     experiment = session.get(Experiment, run.experiment_id) if run.experiment_id else None
     query = select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number)
-    attempts = [_attempt(each) for each in session.scalars(query)]
+    attempts = [_attempt(attempt) for attempt in session.scalars(query)]
     if not attempts:
         raise Conflict(f"run {run.name} has not begun: there is nothing to archive")
     same = ("variant", "seed", "config", "steps", "status", "reason", "last_step", "summary", "tags", "notes")
-    more = ("name", "fork_step", "verdict", "started_at", "finished_at")
+    later_names = ("name", "fork_step", "verdict", "started_at", "finished_at")
     return ArchivedRun.model_validate(
         {
-            **{name: getattr(run, name) for name in (*same, *more)},
+            **{name: getattr(run, name) for name in (*same, *later_names)},
             "name": run.name[:MOST_IN_NAME],
             "experiment": experiment.name if experiment else "",
             "origin": "" if run.origin == ARCHIVED else run.origin,
@@ -173,7 +175,7 @@ def _checkpoints(
     with reading(sessions) as session:
         must_exist(session, run_id)
         rows = sorted(checkpoints_of(session, run_id), key=lambda row: (row.step, row.attempt))
-    found: Found = {}
+    archived: Found = {}
     gone = []
     for row in rows:
         files = _checkpoint_files(settings, row, opened)
@@ -182,10 +184,10 @@ def _checkpoints(
             about = ArchivedCheckpoint(
                 name=row.path, step=row.step, attempt=row.attempt, sha256=row.sha256, accuracy=accuracy
             )
-            found[row.path] = about, files
+            archived[row.path] = about, files
         else:
             gone.append(f"checkpoint {row.path} of step {row.step}: its files are gone or damaged")
-    return found, gone
+    return archived, gone
 
 
 def _checkpoint_files(settings: Settings, row: Checkpoint, opened: ExitStack) -> list[Described]:
@@ -193,11 +195,16 @@ def _checkpoint_files(settings: Settings, row: Checkpoint, opened: ExitStack) ->
     try:
         content = read_manifest(settings, row)
         described = {name: ArchivedFile(**entry) for name, entry in json.loads(content)["files"].items()}
-        own = ArchivedFile(bytes=len(content), sha256=row.sha256)
-        place = f"{CHECKPOINTS}/{row.path}"
-        files = [(Member(f"{place}/{CHECKPOINT_MANIFEST}", BytesIO(content), len(content)), own)]
+        own_manifest = ArchivedFile(bytes=len(content), sha256=row.sha256)
+        directory_in_archive = f"{CHECKPOINTS}/{row.path}"
+        files = [
+            (
+                Member(f"{directory_in_archive}/{CHECKPOINT_MANIFEST}", BytesIO(content), len(content)),
+                own_manifest,
+            )
+        ]
         for name, entry in described.items():
-            path = f"{place}/{name}"
+            path = f"{directory_in_archive}/{name}"
             if not CHECKPOINT_FILE.fullmatch(path):
                 return []
             file = opened.enter_context(open_artifact(settings, directory / name))

@@ -51,14 +51,14 @@ def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
         [("metric", pa.dictionary(pa.int32(), pa.string())), ("step", pa.int32()), ("value", pa.float64())]
     )
     with reading(sessions) as session:
-        names = names_of_metrics(session, [part.run for part in lineages(session, [run_id])[run_id]])
+        names = names_of_metrics(session, [stretch.run for stretch in lineages(session, [run_id])[run_id]])
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for start in range(0, len(names), METRICS_AT_ONCE):
-            some = names[start : start + METRICS_AT_ONCE]
+            chunk = names[start : start + METRICS_AT_ONCE]
             with reading(sessions) as session:
-                found = read_points(session, [run_id], some)
-            for name in some:
-                if (points := found.get((run_id, name))) is not None and len(points):
+                by_metric = read_points(session, [run_id], chunk)
+            for name in chunk:
+                if (points := by_metric.get((run_id, name))) is not None and len(points):
                     metric = pa.DictionaryArray.from_arrays(
                         pa.array(np.zeros(len(points), np.int32)), pa.array([name])
                     )
@@ -93,7 +93,7 @@ def write_rollouts(
             batches = []
             for group in groups:
                 mine = _without_gaps(completions.get(group.id, []))
-                own, of_tokens_damage = _tokens(packed.get(group.id), len(mine))
+                tokens_of_group, of_tokens_damage = _tokens(packed.get(group.id), len(mine))
                 texts, damage = _texts(group)
                 damage |= {"completions": damage_of(group.id), "tokens": of_tokens_damage}
                 missing += _sentences(group, damage)
@@ -101,8 +101,10 @@ def write_rollouts(
                     rows.append(_row(group, completion, texts))
                     for label in labelled.get(completion.id, ()):
                         labels.write(_label_line(row, label))
-                    if own:
-                        batches.append(_token_batch(row, own[completion.position], arrays, of_tokens))
+                    if tokens_of_group:
+                        batches.append(
+                            _token_batch(row, tokens_of_group[completion.position], arrays, of_tokens)
+                        )
                     row += 1
             rows_writer.write_table(pa.Table.from_pylist(rows, schema=of_rollouts))
             tokens_writer.write_table(pa.Table.from_batches(batches, schema=of_tokens).combine_chunks())
@@ -111,7 +113,7 @@ def write_rollouts(
 
 def _without_gaps(completions: Sequence[Completion]) -> list[Completion]:
     """Those before the first that could not be read: an import takes them from place 0 on."""
-    return [one for place, one in enumerate(completions) if one.position == place]
+    return [completion for position, completion in enumerate(completions) if completion.position == position]
 
 
 def _tokens(data: bytes | None, completions: int) -> tuple[list[Tokens], str]:
@@ -119,12 +121,12 @@ def _tokens(data: bytes | None, completions: int) -> tuple[list[Tokens], str]:
     if data is None or not completions:
         return [], ""
     try:
-        found = unpack_tokens(data)
+        unpacked = unpack_tokens(data)
     except PackedDamaged as error:
         return [], str(error)
-    if len(found) < completions:
-        return [], f"it holds tokens of {len(found)} completions, expected {completions}"
-    return found, ""
+    if len(unpacked) < completions:
+        return [], f"it holds tokens of {len(unpacked)} completions, expected {completions}"
+    return unpacked, ""
 
 
 def _texts(group: RolloutGroup) -> tuple[dict[str, str], dict[str, str]]:
@@ -134,10 +136,10 @@ def _texts(group: RolloutGroup) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _sentences(group: RolloutGroup, damage: Mapping[str, str]) -> Iterator[str]:
-    place = f"step {group.step}, {group.kind}, prompt {group.prompt_index}"
+    group_name = f"step {group.step}, {group.kind}, prompt {group.prompt_index}"
     for name, reason in damage.items():
         if reason:
-            yield f"{place}, {name}: damaged, and left out ({reason})"
+            yield f"{group_name}, {name}: damaged, and left out ({reason})"
 
 
 def _schemas(arrays: Sequence[str]) -> tuple[Any, Any]:
@@ -162,29 +164,31 @@ Page = tuple[list[RolloutGroup], dict[str, list[Completion]], dict[str, bytes], 
 
 def _pages(sessions: Sessions, run_id: str) -> Iterator[Page]:
     columns = (RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index, RolloutGroup.id)
-    place: tuple[Any, ...] = (-2, "", 0, "")
+    after: tuple[Any, ...] = (-2, "", 0, "")
     while True:
         with reading(sessions) as session:
-            query = select(RolloutGroup).where(*valid_groups(session, run_id), tuple_(*columns) > place)
+            query = select(RolloutGroup).where(*valid_groups(session, run_id), tuple_(*columns) > after)
             groups = list(session.scalars(query.order_by(*columns).limit(GROUPS_AT_ONCE)))
             ids = [group.id for group in groups]
-            kept = select(RolloutTokens.group_id, RolloutTokens.data).where(RolloutTokens.group_id.in_(ids))
-            packed = {row.group_id: row.data for row in session.execute(kept)}
+            token_query = select(RolloutTokens.group_id, RolloutTokens.data).where(
+                RolloutTokens.group_id.in_(ids)
+            )
+            packed = {row.group_id: row.data for row in session.execute(token_query)}
             completions = completions_of(session, ids)
             labelled = _labels(session, ids)
         if not groups:
             return
         yield groups, completions, packed, labelled
         last = groups[-1]
-        place = (last.step, last.kind, last.prompt_index, last.id)
+        after = (last.step, last.kind, last.prompt_index, last.id)
 
 
 def _labels(session: Session, groups: Sequence[str]) -> dict[str, list[RolloutLabel]]:
     query = select(RolloutLabel).where(RolloutLabel.group_id.in_(groups))
-    found: dict[str, list[RolloutLabel]] = {}
+    by_rollout: dict[str, list[RolloutLabel]] = {}
     for label in session.scalars(query.order_by(RolloutLabel.label)):
-        found.setdefault(label.rollout_id, []).append(label)
-    return found
+        by_rollout.setdefault(label.rollout_id, []).append(label)
+    return by_rollout
 
 
 def _label_line(row: int, label: RolloutLabel) -> bytes:
@@ -194,11 +198,11 @@ def _label_line(row: int, label: RolloutLabel) -> bytes:
 
 def _array_names(sessions: Sessions, run_id: str) -> list[str]:
     """Names of all values that some completion's tokens have."""
-    found: set[str] = set()
+    names: set[str] = set()
     for _, _, packed, _ in _pages(sessions, run_id):
         for data in packed.values():
-            found.update(name for arrays in arrays_or_damage(data)[0] for name in arrays)
-    return sorted(found)
+            names.update(name for arrays in arrays_or_damage(data)[0] for name in arrays)
+    return sorted(names)
 
 
 def _row(group: RolloutGroup, completion: Completion, texts: Mapping[str, str]) -> dict[str, Any]:

@@ -68,7 +68,9 @@ def _front_matter(facts: CardFacts, *, merged: bool) -> str:
     preset = facts.config.preset
     tags = [tag for tag in dict.fromkeys(["grpo", "reinforcement-learning", preset]) if tag]
     lines += ["tags:", *(f"- {quoted(tag)}" for tag in tags)]
-    if datasets := sorted({each.dataset for each in facts.config.problems if isinstance(each, HubProblem)}):
+    if datasets := sorted(
+        {problem.dataset for problem in facts.config.problems if isinstance(problem, HubProblem)}
+    ):
         lines += ["datasets:", *(f"- {quoted(name)}" for name in datasets)]
     return "\n".join(["---", *lines, "---"])
 
@@ -92,9 +94,12 @@ def _data(config: RunConfig) -> str:
     return "\n\n".join(
         table(
             [title, "weight", "settings"],
-            [[each.name, f"{each.weight:g}", _settings(each.model_dump(mode="json"))] for each in some],
+            [
+                [component.name, f"{component.weight:g}", _settings(component.model_dump(mode="json"))]
+                for component in components
+            ],
         )
-        for title, some in parts.items()
+        for title, components in parts.items()
     )
 
 
@@ -148,8 +153,8 @@ def _rows(facts: CardFacts, names: Sequence[str]) -> NDArray[np.int64]:
     every = np.concatenate([facts.curves[name].steps for name in names])
     steps, counts = np.unique(every, return_counts=True)
     full = _spread(steps[counts == counts.max()], ROWS - 2)
-    others = steps[[0, -1]] if len(full) >= ROWS // 2 else _spread(steps, ROWS - len(full))
-    return np.unique(np.concatenate([full, others]))
+    filling = steps[[0, -1]] if len(full) >= ROWS // 2 else _spread(steps, ROWS - len(full))
+    return np.unique(np.concatenate([full, filling]))
 
 
 def _spread(steps: NDArray[np.int64], most: int) -> NDArray[np.int64]:
@@ -160,9 +165,9 @@ def _spread(steps: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 def _at(facts: CardFacts, name: str, step: int) -> str:
     points = facts.curves[name]
-    place = int(np.searchsorted(points.steps, step))
-    is_there = place < len(points) and points.steps[place] == step
-    return f"{points.values[place]:.4g}" if is_there else ""
+    index = int(np.searchsorted(points.steps, step))
+    is_there = index < len(points) and points.steps[index] == step
+    return f"{points.values[index]:.4g}" if is_there else ""
 
 
 def _evaluation(facts: CardFacts) -> str:

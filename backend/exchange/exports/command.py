@@ -55,13 +55,13 @@ def _reading(settings: Settings) -> Iterator[Session]:
 def run_called(session: Session, word: str) -> str:
     """Id of the run with this id or name; raises InvalidRequest where there is none or more than one."""
     query = select(Run.id).where((Run.id == word) | (Run.name == word), Run.deleting_at.is_(None))
-    found = session.scalars(query.order_by(Run.created_at).limit(MOST_LISTED + 1)).all()
-    if word in found:
+    run_ids = session.scalars(query.order_by(Run.created_at).limit(MOST_LISTED + 1)).all()
+    if word in run_ids:
         return word
-    if len(found) == 1:
-        return found[0]
-    several = f"several runs are called {word!r:.60}: {', '.join(found[:MOST_LISTED])}"
-    raise InvalidRequest([FieldError("run", several if found else f"there is no run {word!r:.60}")])
+    if len(run_ids) == 1:
+        return run_ids[0]
+    several = f"several runs are called {word!r:.60}: {', '.join(run_ids[:MOST_LISTED])}"
+    raise InvalidRequest([FieldError("run", several if run_ids else f"there is no run {word!r:.60}")])
 
 
 def source_of(settings: Settings, run: str, step: int | None) -> Source:
@@ -132,14 +132,14 @@ def copy_checkpoints_of(settings: Settings, run: str) -> Iterator[tuple[str, boo
     with _reading(settings) as session:
         if run:
             query = query.where(Checkpoint.run_id == run_called(session, run))
-        found = list(session.scalars(query))
+        checkpoints = list(session.scalars(query))
         session.expunge_all()
     lines = 0
-    for line in copy_missing(settings, found):
+    for line in copy_missing(settings, checkpoints):
         lines += 1
         yield line
     if not lines:
-        yield f"all {len(found)} checkpoints are in the artifact store", True
+        yield f"all {len(checkpoints)} checkpoints are in the artifact store", True
 
 
 def push_model(
@@ -188,20 +188,22 @@ def _run_trainer_module(settings: Settings, module: str, arguments: list[str], *
 def serving_command(directory: Path, engine: Engine, *, host: str, port: int) -> list[str]:
     """Command line that serves a model's directory with an OpenAI-compatible API; raises InvalidRequest."""
     if not (directory / "config.json").is_file():
-        what = "an adapter alone: export it first" if (directory / ADAPTER_CONFIG).is_file() else "no model"
-        raise InvalidRequest([FieldError("directory", f"{directory} holds {what}")])
-    place = ["--host", host, "--port", str(port)]
+        content = (
+            "an adapter alone: export it first" if (directory / ADAPTER_CONFIG).is_file() else "no model"
+        )
+        raise InvalidRequest([FieldError("directory", f"{directory} holds {content}")])
+    address = ["--host", host, "--port", str(port)]
     if engine == "vllm":
-        return ["vllm", "serve", str(directory), *place]
-    return ["transformers", "serve", str(directory), *place]
+        return ["vllm", "serve", str(directory), *address]
+    return ["transformers", "serve", str(directory), *address]
 
 
 def program_of(command: list[str]) -> str:
     """Path of a command's program: beside this Python, else on PATH; raises Conflict where it cannot run."""
     beside = Path(sys.executable).with_name(command[0])
-    found = str(beside) if beside.is_file() else shutil.which(command[0])
-    if found is None:
+    program = str(beside) if beside.is_file() else shutil.which(command[0])
+    if program is None:
         raise Conflict(f"{command[0]} is not installed here: run the line above where it is")
-    if Path(found) == beside and command[0] == "transformers" and find_spec("openai") is None:
+    if Path(program) == beside and command[0] == "transformers" and find_spec("openai") is None:
         raise Conflict("transformers serves with further packages: pip install 'transformers[serving]'")
-    return found
+    return program

@@ -83,7 +83,7 @@ def facts_of(session: Session, checkpoint: Checkpoint) -> CardFacts:
         cause=run.cause,
         versions=attempt.versions if attempt else {},
         device=attempt.device if attempt else "",
-        curves={name: _until(found, checkpoint.step) for (_, name), found in points.items()},
+        curves={name: _until(curve, checkpoint.step) for (_, name), curve in points.items()},
     )
 
 
@@ -96,5 +96,5 @@ def _held_out(session: Session, run: Run) -> list[str]:
 
 
 def _until(points: Points, step: int) -> Points:
-    there = points.steps <= step
-    return Points(points.steps[there], points.values[there])
+    is_shown = points.steps <= step
+    return Points(points.steps[is_shown], points.values[is_shown])

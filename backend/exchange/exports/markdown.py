@@ -28,13 +28,13 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 def inline(text: str) -> str:
     """Text that stands in a sentence or in a cell of a table, as it is."""
-    plain = ACTIVE.sub(lambda found: "\\" + found[0], visible(text.replace("\n", " ")))
-    return LINKS.sub(lambda found: f"&#{ord(found[0])};", plain)
+    plain = ACTIVE.sub(lambda match: "\\" + match[0], visible(text.replace("\n", " ")))
+    return LINKS.sub(lambda match: f"&#{ord(match[0])};", plain)
 
 
 def fenced(text: str, language: str = "") -> str:
     """A block of code that no run of backticks in the text can end."""
-    longest = max((len(found) for found in FENCES.findall(text)), default=0)
+    longest = max((len(fence_text) for fence_text in FENCES.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{visible(text, lines=True)}\n{fence}"
 

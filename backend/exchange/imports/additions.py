@@ -41,15 +41,15 @@ def add_completions(sessions: Sessions, run_id: str, completions: Completions, f
     with sessions.begin() as session:
         run = check_takes(session, run_id, locks=True)
         points = caught_up(session, run_id, written, texts)
-        for each in packed:
-            replace_groups(session, each)
+        for groups_of_step in packed:
+            replace_groups(session, groups_of_step)
         write_points(session, run_id, ATTEMPT, points)
         summary, last = Summary.read(run.summary), max(run.last_step, completions.last_step)
         for step, metrics in points:
             summary.add(step, metrics)
         values = {"last_step": last, "steps": max(run.steps, last), "judged_step": None}
-        own = update(Run).where(Run.id == run_id)
+        run_update = update(Run).where(Run.id == run_id)
         document = summary.document()
-        session.execute(own.values(summary=document, **sort_values(document), **values))
+        session.execute(run_update.values(summary=document, **sort_values(document), **values))
         message = f"{len(completions):,} completions imported from {file}"
         add_event(session, "data", message, run_id=run_id, attempt=ATTEMPT, data={"file": file})

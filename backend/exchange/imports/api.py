@@ -83,14 +83,18 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the ad
     check_type(request, TYPES, expected="application/octet-stream")
     by = ROW_NUMBER if row_numbers else step or None
     chosen = _labels(runs)
-    wanted = ImportRequest(file, format, name, experiment, variant, seed, by, names, chosen, into, dry_run)
+    import_request = ImportRequest(
+        file, format, name, experiment, variant, seed, by, names, chosen, into, dry_run
+    )
     scratch = lab.settings.state / "imports"
     try:
         await run_in_threadpool(make_directory, scratch, mode=0o700)
         with tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES, dir=str(scratch)) as draft:
             await receive(request, draft, lab.settings.upload_bytes)
             take_time(IMPORT_SECONDS)
-            answer = await run_in_threadpool(import_any, lab.sessions, lab.settings, draft, wanted, key=key)
+            answer = await run_in_threadpool(
+                import_any, lab.sessions, lab.settings, draft, import_request, key=key
+            )
     except ClientDisconnect:
         raise CutOff("the connection closed before the upload was complete; nothing was stored") from None
     except OSError as error:
@@ -100,19 +104,19 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the ad
 
 def _labels(runs: str) -> list[str]:
     try:
-        found = orjson.loads(runs)
+        labels = orjson.loads(runs)
     except orjson.JSONDecodeError:
-        found = None
-    if not isinstance(found, list) or not all(isinstance(label, str) for label in found):
+        labels = None
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise InvalidRequest([FieldError("runs", "expected a JSON list of labels")])
-    return found
+    return labels
 
 
 def _names(mapping: str) -> dict[str, str]:
     try:
-        found = orjson.loads(mapping)
+        by_column = orjson.loads(mapping)
     except orjson.JSONDecodeError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found.values()):
+        by_column = None
+    if not isinstance(by_column, dict) or not all(isinstance(name, str) for name in by_column.values()):
         raise InvalidRequest([FieldError("mapping", "expected a JSON object of names by column")])
-    return found
+    return by_column

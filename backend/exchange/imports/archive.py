@@ -55,7 +55,7 @@ class Member(NamedTuple):
         parts = list(PurePosixPath(self.name.replace("\\", "/")).parts[:-1])
         while parts and (parts[-1].startswith(STEPS) or parts[-1].lower() in PARTS):
             parts.pop()
-        return "/".join(part for part in parts if part not in {"/", ".."})
+        return "/".join(path_part for path_part in parts if path_part not in {"/", ".."})
 
 
 class Found(NamedTuple):
@@ -77,25 +77,27 @@ class _Contents:
         """Of the states of TRL in each directory."""
         self._runs: set[tuple[str, str] | int] = set()
 
-    def add(self, found: Found) -> None:
+    def add(self, log_in_archive: Found) -> None:
         """One more; raises TooMany. Of the states of one run of TRL only the longest keeps its values."""
-        number, kind, directory = len(self.found), found.kind, found.member.directory
-        self.found.append(found)
-        self.left -= found.log.table.size
+        number, kind, directory = len(self.found), log_in_archive.kind, log_in_archive.member.directory
+        self.found.append(log_in_archive)
+        self.left -= log_in_archive.log.table.size
         if kind == "trl":
-            self._keep_longest(found)
+            self._keep_longest(log_in_archive)
         if self.left < 0:
             raise too_many_values()
-        if not found.log.is_derived:
+        if not log_in_archive.log.is_derived:
             self._runs.add((directory, kind) if kind in MERGED else number)
         if len(self._runs) > MOST_RUNS:
             raise _too_many_runs()
 
-    def _keep_longest(self, found: Found) -> None:
-        other = self._longest.setdefault(found.member.directory, found)
-        if other is not found:
-            shorter, longer = sorted((other, found), key=lambda each: len(each.log.table))
-            self._longest[found.member.directory] = longer
+    def _keep_longest(self, log_in_archive: Found) -> None:
+        longest = self._longest.setdefault(log_in_archive.member.directory, log_in_archive)
+        if longest is not log_in_archive:
+            shorter, longer = sorted(
+                (longest, log_in_archive), key=lambda candidate: len(candidate.log.table)
+            )
+            self._longest[log_in_archive.member.directory] = longer
             self.left += shorter.log.table.size
             shorter.log.table = Table()
 
@@ -116,14 +118,14 @@ def read_gzip(file: LogFile, read: ReadFile) -> tuple[str, list[Log]]:
 
 def read_archive(file: LogFile, kind: Literal["zip", "tar"], read: ReadFile) -> list[Log]:
     """A log for each run in the archive. Raises BadLog."""
-    members, others = _members(file.ask(kind))
-    found, unread = _read_all(file, kind, members, read)
-    if not found:
+    members, other_files = _members(file.ask(kind))
+    logs_in_archive, unread = _read_all(file, kind, members, read)
+    if not logs_in_archive:
         raise BadLog(_nothing(members, unread))
-    logs = _runs(found)
-    if others or unread:
+    logs = _runs(logs_in_archive)
+    if other_files or unread:
         first = f"; first {shown(unread[0][0])} {unread[0][1]}" if unread else ""
-        logs[0].facts.notes.append(f"{others + len(unread):,} files of the archive are no logs{first}.")
+        logs[0].facts.notes.append(f"{other_files + len(unread):,} files of the archive are no logs{first}.")
     return logs
 
 
@@ -137,7 +139,7 @@ def _nothing(members: list[Member], unread: list[tuple[str, str]]) -> str:
 def _members(answer: dict[str, object]) -> tuple[list[Member], int]:
     try:
         files = [Member(str(n), int(o), int(p), int(s), bool(d)) for n, o, p, s, d in answer["files"]]  # type: ignore[attr-defined]
-        others = int(answer["others"])  # type: ignore[call-overload]
+        other_files = int(answer["others"])  # type: ignore[call-overload]
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
     if len(files) > MOST_FILES:
@@ -146,7 +148,7 @@ def _members(answer: dict[str, object]) -> tuple[list[Member], int]:
         raise no_sense()
     if (total := sum(member.size for member in files)) > MOST_UNPACKED:
         raise BadLog(f"is an archive of {total:,} bytes; at most {MOST_UNPACKED:,} are unpacked")
-    return sorted(files), others
+    return sorted(files), other_files
 
 
 def _read_all(
@@ -257,19 +259,21 @@ def _cut_off() -> BadLog:
     return BadLog("is cut off: its packed content does not end")
 
 
-def _runs(found: list[Found]) -> list[Log]:
+def _runs(logs_in_archive: list[Found]) -> list[Log]:
     """One log for each run: its event files together, the last state of TRL, completions beside them."""
     by_place: dict[tuple[str, str], list[Found]] = defaultdict(list)
     alone, completions = [], list[Found]()
-    for each in found:
-        if each.log.is_derived:
-            completions.append(each)
-        elif each.kind in MERGED:
-            by_place[each.member.directory, each.kind].append(each)
+    for log_file in logs_in_archive:
+        if log_file.log.is_derived:
+            completions.append(log_file)
+        elif log_file.kind in MERGED:
+            by_place[log_file.member.directory, log_file.kind].append(log_file)
         else:
-            alone.append(each)
-    placed = [(some[0].member.directory, _merged(kind, some)) for (_, kind), some in by_place.items()]
-    placed += [(each.member.directory, each.log) for each in alone]
+            alone.append(log_file)
+    placed = [
+        (log_files[0].member.directory, _merged(kind, log_files)) for (_, kind), log_files in by_place.items()
+    ]
+    placed += [(log_file.member.directory, log_file.log) for log_file in alone]
     placed += _add_completions(placed, completions)
     if len(placed) > MOST_RUNS:
         raise _too_many_runs()
@@ -279,48 +283,52 @@ def _runs(found: list[Found]) -> list[Log]:
     return [log for _, log in placed]
 
 
-def _merged(kind: str, some: list[Found]) -> Log:
+def _merged(kind: str, log_files: list[Found]) -> Log:
     if kind == "tensorboard":
-        return merged_events([each.log for each in some])
+        return merged_events([log_file.log for log_file in log_files])
     best = max(
-        some, key=lambda each: len(each.log.table)
+        log_files, key=lambda log_file: len(log_file.log.table)
     )  # a later checkpoint holds the history of the earlier
-    if len(some) > 1:
+    if len(log_files) > 1:
         best.log.facts.notes.append(
-            f"Of {len(some)} checkpoints, the longest history is taken: {best.member.name}."
+            f"Of {len(log_files)} checkpoints, the longest history is taken: {best.member.name}."
         )
     return best.log
 
 
 def _add_completions(placed: list[tuple[str, Log]], files: list[Found]) -> list[tuple[str, Log]]:
     """Give each file of completions to the run in its directory or above; those of none become runs."""
-    others: dict[str, Log] = {}
-    for each in files:
-        directory = each.member.directory
-        beside = [log for place, log in placed if place == directory]
-        below = [log for place, log in placed if _is_above(directory, place)]
-        homes = beside or below or [log for place, log in placed if _is_above(place, directory)]
+    new_runs: dict[str, Log] = {}
+    for log_file in files:
+        directory = log_file.member.directory
+        beside = [log for directory_of_run, log in placed if directory_of_run == directory]
+        below = [log for directory_of_run, log in placed if _is_above(directory, directory_of_run)]
+        homes = (
+            beside
+            or below
+            or [log for directory_of_run, log in placed if _is_above(directory_of_run, directory)]
+        )
         if not homes and len(placed) == 1:
             homes = [placed[0][1]]
         if homes:
-            _extend(homes[0], each.log)
-        elif directory in others:
-            _extend(others[directory], each.log, with_curves=True)
+            _extend(homes[0], log_file.log)
+        elif directory in new_runs:
+            _extend(new_runs[directory], log_file.log, with_curves=True)
         else:
-            others[directory] = each.log
-    return list(others.items())
+            new_runs[directory] = log_file.log
+    return list(new_runs.items())
 
 
 def _is_above(upper: str, lower: str) -> bool:
     return not upper or lower == upper or lower.startswith(f"{upper}/")
 
 
-def _extend(log: Log, more: Log, *, with_curves: bool = False) -> None:
+def _extend(log: Log, addition: Log, *, with_curves: bool = False) -> None:
     log.completions = log.completions or Completions()
-    if more.completions is not None:
-        log.completions.extend(more.completions)
+    if addition.completions is not None:
+        log.completions.extend(addition.completions)
     if with_curves:
-        log.table.append(more.table)
+        log.table.append(addition.table)
     log.facts.notes += [
-        note for note in more.facts.notes if note not in log.facts.notes and not note.startswith("Curves")
+        note for note in addition.facts.notes if note not in log.facts.notes and not note.startswith("Curves")
     ]

@@ -14,7 +14,7 @@ def zip_members(request: Request) -> dict[str, Any]:
     """Files of a zip archive: name, place of their header, packed size, size, whether they are deflated."""
     with zipfile.ZipFile(request["path"]) as archive:
         infos = archive.infolist()
-    files, others = list[Any](), 0
+    files, other_files = list[Any](), 0
     for info in infos:
         if info.is_dir():
             continue
@@ -23,27 +23,27 @@ def zip_members(request: Request) -> dict[str, Any]:
             info.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} and not info.flag_bits & 1
         )
         if is_link or not is_readable or len(files) >= MOST_MEMBERS:
-            others += 1
+            other_files += 1
             continue
         is_deflated = info.compress_type == zipfile.ZIP_DEFLATED
         files.append(
             [info.filename[:MOST_NAME], info.header_offset, info.compress_size, info.file_size, is_deflated]
         )
-    return {"files": files, "others": others}
+    return {"files": files, "others": other_files}
 
 
 def tar_members(request: Request) -> dict[str, Any]:
     """Plain files of a tar archive: name, place of their content, and its size twice."""
-    files, others = list[Any](), 0
+    files, other_files = list[Any](), 0
     with tarfile.open(request["path"], "r:") as archive:
         for member in archive:
             if member.isdir():
                 continue
             if not member.isreg() or member.issparse() or len(files) >= MOST_MEMBERS:
-                others += 1
+                other_files += 1
                 continue
             files.append([member.name[:MOST_NAME], member.offset_data, member.size, member.size, False])
-    return {"files": files, "others": others}
+    return {"files": files, "others": other_files}
 
 
 OPERATIONS = {"zip": Operation(zip_members), "tar": Operation(tar_members)}

@@ -94,19 +94,19 @@ def joined(parts: list[Points]) -> Points:
     """All values of a file."""
     numbers: dict[str, int] = {}
     places = []
-    for part in parts:
-        own = [numbers.setdefault(name, len(numbers)) for name in part.names]
-        places.append(np.array(own, np.int64)[part.name])
+    for points in parts:
+        numbers_of_names = [numbers.setdefault(name, len(numbers)) for name in points.names]
+        places.append(np.array(numbers_of_names, np.int64)[points.name])
     empty = np.empty(0)
-    columns = [np.concatenate([empty, *(part[place] for part in parts)]) for place in (3, 4)]
-    steps = np.concatenate([np.empty(0, np.int64), *(part.step for part in parts)])
+    columns = [np.concatenate([empty, *(points[column] for points in parts)]) for column in (3, 4)]
+    steps = np.concatenate([np.empty(0, np.int64), *(points.step for points in parts)])
     return Points(list(numbers), np.concatenate([np.empty(0, np.int64), *places]), steps, *columns)
 
 
-def table_of(points: Points, step: str, more: Mapping[str, Floats]) -> Table:
+def table_of(points: Points, step: str, extra_columns: Mapping[str, Floats]) -> Table:
     """A row for each stretch of values with one step, which the column `step` holds unless the log has it.
 
-    `more` are columns with a number for every value.
+    `extra_columns` are columns with a number for every value.
     """
     table = Table()
     if not len(points.step):
@@ -114,8 +114,10 @@ def table_of(points: Points, step: str, more: Mapping[str, Floats]) -> Table:
     starts = np.flatnonzero(np.diff(points.step, prepend=points.step[:1] - 1))
     rows = np.cumsum(np.isin(np.arange(len(points.step)), starts)) - 1
     table.lines.extend([0] * len(starts))
-    own = {step: points.step[starts].astype(np.float64)} | {name: each[starts] for name, each in more.items()}
-    for name, values in own.items():
+    added = {step: points.step[starts].astype(np.float64)} | {
+        name: column[starts] for name, column in extra_columns.items()
+    }
+    for name, values in added.items():
         if name not in points.names:
             table.extend(name, np.arange(len(starts)), values)
     order = np.argsort(points.name, kind="stable")

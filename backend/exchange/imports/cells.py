@@ -37,11 +37,11 @@ def read_cells(file: LogFile, numbers: Sequence[str], texts: Sequence[str], *, m
         raise BadLog(f"{file.name} has no column {missing[0]}")
     row, size = 0, max(1, CELLS // (len(numbers) + len(texts)))
     while row < rows:
-        some = min(size, rows - row)
-        reply = file.ask("parquet-cells", numbers=list(numbers), texts=list(texts), row=row, size=some)
-        found = _checked(reply, some, numbers, texts)
-        yield found
-        row += found.rows
+        chunk_rows = min(size, rows - row)
+        reply = file.ask("parquet-cells", numbers=list(numbers), texts=list(texts), row=row, size=chunk_rows)
+        chunk = _checked(reply, chunk_rows, numbers, texts)
+        yield chunk
+        row += chunk.rows
 
 
 def column_names(file: LogFile) -> list[str]:
@@ -71,12 +71,17 @@ def _checked(answer: dict[str, Any], most: int, numbers: Sequence[str], texts: S
     if (lengths < -1).any() or sum(sizes) != len(raw["texts"]):
         raise no_sense()
     pieces = [raw["texts"][start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
-    found = {
+    texts_by_column = {
         name: [
             None if length < 0 else piece
             for length, piece in zip(lengths[at].tolist(), pieces[at * used : (at + 1) * used], strict=True)
         ]
         for at, name in enumerate(texts)
     }
-    there = np.unpackbits(masks, axis=1, count=used).astype(bool) if numbers else masks.astype(bool)
-    return Cells(used, dict(zip(numbers, values, strict=True)), dict(zip(numbers, there, strict=True)), found)
+    is_there = np.unpackbits(masks, axis=1, count=used).astype(bool) if numbers else masks.astype(bool)
+    return Cells(
+        used,
+        dict(zip(numbers, values, strict=True)),
+        dict(zip(numbers, is_there, strict=True)),
+        texts_by_column,
+    )

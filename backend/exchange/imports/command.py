@@ -54,8 +54,10 @@ def report_lines(answer: ImportAnswer) -> Iterator[str]:
     yield f"  {report.format_title}: {report.points:,} values of {report.metrics} metrics, {steps}"
     yield f"  steps are {f'those of {report.step}' if report.step else 'the numbers of the rows'}"
     for column in report.columns:
-        what = {"taken": "", "renamed": f" -> {column.metric}", "dropped": f" left out: {column.reason}"}
-        yield f"    {column.column}{what[column.state]}" + (f" ({column.points:,})" if column.metric else "")
+        outcomes = {"taken": "", "renamed": f" -> {column.metric}", "dropped": f" left out: {column.reason}"}
+        yield f"    {column.column}{outcomes[column.state]}" + (
+            f" ({column.points:,})" if column.metric else ""
+        )
     for bad in report.bad_lines:
         yield f"  line {bad.line}: {bad.reason}" if bad.line else f"  {bad.reason}"
     if report.bad_line_count > len(report.bad_lines):

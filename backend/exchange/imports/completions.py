@@ -68,16 +68,16 @@ class Completions:
         else:
             self.samples.append(sample)
 
-    def extend(self, others: "Completions") -> None:
+    def extend(self, completions: "Completions") -> None:
         """Add those of another file."""
-        for sample in others.samples:
+        for sample in completions.samples:
             self.add(sample)
-        self.beyond += others.beyond
-        self.cut += others.cut
+        self.beyond += completions.beyond
+        self.cut += completions.cut
 
     def notes(self) -> list[str]:
         """Sentences for the report: how many there are, and what of them is left out."""
-        groups = [group for _, some in self.steps() for group in some]
+        groups = [group for _, groups_of_step in self.steps() for group in groups_of_step]
         sizes = sum(len(group.completions) for group in groups)
         notes = [f"{sizes:,} completions of {len(groups):,} prompts are stored as rollouts."]
         if self.beyond:
@@ -97,12 +97,12 @@ class Completions:
             places[sample.step].setdefault(key, []).append(sample)
         for step, groups in sorted(places.items()):
             seen = dict.fromkeys(("train", "eval"), 0)
-            made = []
+            foreign_groups = []
             for (split, prompt, answer), samples in groups.items():
-                some = [_completion(each) for each in samples[:MOST_OF_GROUP]]
-                made.append(ForeignGroup(split, seen[split], prompt, answer, some))
+                completions = [_completion(sample) for sample in samples[:MOST_OF_GROUP]]
+                foreign_groups.append(ForeignGroup(split, seen[split], prompt, answer, completions))
                 seen[split] += 1
-            yield step, made
+            yield step, foreign_groups
 
     def packed(self, run_id: str) -> list[PackedGroups]:
         """Rows for the database, step by step."""
@@ -113,7 +113,8 @@ class Completions:
         return {
             step: {
                 group.prompt_index: [
-                    Written(group.prompt, each.text, is_truncated=True) for each in group.completions
+                    Written(group.prompt, completion.text, is_truncated=True)
+                    for completion in group.completions
                 ]
                 for group in groups
                 if group.kind == "train"
@@ -123,10 +124,12 @@ class Completions:
 
     def text_metrics(self) -> dict[int, dict[str, float]]:
         """text/* by step, of the training completions."""
-        found = self.written().items()
+        steps = self.written().items()
         return {
-            step: foreign_metrics([each for some in places.values() for each in some])
-            for step, places in found
+            step: foreign_metrics(
+                [completion for completions in places.values() for completion in completions]
+            )
+            for step, places in steps
         }
 
     @property
@@ -151,5 +154,5 @@ def step_of(value: Any) -> int | None:
 def terms_of(cells: Iterable[tuple[str, Any]]) -> dict[str, float]:
     """The numbers among some cells: terms of the reward."""
     numbers = ((name, as_number(value)) for name, value in cells if type(value) in (int, float, bool))
-    found = {name[:MOST_NAME]: number for name, number in numbers if number is not None}
-    return dict(list(found.items())[:MOST_TERMS])
+    terms = {name[:MOST_NAME]: number for name, number in numbers if number is not None}
+    return dict(list(terms.items())[:MOST_TERMS])

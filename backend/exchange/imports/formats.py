@@ -133,7 +133,7 @@ def _is_object(text: str) -> bool:
 
 
 def _known() -> str:
-    titles = [each.title for each in FORMATS.values()]
+    titles = [format_.title for format_ in FORMATS.values()]
     return f"{', '.join(titles[:-1])} and {titles[-1]}"
 
 

@@ -21,8 +21,8 @@ def step_candidates(table: Table) -> list[str]:
     """Columns that may count the steps, the surest first: by name, then those that only rise."""
     lower = {name.lower(): name for name in table.columns}
     named = [lower[name] for name in STEP_NAMES if name in lower]
-    others = [name for name in table.columns if name.strip() and name not in named and not _is_metric(name)]
-    rising = [name for name in others if _rises(table, name)]
+    unnamed = [name for name in table.columns if name.strip() and name not in named and not _is_metric(name)]
+    rising = [name for name in unnamed if _rises(table, name)]
     return [name for name in named if _counts(table, name)] + rising
 
 

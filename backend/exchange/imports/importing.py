@@ -75,26 +75,28 @@ def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, k
     ]
     if request.into:
         names = _add(sessions, list(plans.values()), request)
-        made: list[str | None] = [request.into]
+        run_ids: list[str | None] = [request.into]
     else:
         with reading(sessions) as session:
-            made = [] if request.dry_run else [made_before(session, each, digest) for each in keys]
-            if made and None not in made:
-                names = [names_of(session, run, request.file) for run in made if run]
+            run_ids = [] if request.dry_run else [made_before(session, run_key, digest) for run_key in keys]
+            if run_ids and None not in run_ids:
+                names = [names_of(session, run, request.file) for run in run_ids if run]
             elif request.dry_run:
                 names = _names(session, list(plans.values()), request)
-        if not request.dry_run and None in made:
-            names, made = _store(sessions, list(plans.values()), request, keys, digest)
-    ids = dict(zip(plans, made, strict=False)) if not request.dry_run else {}
+        if not request.dry_run and None in run_ids:
+            names, run_ids = _store(sessions, list(plans.values()), request, keys, digest)
+    ids = dict(zip(plans, run_ids, strict=False)) if not request.dry_run else {}
     first = next(iter(plans.values()))
-    own = dict(zip(plans, names, strict=False))
+    names_by_label = dict(zip(plans, names, strict=False))
     return ImportAnswer(
         run=next(iter(ids.values()), None),
         name=names[0].run,
         experiment=names[0].experiment,
         variant=names[0].variant,
         seed=names[0].seed,
-        runs=[_item(label, log, own.get(label), ids.get(label)) for label, log in labelled.items()],
+        runs=[
+            _item(label, log, names_by_label.get(label), ids.get(label)) for label, log in labelled.items()
+        ],
         report=report_of(first, format_name),
     )
 
@@ -133,14 +135,14 @@ def _labelled(logs: list[Log], file: str) -> dict[str, Log]:
     labelled: dict[str, Log] = {}
     for log in logs:
         name = clean_text(log.facts.name)[:MOST_NAME] or clean_text(PurePath(file).stem)
-        labelled[next(each for each in _numbered(name) if each not in labelled)] = log
+        labelled[next(label for label in _numbered(name) if label not in labelled)] = log
     return labelled
 
 
 def _chosen(labelled: dict[str, Log], request: ImportRequest) -> dict[str, Log]:
     if unknown := [label for label in request.runs if label not in labelled]:
-        some = ", ".join(map(shown, list(labelled)[:5])) + (", ..." if len(labelled) > 5 else "")
-        raise InvalidRequest([FieldError("runs", f"the file has no run {shown(unknown[0])}, but {some}")])
+        examples = ", ".join(map(shown, list(labelled)[:5])) + (", ..." if len(labelled) > 5 else "")
+        raise InvalidRequest([FieldError("runs", f"the file has no run {shown(unknown[0])}, but {examples}")])
     chosen = {label: log for label, log in labelled.items() if not request.runs or label in request.runs}
     alone = {"name": bool(request.name), "seed": request.seed is not None, "into": bool(request.into)}
     if len(chosen) > 1 and (wrong := [name for name, is_given in alone.items() if is_given]):
@@ -155,9 +157,15 @@ def _planned(chosen: dict[str, Log], request: ImportRequest) -> dict[str, Plan]:
     plans: dict[str, Plan] = {}
     left_out = []
     for label, log in chosen.items():
-        own = log.table.columns
-        mapping = {name: ours for name, ours in request.mapping.items() if name in own or name not in columns}
-        step = None if request.step and request.step not in own and request.step in columns else request.step
+        own_columns = log.table.columns
+        mapping = {
+            name: ours for name, ours in request.mapping.items() if name in own_columns or name not in columns
+        }
+        step = (
+            None
+            if request.step and request.step not in own_columns and request.step in columns
+            else request.step
+        )
         try:
             plans[label] = plan_import(log, step=step, mapping=mapping)
         except BadLog as error:
@@ -177,14 +185,14 @@ def _store(
     prepared = [prepare_run(plan) for plan in plans]
     with sessions.begin() as session:
         hold_experiment(session, _experiment(request))
-        made = [made_before(session, key, digest) for key in keys]  # the same request, quicker by a moment
-        if None not in made:
-            return [names_of(session, run, request.file) for run in made if run], made
+        run_ids = [made_before(session, key, digest) for key in keys]  # the same request, quicker by a moment
+        if None not in run_ids:
+            return [names_of(session, run, request.file) for run in run_ids if run], run_ids
         names = _names(session, plans, request)
-        for place, (plan, ready, key) in enumerate(zip(plans, prepared, keys, strict=True)):
-            if made[place] is None:
-                made[place] = store_run(session, plan, names[place], ready, key=key, digest=digest)
-        return names, made
+        for index, (plan, ready, key) in enumerate(zip(plans, prepared, keys, strict=True)):
+            if run_ids[index] is None:
+                run_ids[index] = store_run(session, plan, names[index], ready, key=key, digest=digest)
+        return names, run_ids
 
 
 def _add(sessions: Sessions, plans: list[Plan], request: ImportRequest) -> list[Names]:
@@ -216,21 +224,23 @@ def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[
     query = select(Run.name, Run.variant).join(Experiment, Experiment.id == Run.experiment_id)
     rows = session.execute(query.where(Experiment.name == experiment)).all()
     taken, variants = {name for row in rows for name in row}, dict[str, str]()
-    found = []
+    names_of_runs = []
     for plan in plans:
         facts, stem = plan.log.facts, clean_text(PurePath(request.file).stem)
-        wanted = clean_text(facts.name) or stem
-        name = request.name or next(each for each in _numbered(wanted[:MOST_NAME]) if each not in taken)
+        wanted_name = clean_text(facts.name) or stem
+        name = request.name or next(
+            candidate for candidate in _numbered(wanted_name[:MOST_NAME]) if candidate not in taken
+        )
         variant = name
         if facts.variant is not None:  # seeds of one another, but not of runs that are there already
             shared = (clean_text(facts.variant) or stem)[:MOST_NAME]
-            free = next(each for each in _numbered(shared) if each not in taken)
+            free = next(candidate for candidate in _numbered(shared) if candidate not in taken)
             variant = variants.setdefault(shared, free)
         taken.add(name)
         seed = request.seed if request.seed is not None else facts.seed
         seed = seed if seed is not None and 0 <= seed < 2**31 else 0
-        found.append(Names(name, experiment, request.variant or variant, seed, request.file))
-    return found
+        names_of_runs.append(Names(name, experiment, request.variant or variant, seed, request.file))
+    return names_of_runs
 
 
 def _experiment(request: ImportRequest) -> str:

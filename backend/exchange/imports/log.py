@@ -90,17 +90,17 @@ def log_of(completions: Completions, table: Table, origin: str = "") -> Log:
 
 def _means(samples: list[Sample]) -> Iterator[tuple[str, float]]:
     for split, prefix in (("train", ""), ("eval", "eval/")):
-        some = [sample for sample in samples if sample.split == split]
-        columns = {"reward/mean": [sample.reward for sample in some]}
+        of_split = [sample for sample in samples if sample.split == split]
+        columns = {"reward/mean": [sample.reward for sample in of_split]}
         columns[f"{'reward/' if not prefix else ''}accuracy"] = [
-            None if sample.correct is None else float(sample.correct) for sample in some
+            None if sample.correct is None else float(sample.correct) for sample in of_split
         ]
-        for name in dict.fromkeys(name for sample in some for name in sample.rewards):
-            columns[f"reward/{name}/mean"] = [sample.rewards.get(name) for sample in some]
+        for name in dict.fromkeys(name for sample in of_split for name in sample.rewards):
+            columns[f"reward/{name}/mean"] = [sample.rewards.get(name) for sample in of_split]
         for name, values in columns.items():
-            known = [value for value in values if value is not None]
-            if known:
-                yield prefix + name, _mean(known)
+            present = [value for value in values if value is not None]
+            if present:
+                yield prefix + name, _mean(present)
 
 
 def _mean(values: Sequence[float]) -> float:

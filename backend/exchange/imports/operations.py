@@ -66,11 +66,11 @@ class LogPart:
 
 def read_part(framed: Iterator[tfrecord.Record], take: Callable[[LogPart, bytes], None]) -> dict[str, Any]:
     """All complete records of a part."""
-    part, used = LogPart(), 0
+    log_part, used = LogPart(), 0
     for content, end in framed:
-        take(part, content)
+        take(log_part, content)
         used = end
-    return part.answer(used)
+    return log_part.answer(used)
 
 
 # ---------------------------------------------------------------- TensorBoard
@@ -86,20 +86,20 @@ _SCALAR = re.compile(
 """An event of one `simple_value`, as nearly all are: four times as fast as field by field."""
 
 
-def take_event(part: LogPart, content: bytes) -> None:
+def take_event(log_part: LogPart, content: bytes) -> None:
     """An `Event`: wall_time = 1, step = 2, summary = 5."""
-    found = _SCALAR.fullmatch(content)
-    if found is not None:
-        time, step, *lengths, tag, value = found.groups()
+    match = _SCALAR.fullmatch(content)
+    if match is not None:
+        time, step, *lengths, tag, value = match.groups()
         size = len(tag)
         if [length[0] for length in lengths] == [size + 9, size + 7, size]:
-            name, place = tag.decode(errors="replace"), signed(varint(step, 0)[0])
-            part.add(Point(name, place, *struct.unpack("<f", value), *struct.unpack("<d", time)))
+            name, step_number = tag.decode(errors="replace"), signed(varint(step, 0)[0])
+            log_part.add(Point(name, step_number, *struct.unpack("<f", value), *struct.unpack("<d", time)))
             return
-    _take_any_event(part, content)
+    _take_any_event(log_part, content)
 
 
-def _take_any_event(part: LogPart, content: bytes) -> None:
+def _take_any_event(log_part: LogPart, content: bytes) -> None:
     step, time, summary = 0, math.nan, b""
     for number, value in fields(content):
         if number == 1 and isinstance(value, int):
@@ -110,10 +110,10 @@ def _take_any_event(part: LogPart, content: bytes) -> None:
             summary = value
     for number, value in fields(summary):
         if number == 1 and isinstance(value, bytes):
-            _take_summary_value(part, value, step, time)
+            _take_summary_value(log_part, value, step, time)
 
 
-def _take_summary_value(part: LogPart, content: bytes, step: int, time: float) -> None:
+def _take_summary_value(log_part: LogPart, content: bytes, step: int, time: float) -> None:
     """A `Summary.Value`: tag = 1, simple_value = 2, tensor = 8; pictures and histograms are passed over."""
     tag, number_found, text = "", None, b""
     for number, value in fields(content):
@@ -124,9 +124,9 @@ def _take_summary_value(part: LogPart, content: bytes, step: int, time: float) -
         elif number == 8 and isinstance(value, bytes):
             number_found, text = _tensor(value)
     if number_found is not None:
-        part.add(Point(tag, step, number_found, time))
+        log_part.add(Point(tag, step, number_found, time))
     elif text and tag in TEXTS and len(text) <= MOST_TEXT:
-        part.facts[tag] = text.decode(errors="replace")
+        log_part.facts[tag] = text.decode(errors="replace")
 
 
 TEXTS = ("args/text_summary", "args")
@@ -135,20 +135,20 @@ TEXTS = ("args/text_summary", "args")
 
 def _tensor(content: bytes) -> tuple[float | None, bytes]:
     """(scalar, text) of a `TensorProto`: dtype = 1, content = 4, float 5, double 6, text 8, int64 10."""
-    kind, packed, found, text = 0, b"", None, b""
+    kind, packed, scalar, text = 0, b"", None, b""
     for number, value in fields(content):
         if number == 1 and isinstance(value, int):
             kind = value
         elif number == 4 and isinstance(value, bytes):
             packed = value
         elif number in (5, 6, 10):
-            found = _scalar(number, value)
+            scalar = _scalar(number, value)
         elif number == 8 and isinstance(value, bytes):
             text = text or value
-    if found is None and packed:
+    if scalar is None and packed:
         shape = {DT_FLOAT: ("<f", 4), DT_DOUBLE: ("<d", 8), DT_INT64: ("<q", 8)}.get(kind)
-        found = float(struct.unpack(shape[0], packed)[0]) if shape and len(packed) == shape[1] else None
-    return found, text
+        scalar = float(struct.unpack(shape[0], packed)[0]) if shape and len(packed) == shape[1] else None
+    return scalar, text
 
 
 def _scalar(number: int, value: Value) -> float | None:
@@ -167,23 +167,23 @@ def _scalar(number: int, value: Value) -> float | None:
 # ---------------------------------------------------------------- W&B
 
 
-def take_wandb_record(part: LogPart, content: bytes) -> None:
+def take_wandb_record(log_part: LogPart, content: bytes) -> None:
     """A `Record`: history = 2, config = 5, run = 17, exit = 18."""
     for number, value in fields(content):
         if not isinstance(value, bytes):
             continue
         if number == 2:
-            _take_history(part, value)
+            _take_history(log_part, value)
         elif number == 5:
-            _take_config(part, value)
+            _take_config(log_part, value)
         elif number == 17:
-            _take_run(part, value)
+            _take_run(log_part, value)
         elif number == 18:
             codes = [signed(code) for name, code in fields(value) if name == 1 and isinstance(code, int)]
-            part.facts["exit_code"] = codes[-1] if codes else 0
+            log_part.facts["exit_code"] = codes[-1] if codes else 0
 
 
-def _take_history(part: LogPart, content: bytes) -> None:
+def _take_history(log_part: LogPart, content: bytes) -> None:
     """A `HistoryRecord`: item = 1, step = 2 {num = 1}."""
     step, row = None, list[tuple[str, float]]()
     for number, value in fields(content):
@@ -193,8 +193,8 @@ def _take_history(part: LogPart, content: bytes) -> None:
             step = next((signed(num) for name, num in fields(value) if name == 1 and isinstance(num, int)), 0)
     named = dict(row)
     step = int(named["_step"]) if step is None and math.isfinite(named.get("_step", math.nan)) else step or 0
-    for name, found in row:
-        part.add(Point(name, step, found))
+    for name, number_of_item in row:
+        log_part.add(Point(name, step, number_of_item))
 
 
 _PLAIN_ITEM = re.compile(
@@ -208,17 +208,17 @@ def _item(content: bytes) -> list[tuple[str, float]]:
     plain = _PLAIN_ITEM.fullmatch(content)
     if plain is not None and (plain[1][0], plain[3][0]) == (len(plain[2]), len(plain[4])):
         return [(plain[2].decode(errors="replace"), float(plain[4]))]
-    path, found = list[str](), None
+    path, number_of_item = list[str](), None
     for number, value in fields(content):
         if number in (1, 2) and isinstance(value, bytes) and value:
             path.append(value.decode(errors="replace"))
         elif number in (8, 16) and isinstance(value, bytes):
-            found = _json_number(value)
+            number_of_item = _json_number(value)
         elif number in (4, 5) and isinstance(value, int):
-            found = float(signed(value))
+            number_of_item = float(signed(value))
         elif number == 6 and isinstance(value, int):
-            found = float64(value)
-    return [("/".join(path), found)] if path and found is not None else []
+            number_of_item = float64(value)
+    return [("/".join(path), number_of_item)] if path and number_of_item is not None else []
 
 
 def _json_number(text: bytes) -> float | None:
@@ -235,32 +235,34 @@ def _json_number(text: bytes) -> float | None:
 WORDS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 
-def _take_config(part: LogPart, content: bytes) -> None:
+def _take_config(log_part: LogPart, content: bytes) -> None:
     """A `ConfigRecord`: update = 1 {key = 1, nested_key = 2, value_json = 16}."""
-    config = part.facts.setdefault("config", {})
+    config = log_part.facts.setdefault("config", {})
     for number, update in fields(content):
         if number != 1 or not isinstance(update, bytes) or len(update) > MOST_TEXT:
             continue
-        found = {name: value for name, value in fields(update) if isinstance(value, bytes)}
-        key = found.get(1, found.get(2, b"")).decode(errors="replace")
+        config_item = {name: value for name, value in fields(update) if isinstance(value, bytes)}
+        key = config_item.get(1, config_item.get(2, b"")).decode(errors="replace")
         try:
-            config[key] = json.loads(found.get(16, b"null"))
+            config[key] = json.loads(config_item.get(16, b"null"))
         except (ValueError, RecursionError):
             continue
 
 
-def _take_run(part: LogPart, content: bytes) -> None:
+def _take_run(log_part: LogPart, content: bytes) -> None:
     """A `RunRecord`: run_id = 1, project = 3, config = 4, display_name = 8, start_time = 17 {seconds = 1}."""
     for number, value in fields(content):
         if not isinstance(value, bytes):
             continue
         if number in (1, 3, 8):
-            part.facts[{1: "run_id", 3: "project", 8: "name"}[number]] = value.decode(errors="replace")[:200]
+            log_part.facts[{1: "run_id", 3: "project", 8: "name"}[number]] = value.decode(errors="replace")[
+                :200
+            ]
         elif number == 4:
-            _take_config(part, value)
+            _take_config(log_part, value)
         elif number == 17:
             seconds = [signed(num) for name, num in fields(value) if name == 1 and isinstance(num, int)]
-            part.facts["started_at"] = float(seconds[0]) if seconds else None
+            log_part.facts["started_at"] = float(seconds[0]) if seconds else None
 
 
 def _events(request: Request) -> dict[str, Any]:

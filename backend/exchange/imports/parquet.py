@@ -64,19 +64,19 @@ def _table(file: LogFile, rows: int, columns: list[tuple[str, str, str]]) -> Tab
             column.texts, column.example = rows, repr(example[:40])
     table.lines.extend([0] * rows)
     size, row = max(1, CELLS // max(1, len(numbers) + len(labels))), 0
-    found: dict[str, list[str]] = {name: [] for name in labels}
+    labels_by_column: dict[str, list[str]] = {name: [] for name in labels}
     while row < rows and numbers:
-        some = min(size, rows - row)
-        answer = file.ask("parquet-values", columns=numbers, labels=labels, row=row, size=some)
-        used, values, is_there = _unpacked(answer, some, len(numbers))
-        for name, own, mask in zip(numbers, values, is_there, strict=True):
+        chunk_rows = min(size, rows - row)
+        answer = file.ask("parquet-values", columns=numbers, labels=labels, row=row, size=chunk_rows)
+        used, values, is_there = _unpacked(answer, chunk_rows, len(numbers))
+        for name, column_values, mask in zip(numbers, values, is_there, strict=True):
             at = np.flatnonzero(mask)
-            table.extend(name, at + row, own[at])
-        _add_labels(found, answer, used)
+            table.extend(name, at + row, column_values[at])
+        _add_labels(labels_by_column, answer, used)
         row += used
     for name in LABELS:
-        if name in found and len(found[name]) == rows:
-            table.labels[name] = found[name]
+        if name in labels_by_column and len(labels_by_column[name]) == rows:
+            table.labels[name] = labels_by_column[name]
         elif name in numbers and len(table.columns[name].rows) == rows:
             table.labels[name] = [f"{value:g}" for value in table.columns[name].values]
     return table
@@ -96,15 +96,15 @@ def _unpacked(answer: dict[str, Any], most: int, columns: int) -> tuple[int, Flo
     return used, values, np.unpackbits(masks, axis=1, count=used)
 
 
-def _add_labels(found: dict[str, list[str]], facts: dict[str, Any], rows: int) -> None:
+def _add_labels(labels_by_column: dict[str, list[str]], facts: dict[str, Any], rows: int) -> None:
     """Labels of further rows; a column with too many different ones gets none."""
     try:
-        for name in list(found):
+        for name in list(labels_by_column):
             texts, codes = facts["labels"][name]["texts"], facts["labels"][name]["codes"]
             if len(codes) == rows:
-                found[name] += [str(texts[code]) for code in codes]
+                labels_by_column[name] += [str(texts[code]) for code in codes]
             else:
-                del found[name]
+                del labels_by_column[name]
     except (KeyError, TypeError, IndexError):
         raise no_sense() from None
 
@@ -117,10 +117,14 @@ def _completions(file: LogFile, rows: int, kinds: dict[str, str]) -> Log:
     while row < rows and not completions.is_full:
         answer = file.ask("parquet-rows", row=row, columns=names)
         cells = answer.get("rows")
-        if not isinstance(cells, list) or not cells or not all(_is_row(each, names) for each in cells):
+        if (
+            not isinstance(cells, list)
+            or not cells
+            or not all(_is_row(row_cells, names) for row_cells in cells)
+        ):
             raise no_sense()
-        for number, each in enumerate(cells, row + 1):
-            add_completion(completions, table, number, dict(zip(names, each, strict=True)))
+        for number, row_cells in enumerate(cells, row + 1):
+            add_completion(completions, table, number, dict(zip(names, row_cells, strict=True)))
         row += len(cells)
     completions.beyond += rows - row
     log = log_of(completions, table, origin="trl")

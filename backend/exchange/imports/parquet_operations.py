@@ -103,9 +103,9 @@ def values(request: Request) -> dict[str, Any]:
     if batch is None or not batch.num_rows:
         raise ValueError(f"row {row} is missing: the file holds fewer than it says")
     batch = batch.slice(0, size)
-    found = [_numbers(batch.column(name)) for name in names]
-    numbers = b"".join(values.tobytes() for values, _ in found)
-    is_there = b"".join(np.packbits(mask).tobytes() for _, mask in found)
+    columns = [_numbers(batch.column(name)) for name in names]
+    numbers = b"".join(values.tobytes() for values, _ in columns)
+    is_there = b"".join(np.packbits(mask).tobytes() for _, mask in columns)
     packed = {"numbers": b64encode(numbers).decode(), "is_there": b64encode(is_there).decode()}
     return {
         "used": batch.num_rows,
@@ -141,16 +141,16 @@ def _labels(column: Any) -> dict[str, Any]:
 
 def rows(request: Request) -> dict[str, Any]:
     """Rows as JSON, for columns with text; a long text is cut, and messages become one text."""
-    row, found, size = int(request["row"]), list[Any](), 0
+    row, rows_of_cells, size = int(request["row"]), list[Any](), 0
     for batch in _batches(_open(request), row, ROWS_AT_ONCE, list(request["columns"])):
         for number in range(batch.num_rows):
             (values,) = batch.slice(number, 1).to_pylist()
             cells = [_cell(values[name]) for name in request["columns"]]
             size += len(json.dumps(cells))
-            if found and size > REPLY_BYTES:
-                return {"rows": found}
-            found.append(cells)
-    return {"rows": found}
+            if rows_of_cells and size > REPLY_BYTES:
+                return {"rows": rows_of_cells}
+            rows_of_cells.append(cells)
+    return {"rows": rows_of_cells}
 
 
 def cells(request: Request) -> dict[str, Any]:
@@ -174,10 +174,10 @@ def cells(request: Request) -> dict[str, Any]:
         if number and total > REPLY_BYTES:
             used = number
             break
-    found = [_numbers(batch.column(name).slice(0, used)) for name in names]
+    number_columns = [_numbers(batch.column(name).slice(0, used)) for name in names]
     packed = {
-        "numbers": b"".join(values.tobytes() for values, _ in found),
-        "is_there": b"".join(np.packbits(mask).tobytes() for _, mask in found),
+        "numbers": b"".join(values.tobytes() for values, _ in number_columns),
+        "is_there": b"".join(np.packbits(mask).tobytes() for _, mask in number_columns),
         "lengths": np.array(
             [[-1 if v is None else len(v) for v in c[:used]] for c in columns], "<i4"
         ).tobytes(),

@@ -85,18 +85,18 @@ class Plan:
     @property
     def points(self) -> int:
         """Number of values that are stored."""
-        return sum(len(each.steps) for each in self.series.values())
+        return sum(len(series.steps) for series in self.series.values())
 
     @property
     def last_step(self) -> int:
         """The largest step."""
-        own = self.log.completions.last_step if self.log.completions is not None else 0
-        return max(own, *(int(each.steps[-1]) for each in self.series.values()))
+        last_of_completions = self.log.completions.last_step if self.log.completions is not None else 0
+        return max(last_of_completions, *(int(series.steps[-1]) for series in self.series.values()))
 
     @property
     def first_step(self) -> int:
         """The smallest step."""
-        return min(int(each.steps[0]) for each in self.series.values())
+        return min(int(series.steps[0]) for series in self.series.values())
 
 
 def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = None) -> Plan:
@@ -128,7 +128,9 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
     if not plan.series:
         raise BadLog(_nothing(plan))
     plan.decisions = _with_suggestions(plan, mapping)
-    plan.series |= {name: each for name, each in text_series(log.completions).items() if name not in taken}
+    plan.series |= {
+        name: series for name, series in text_series(log.completions).items() if name not in taken
+    }
     if len(plan.series) > MOST_METRICS:
         raise BadLog(f"has {len(plan.series):,} metrics; at most {MOST_METRICS:,} are imported")
     return plan
@@ -136,23 +138,23 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
 
 def _with_suggestions(plan: Plan, mapping: Names) -> list[Decision]:
     """The decisions, with what a column of an unknown name alone looks like and the log lacks."""
-    found = {
-        each.column: guessed
-        for each in plan.decisions
-        if each.metric and each.column not in mapping and find_metric(each.metric) is None
-        if (guessed := suggestion(plan.series[each.metric].values)) is not None
+    guesses = {
+        decision.column: guessed
+        for decision in plan.decisions
+        if decision.metric and decision.column not in mapping and find_metric(decision.metric) is None
+        if (guessed := suggestion(plan.series[decision.metric].values)) is not None
     }
-    counts = Counter(guessed.metric for guessed in found.values())
+    counts = Counter(guessed.metric for guessed in guesses.values())
     alone = {
         column: guessed
-        for column, guessed in found.items()
+        for column, guessed in guesses.items()
         if counts[guessed.metric] == 1 and guessed.metric not in plan.series
     }
     return [
-        each._replace(suggestion=alone[each.column].metric, hint=alone[each.column].reason)
-        if each.column in alone
-        else each
-        for each in plan.decisions
+        decision._replace(suggestion=alone[decision.column].metric, hint=alone[decision.column].reason)
+        if decision.column in alone
+        else decision
+        for decision in plan.decisions
     ]
 
 
@@ -163,8 +165,11 @@ def text_series(completions: Completions | None) -> dict[str, Series]:
         for name, value in metrics.items():
             points.setdefault(name, []).append((step, value))
     return {
-        name: Series(np.array([step for step, _ in some], np.int64), np.array([value for _, value in some]))
-        for name, some in points.items()
+        name: Series(
+            np.array([step for step, _ in step_values], np.int64),
+            np.array([value for _, value in step_values]),
+        )
+        for name, step_values in points.items()
     }
 
 
@@ -196,8 +201,8 @@ def _note_rows(plan: Plan, steps: Ints) -> None:
     back = np.flatnonzero(np.diff(steps[rows]) < 0) + 1
     plan.restart_count = len(back)
     plan.restarts = [
-        Restart(table.lines[rows[place]], int(steps[rows[place - 1]]), int(steps[rows[place]]))
-        for place in back[:MOST_SHOWN]
+        Restart(table.lines[rows[row]], int(steps[rows[row - 1]]), int(steps[rows[row]]))
+        for row in back[:MOST_SHOWN]
     ]
 
 
@@ -207,10 +212,10 @@ def _read_times(log: Log) -> None:
     for name in (*TIMES, CLOCK):
         if name in log.table.columns:
             _, values = log.table.columns[name].numbers()
-            known = values[np.isfinite(values) & (values > 1e8) & (values < LATEST)]
-            if len(known):
-                facts.started_at = facts.started_at or float(known.min())
-                facts.finished_at = facts.finished_at or float(known.max())
+            times = values[np.isfinite(values) & (values > 1e8) & (values < LATEST)]
+            if len(times):
+                facts.started_at = facts.started_at or float(times.min())
+                facts.finished_at = facts.finished_at or float(times.max())
 
 
 def _possible(time: float | None) -> float | None:
@@ -219,15 +224,15 @@ def _possible(time: float | None) -> float | None:
 
 
 def _decide(
-    plan: Plan, column: str, steps: Ints, wanted: str | None, taken: set[str]
+    plan: Plan, column: str, steps: Ints, wanted_name: str | None, taken: set[str]
 ) -> tuple[Decision, Series | None]:
-    found = plan.log.table.columns[column]
-    if reason := _left_out(plan, column, wanted):
-        return Decision(column, "", "dropped", len(found.values), reason), None
+    table_column = plan.log.table.columns[column]
+    if reason := _left_out(plan, column, wanted_name):
+        return Decision(column, "", "dropped", len(table_column.values), reason), None
     series, replaced = _series(plan.log.table, column, steps)
     if not len(series.steps):
         return Decision(column, "", "dropped", 0, "no row with a value has a step"), None
-    name, reason = (wanted, "named by you") if wanted else metric_name(column, taken)
+    name, reason = (wanted_name, "named by you") if wanted_name else metric_name(column, taken)
     if name in taken:
         reason = f"another column is already called {name}"
         return Decision(column, "", "dropped", len(series.steps), reason), None
@@ -237,22 +242,22 @@ def _decide(
     return Decision(column, name, state, len(series.steps), "" if is_same else reason), series
 
 
-def _left_out(plan: Plan, column: str, wanted: str | None) -> str:
+def _left_out(plan: Plan, column: str, wanted_name: str | None) -> str:
     """Why a column is no metric; empty where it is one."""
-    found = plan.log.table.columns[column]
-    if wanted == "":
+    table_column = plan.log.table.columns[column]
+    if wanted_name == "":
         return "left out by you"
     if not column.strip():
         return "has no name"
-    if not found.values:
-        return f"holds no numbers, but {found.example}" if found.texts else "is empty"
-    if wanted:
+    if not table_column.values:
+        return f"holds no numbers, but {table_column.example}" if table_column.texts else "is empty"
+    if wanted_name:
         return ""
-    if found.texts > len(found.values):
-        return f"holds mostly text, such as {found.example}"
+    if table_column.texts > len(table_column.values):
+        return f"holds mostly text, such as {table_column.example}"
     if is_step_name(column):
         return f"counts steps; they are taken from {plan.step}" if plan.step else "counts steps"
-    if column in TIMES or (column == CLOCK and float(found.values[0]) > 1e8):
+    if column in TIMES or (column == CLOCK and float(table_column.values[0]) > 1e8):
         return "is the time of day; the run's start and end are taken from it"
     return ""
 
@@ -260,14 +265,14 @@ def _left_out(plan: Plan, column: str, wanted: str | None) -> str:
 def _series(table: Table, column: str, steps: Ints) -> tuple[Series, int]:
     """The last value of each step, in the order of steps; and how many values were replaced by it."""
     rows, values = table.columns[column].numbers()
-    own = steps[rows]
-    own, values = own[own >= 0], values[own >= 0]
-    if not (own[1:] > own[:-1]).all():
-        order = np.argsort(own, kind="stable")
-        own, values = own[order], values[order]
-        is_last = np.append(own[1:] != own[:-1], True)[: len(own)]
-        return Series(own[is_last], values[is_last]), int(len(own) - is_last.sum())
-    return Series(own, values), 0
+    steps_of_values = steps[rows]
+    steps_of_values, values = steps_of_values[steps_of_values >= 0], values[steps_of_values >= 0]
+    if not (steps_of_values[1:] > steps_of_values[:-1]).all():
+        order = np.argsort(steps_of_values, kind="stable")
+        steps_of_values, values = steps_of_values[order], values[order]
+        is_last = np.append(steps_of_values[1:] != steps_of_values[:-1], True)[: len(steps_of_values)]
+        return Series(steps_of_values[is_last], values[is_last]), int(len(steps_of_values) - is_last.sum())
+    return Series(steps_of_values, values), 0
 
 
 def metric_name(column: str, taken: Container[str]) -> tuple[str, str]:
@@ -289,5 +294,5 @@ def metric_name(column: str, taken: Container[str]) -> tuple[str, str]:
 
 
 def _nothing(plan: Plan) -> str:
-    reasons = [f"{shown(each.column)} {each.reason}" for each in plan.decisions[:3]]
+    reasons = [f"{shown(decision.column)} {decision.reason}" for decision in plan.decisions[:3]]
     return f"has no metric: {'; '.join(reasons)}" if reasons else "has no columns beside the steps"

@@ -28,11 +28,11 @@ def split_runs(log: Log) -> list[Log]:
     places = {key: number for number, key in enumerate(distinct)}
     tables = _split(log.table, np.array([places[key] for key in keys], np.int64), len(distinct), set(labels))
     tables[0].bad = log.table.bad
-    found = [
+    logs = [
         _log(log, table, dict(zip(labels, key, strict=True)))
         for table, key in zip(tables, distinct, strict=True)
     ]
-    return _named(found)
+    return _named(logs)
 
 
 def _split(table: Table, run_of_row: Ints, runs: int, left_out: set[str]) -> list[Table]:
@@ -40,25 +40,28 @@ def _split(table: Table, run_of_row: Ints, runs: int, left_out: set[str]) -> lis
     tables = [Table() for _ in range(runs)]
     lines = np.frombuffer(table.lines, np.int64)
     row_in_run = np.empty(len(lines), np.int64)
-    for number, own in enumerate(tables):
+    for number, table_of_run in enumerate(tables):
         rows = np.flatnonzero(run_of_row == number)
         row_in_run[rows] = np.arange(len(rows))
-        own.lines.frombytes(lines[rows].tobytes())
+        table_of_run.lines.frombytes(lines[rows].tobytes())
     for name, column in table.columns.items():
         if name in left_out:
             continue
         rows, values = column.numbers()
         of_value = run_of_row[rows]
-        for number, own in enumerate(tables):
-            some = of_value == number
-            if some.any() or not len(rows):
-                own.extend(name, row_in_run[rows[some]], values[some])
-                own.columns[name].texts, own.columns[name].example = column.texts, column.example
+        for number, table_of_run in enumerate(tables):
+            is_of_run = of_value == number
+            if is_of_run.any() or not len(rows):
+                table_of_run.extend(name, row_in_run[rows[is_of_run]], values[is_of_run])
+                table_of_run.columns[name].texts, table_of_run.columns[name].example = (
+                    column.texts,
+                    column.example,
+                )
     return tables
 
 
 def _log(log: Log, table: Table, labels: dict[str, str]) -> Log:
-    name = next((labels[each] for each in RUN_NAMES if labels.get(each)), "")
+    name = next((labels[column] for column in RUN_NAMES if labels.get(column)), "")
     number = as_number(labels.get(SEED, ""))
     seed = int(number) if number is not None and number.is_integer() and 0 <= number < 2**31 else None
     facts = replace(log.facts, name=name or log.facts.name, seed=seed if seed is not None else log.facts.seed)

@@ -83,12 +83,12 @@ def store_run(
         **_verdict(plan, names),
     }
     statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
-    made: str | None = session.scalar(statement.returning(Run.id))
-    if made is not None:
-        _enter_points(session, made, plan, names.file)
+    run_id: str | None = session.scalar(statement.returning(Run.id))
+    if run_id is not None:
+        _enter_points(session, run_id, plan, names.file)
         for packed in prepared.packed:
             write_groups(session, packed)
-    return made
+    return run_id
 
 
 def _verdict(plan: Plan, names: Names) -> dict[str, Any]:
@@ -135,20 +135,22 @@ def experiment_of(session: Session, names: Names) -> str:
         select(Experiment).where(Experiment.name == names.experiment).order_by(Experiment.created_at.desc())
     )
     rows = session.scalars(query.with_for_update()).all()
-    found = next((row for row in rows if row.request.get("imported")), None)
-    request: dict[str, Any] = dict(found.request) if found else {**IMPORTED, "variants": [], "seeds": []}
+    experiment = next((row for row in rows if row.request.get("imported")), None)
+    request: dict[str, Any] = (
+        dict(experiment.request) if experiment else {**IMPORTED, "variants": [], "seeds": []}
+    )
     if names.variant not in [variant["name"] for variant in request["variants"]]:
         request["variants"] = [*request["variants"], {"name": names.variant}]
     if names.seed not in request["seeds"]:
         request["seeds"] = [*request["seeds"], names.seed]
-    if found is not None:
-        found.request = request
+    if experiment is not None:
+        experiment.request = request
         session.flush()
-        return found.id
-    made = new_id()
-    row = {"id": made, "name": names.experiment, "request": request, "request_hash": ""}
+        return experiment.id
+    experiment_id = new_id()
+    row = {"id": experiment_id, "name": names.experiment, "request": request, "request_hash": ""}
     session.execute(insert(Experiment).values(**row))
-    return made
+    return experiment_id
 
 
 def variant_hash(experiment: str, variant: str) -> str:
@@ -159,7 +161,7 @@ def variant_hash(experiment: str, variant: str) -> str:
 def summary_of(plan: Plan) -> dict[str, Any]:
     """The document of `run.summary`: the last value of each metric, the best of those with a direction."""
     last = {name: spell(float(series.values[-1])) for name, series in plan.series.items()}
-    best = {name: found for name, series in plan.series.items() if (found := _best(name, series))}
+    best = {name: best_value for name, series in plan.series.items() if (best_value := _best(name, series))}
     return {"step": plan.last_step, "last": last, "best": best}
 
 
@@ -169,8 +171,8 @@ def _best(name: str, series: Series) -> dict[str, Any] | None:
     if about is None or not about.better or not len(finite):
         return None
     values = series.values[finite]
-    place = finite[values.argmax() if about.better == "up" else values.argmin()]
-    return {"value": float(series.values[place]), "step": int(series.steps[place])}
+    index = finite[values.argmax() if about.better == "up" else values.argmin()]
+    return {"value": float(series.values[index]), "step": int(series.steps[index])}
 
 
 def storable_config(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -185,6 +187,6 @@ def storable_config(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
     if is_too_deep(config):
         return {}, deep
     document = redact_document(spell_all(config))
-    if found := unstorable(document):
-        return {}, f"The config is left out: {found[0]} {found[1]}."
+    if problem := unstorable(document):
+        return {}, f"The config is left out: {problem[0]} {problem[1]}."
     return document, ""

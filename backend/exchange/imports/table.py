@@ -146,18 +146,21 @@ class Table:
         self.points += len(rows)
         self._check_size()
 
-    def append(self, other: "Table") -> None:
+    def append(self, table: "Table") -> None:
         """Enter all rows of another table behind the own ones."""
         first = len(self.lines)
-        self._most += other.size  # which were counted where they were read
-        self.lines.extend(other.lines)
-        for name, column in other.columns.items():
+        self._most += table.size  # which were counted where they were read
+        self.lines.extend(table.lines)
+        for name, column in table.columns.items():
             rows, values = column.numbers()
             self.extend(name, rows + first, values)
-            own = self.columns[name]
-            own.texts, own.example = own.texts + column.texts, own.example or column.example
-        self.bad.count += other.bad.count
-        self.bad.first = [*self.bad.first, *other.bad.first][:MOST_SHOWN]
+            own_column = self.columns[name]
+            own_column.texts, own_column.example = (
+                own_column.texts + column.texts,
+                own_column.example or column.example,
+            )
+        self.bad.count += table.bad.count
+        self.bad.first = [*self.bad.first, *table.bad.first][:MOST_SHOWN]
 
 
 def as_number(value: Any) -> float | None:

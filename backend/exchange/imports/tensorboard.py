@@ -70,8 +70,8 @@ def merged_events(logs: list[Log]) -> Log:
 
 def _seconds(times: Any) -> dict[str, Any]:
     """Seconds since the first value, under the name that W&B gives them."""
-    known = times[np.isfinite(times)]
-    return {"_runtime": times - known.min()} if len(known) else {}
+    finite = times[np.isfinite(times)]
+    return {"_runtime": times - finite.min()} if len(finite) else {}
 
 
 def _facts(points: Points, facts: dict[str, Any]) -> Facts:

@@ -41,8 +41,8 @@ def read_csv(file: LogFile) -> list[Log]:
         for row in reader:
             if len(row) == len(header):
                 table.add(reader.line_num, zip(header, row, strict=True))
-                for place, texts in labels:
-                    texts.append(row[place])
+                for column, texts in labels:
+                    texts.append(row[column])
             elif row:
                 table.bad.add(reader.line_num, f"has {len(row)} cells, the header has {len(header)}")
     except csv.Error as error:
@@ -101,8 +101,8 @@ def records(file: IO[bytes], table: Table) -> Iterator[tuple[int, dict[str, Any]
     """(line, object) of each line that holds one; others are named in the table's bad lines."""
     file.seek(0)
     if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
-        found = document(file)
-        for number, row in enumerate(found, 1):
+        rows = document(file)
+        for number, row in enumerate(rows, 1):
             if isinstance(row, dict):
                 yield 0, row
             else:

@@ -55,18 +55,18 @@ def _read_run(file: LogFile, key: str, run: str, left: int) -> Log:
         for sample in _samples(answer.facts):
             add_completion(completions, rows, 0, sample)
     points = joined(parts)
-    known = points.time[np.isfinite(points.time)]
+    finite = points.time[np.isfinite(points.time)]
     facts = Facts(
-        started_at=float(known.min()) if len(known) else None,
-        finished_at=float(known.max()) if len(known) else None,
+        started_at=float(finite.min()) if len(finite) else None,
+        finished_at=float(finite.max()) if len(finite) else None,
     )
-    table = table_of(points, "_step", {"_runtime": points.time - known.min()} if len(known) else {})
+    table = table_of(points, "_step", {"_runtime": points.time - finite.min()} if len(finite) else {})
     table.bad = rows.bad
     return Log(table, facts, completions=completions if len(completions) else None)
 
 
 def _samples(facts: dict[str, Any]) -> list[dict[str, Any]]:
     samples = facts.get("samples")
-    if not isinstance(samples, list) or not all(isinstance(each, dict) for each in samples):
+    if not isinstance(samples, list) or not all(isinstance(sample, dict) for sample in samples):
         raise no_sense()
-    return [{"step": None, "prompt": "", "completion": "", **each} for each in samples]
+    return [{"step": None, "prompt": "", "completion": "", **sample} for sample in samples]

@@ -69,7 +69,7 @@ def _check_table(connection: sqlite3.Connection, name: str) -> list[str]:
         return []
     if row[0] != "table" or str(row[1]).split()[:2] != ["CREATE", "TABLE"]:
         raise ValueError(f"{name} is not a plain table")
-    return [str(each[0]) for each in connection.execute(EMPTY[name]).description]
+    return [str(column[0]) for column in connection.execute(EMPTY[name]).description]
 
 
 def runs(request: Request) -> dict[str, Any]:
@@ -80,22 +80,22 @@ def runs(request: Request) -> dict[str, Any]:
             raise ValueError("there is no table of metrics as Trackio makes it")
         key = "run_id" if "run_id" in columns else "run_name"
         query = LIST[key]
-        found = connection.execute(query, (MOST_RUNS + 1,)).fetchall()
-        if len(found) > MOST_RUNS:
+        run_rows = connection.execute(query, (MOST_RUNS + 1,)).fetchall()
+        if len(run_rows) > MOST_RUNS:
             raise ValueError(f"more than {MOST_RUNS} runs")
-        own = _check_table(connection, "configs")
-        configs = _configs(connection, key) if {key, "config"} <= set(own) else {}
-    listed = [[str(run), str(name)[:200], rows, configs.get(str(run), {})] for run, name, rows, _ in found]
+        config_columns = _check_table(connection, "configs")
+        configs = _configs(connection, key) if {key, "config"} <= set(config_columns) else {}
+    listed = [[str(run), str(name)[:200], rows, configs.get(str(run), {})] for run, name, rows, _ in run_rows]
     return {"key": key, "runs": listed}
 
 
 def _configs(connection: sqlite3.Connection, key: str) -> dict[str, Any]:
-    found, size = {}, 0
+    configs, size = {}, 0
     for run, config in connection.execute(CONFIGS[key]):
         size += len(config or "")
         if size <= 5 * MOST_CONFIG and isinstance(read := _json(config), dict):
-            found[str(run)] = {name: value for name, value in read.items() if not name.startswith("_")}
-    return found
+            configs[str(run)] = {name: value for name, value in read.items() if not name.startswith("_")}
+    return configs
 
 
 def _json(content: Any) -> Any:
@@ -113,7 +113,7 @@ def values(request: Request) -> dict[str, Any]:
     A row whose completions do not fit comes again: `done` says how many of them were given, and the next
     request begins with it.
     """
-    part, samples, size, last, rows = LogPart(), list[Any](), 0, 0, 0
+    log_part, samples, size, last, rows = LogPart(), list[Any](), 0, 0, 0
     done = int(request["done"])
     key = "run_id" if request["key"] == "run_id" else "run_name"
     query = ROWS[key]
@@ -123,28 +123,28 @@ def values(request: Request) -> dict[str, Any]:
             rows += 1
             if isinstance(cells, dict) and type(step) is int and -(2**63) <= step < 2**63:
                 if not done:
-                    _take(part, cells, step, _seconds(timestamp))
+                    _take(log_part, cells, step, _seconds(timestamp))
                 for sample in _samples(cells)[done:]:
                     if size > REPLY_BYTES:
-                        part.facts = {"samples": samples, "done": done}
-                        return part.answer(last or request["row"])
+                        log_part.facts = {"samples": samples, "done": done}
+                        return log_part.answer(last or request["row"])
                     samples.append(sample)
                     size += len(json.dumps(sample))
                     done += 1
             last, done = row, 0
-            if len(part) >= MOST_POINTS or size > REPLY_BYTES or rows >= MOST_POINTS:
+            if len(log_part) >= MOST_POINTS or size > REPLY_BYTES or rows >= MOST_POINTS:
                 break
-    part.facts = {"samples": samples, "done": 0}
-    return part.answer(last)
+    log_part.facts = {"samples": samples, "done": 0}
+    return log_part.answer(last)
 
 
-def _take(part: LogPart, cells: dict[str, Any], step: int, time: float, prefix: str = "") -> None:
+def _take(log_part: LogPart, cells: dict[str, Any], step: int, time: float, prefix: str = "") -> None:
     for name, value in cells.items():
         path = f"{prefix}{name}"
         if isinstance(value, dict) and value.get("_type") is None and prefix.count("/") < 4:
-            _take(part, value, step, time, f"{path}/")
+            _take(log_part, value, step, time, f"{path}/")
         elif (number := _number(value)) is not None:
-            part.add(Point(path, step, number, time))
+            log_part.add(Point(path, step, number, time))
 
 
 def _number(value: Any) -> float | None:
@@ -158,15 +158,15 @@ def _number(value: Any) -> float | None:
 
 def _samples(cells: dict[str, Any]) -> list[Any]:
     """Rows of the tables of completions that TRL logs; texts are cut."""
-    found = []
+    samples = []
     for value in cells.values():
         rows = value.get("_value") if isinstance(value, dict) and value.get("_type") == TABLE else None
         for row in rows if isinstance(rows, list) else []:
             if isinstance(row, dict) and row.keys() >= COMPLETION:
-                plain = {name: each for name, each in row.items() if isinstance(each, int | float)}
+                plain = {name: cell for name, cell in row.items() if isinstance(cell, int | float)}
                 texts = {name: question_text(row[name])[: MOST_TEXT + 1] for name in COMPLETION}
-                found.append(plain | texts)
-    return found
+                samples.append(plain | texts)
+    return samples
 
 
 def _seconds(timestamp: Any) -> float:

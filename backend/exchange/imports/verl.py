@@ -63,25 +63,25 @@ def _truth(value: Any) -> bool | None:
 
 def read_verl_console(file: LogFile) -> Log:
     """Lines of metrics among whatever else was printed."""
-    table, others = Table(file.most_values), 0
+    table, other_lines = Table(file.most_values), 0
     for line, text in text_lines(file.content):
         plain = _COLOURS.sub("", text)
-        found = CONSOLE_LINE.search(plain)
-        if found is None:
-            others += 1
+        match = CONSOLE_LINE.search(plain)
+        if match is None:
+            other_lines += 1
             continue
-        table.add(line, [("step", float(found[1])), *_cells(plain[found.end() :])])
+        table.add(line, [("step", float(match[1])), *_cells(plain[match.end() :])])
     if not len(table):
         raise BadLog("has no line like `step:12 - actor/entropy:0.3`, which verl prints")
     log = Log(table, step="step")
-    if others:
-        log.facts.notes.append(f"{others:,} other lines of output were passed over.")
+    if other_lines:
+        log.facts.notes.append(f"{other_lines:,} other lines of output were passed over.")
     return log
 
 
 def _cells(text: str) -> Iterator[tuple[str, Any]]:
-    for part in text.rstrip().split(" - "):
-        name, _, value = part.rpartition(":")
+    for metric_text in text.rstrip().split(" - "):
+        name, _, value = metric_text.rpartition(":")
         if name:
             numpy = _NUMPY.match(value)
             yield name, (numpy[1] or numpy[2]) if numpy else value

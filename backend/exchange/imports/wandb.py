@@ -19,8 +19,8 @@ def read_wandb(file: LogFile) -> Log:
     reader = BinaryReader("wandb", file)
     while offset < end and (answer := reader.read(offset)) is not None:
         parts.append(answer.points)
-        found = answer.facts.pop("config", None)
-        config |= found if isinstance(found, dict) else {}
+        config_part = answer.facts.pop("config", None)
+        config |= config_part if isinstance(config_part, dict) else {}
         facts |= answer.facts
         offset += answer.used
     points = joined(parts)

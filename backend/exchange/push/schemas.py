@@ -115,13 +115,13 @@ class FinishRecord(PushModel):
 
 def _brief(records: "list[Record | None]") -> "list[Record | None]":
     """What is stored while nobody else can write."""
-    values = sum(len(each.values) for each in records if isinstance(each, MetricsRecord))
+    values = sum(len(record.values) for record in records if isinstance(record, MetricsRecord))
     if values > MOST_VALUES_OF_BATCH:
         raise ValueError(f"expected at most {MOST_VALUES_OF_BATCH:,} values, got {values:,}")
     count = sum(len(record.completions) for record in records if isinstance(record, CompletionsRecord))
     if count > MOST_COMPLETIONS_OF_BATCH:
         raise ValueError(f"expected at most {MOST_COMPLETIONS_OF_BATCH:,} completions, got {count:,}")
-    if sum(isinstance(each, FinishRecord) for each in records) > 1:
+    if sum(isinstance(record, FinishRecord) for record in records) > 1:
         raise ValueError("a run ends once: expected at most one record of kind finish")
     return records
 

@@ -61,25 +61,31 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
         run = _wanted(session, owner, locks=True) or _make(session, owner, about)
         run_id, stored = run.id, _open_session(session, run, batch)
     new = list(enumerate(batch.records, batch.first))[max(0, stored + 1 - batch.first) :]
-    packed = {number: _pack(run_id, each) for number, each in new if isinstance(each, CompletionsRecord)}
-    values = {number: named(each.values) for number, each in new if isinstance(each, MetricsRecord)}
-    _check_number({name for each in values.values() for name in each})
-    written = _written(each for _, each in new)
+    packed = {
+        number: _pack(run_id, record) for number, record in new if isinstance(record, CompletionsRecord)
+    }
+    values = {number: named(record.values) for number, record in new if isinstance(record, MetricsRecord)}
+    _check_number({name for values_of_record in values.values() for name in values_of_record})
+    written = _written(record for _, record in new)
     with reading(sessions) as session:
         texts = text_points(session, run_id, written)
     with sessions.begin() as session:
-        found = _wanted(session, owner, locks=True)
-        if found is None or found.id != run_id:
+        run_now = _wanted(session, owner, locks=True)
+        if run_now is None or run_now.id != run_id:
             raise Conflict("the run was just deleted: send it again")
-        stored = _stored(session, found, batch)  # another request may have brought the same
-        left = [(number, each) for number, each in new if number > stored]
-        place = _place(session, found, batch.session)
-        _store(session, found, place, left, packed, values, caught_up(session, run_id, written, texts))
+        stored = _stored(session, run_now, batch)  # another request may have brought the same
+        left = [(number, record) for number, record in new if number > stored]
+        process_place = _place(session, run_now, batch.session)
+        _store(
+            session, run_now, process_place, left, packed, values, caught_up(session, run_id, written, texts)
+        )
         last = max(stored, batch.first + len(batch.records) - 1)
-        own = update(PushSession).where(PushSession.run_id == run_id, PushSession.id == batch.session)
-        session.execute(own.values(stored=last, heard_at=db_now()))
-        session.refresh(found)
-        return _answer(found, last)
+        session_update = update(PushSession).where(
+            PushSession.run_id == run_id, PushSession.id == batch.session
+        )
+        session.execute(session_update.values(stored=last, heard_at=db_now()))
+        session.refresh(run_now)
+        return _answer(run_now, last)
 
 
 def _wanted(session: Session, owner: Owner, *, locks: bool = False) -> Run | None:
@@ -156,20 +162,22 @@ def _make(session: Session, owner: Owner, about: About | None) -> Run:
         "started_at": db_now(),
         "progress_at": db_now(),
     }
-    made = session.scalar(insert_into(session, Run).values(**row).on_conflict_do_nothing().returning(Run.id))
-    if made is None:  # another process of this run was quicker
+    run_id = session.scalar(
+        insert_into(session, Run).values(**row).on_conflict_do_nothing().returning(Run.id)
+    )
+    if run_id is None:  # another process of this run was quicker
         trial.rollback()
         if (run := _wanted(session, owner, locks=True)) is not None:
             return run
         raise Conflict(f"the run {owner.key!r} was just deleted: send it again")
     trial.commit()
-    session.add(Attempt(run_id=made, number=ATTEMPT, from_step=-1, worker_id="", host=""))
+    session.add(Attempt(run_id=run_id, number=ATTEMPT, from_step=-1, worker_id="", host=""))
     message = f"pushed by {ORIGINS[head.origin]}" + (f", writer {owner.writer}" if owner.writer else "")
-    add_event(session, "lifecycle", message, run_id=made, attempt=ATTEMPT, data={"to": "running"})
+    add_event(session, "lifecycle", message, run_id=run_id, attempt=ATTEMPT, data={"to": "running"})
     if left_out:
-        add_event(session, "data", left_out, run_id=made, attempt=ATTEMPT, level="warning")
+        add_event(session, "data", left_out, run_id=run_id, attempt=ATTEMPT, level="warning")
     session.flush()
-    return session.get_one(Run, made)
+    return session.get_one(Run, run_id)
 
 
 def _check_quota(session: Session, writer: str) -> None:
@@ -195,8 +203,10 @@ def _open_session(session: Session, run: Run, batch: Batch) -> int:
 
 
 def _stored(session: Session, run: Run, batch: Batch) -> int:
-    own = select(PushSession.stored).where(PushSession.run_id == run.id, PushSession.id == batch.session)
-    stored: int = session.scalar(own) or 0
+    stored_query = select(PushSession.stored).where(
+        PushSession.run_id == run.id, PushSession.id == batch.session
+    )
+    stored: int = session.scalar(stored_query) or 0
     if batch.first > stored + 1:
         raise Conflict(f"records {stored + 1:,} to {batch.first - 1:,} are missing: send them first")
     return stored
@@ -223,22 +233,24 @@ def _place(session: Session, run: Run, push_session: str) -> ProcessPlace:
         process = name[:PROCESS_DIGITS]
         began[process] = min(number, began.get(process, number))
         heard[process] = max(heard_at, heard.get(process, heard_at))
-    own = push_session[:PROCESS_DIGITS]
-    newer = [process for process, number in began.items() if number > began[own]]
-    return ProcessPlace(not newer, any(heard[each] >= heard[own] - SILENT_SECONDS for each in newer))
+    own_process = push_session[:PROCESS_DIGITS]
+    newer = [process for process, number in began.items() if number > began[own_process]]
+    return ProcessPlace(
+        not newer, any(heard[process] >= heard[own_process] - SILENT_SECONDS for process in newer)
+    )
 
 
 def _store(
     session: Session,
     run: Run,
-    place: ProcessPlace,
+    process_place: ProcessPlace,
     records: Sequence[tuple[int, Any]],
     packed: Mapping[int, PackedGroups],
     values: Mapping[int, Mapping[str, float]],
     texts: Points,
 ) -> None:
     summary, last = Summary.read(run.summary), run.last_step
-    take = summary.take if place.is_newest else summary.add
+    take = summary.take if process_place.is_newest else summary.add
     points: list[tuple[int, Mapping[str, float]]] = [*texts] if records else []
     for step, metrics in points:
         summary.add(step, metrics)
@@ -250,7 +262,7 @@ def _store(
             replace_groups(session, packed[number])
         last = max(last, getattr(record, "step", 0))
     _check_stored(
-        session, run, summary.document()["last"].keys(), {name for _, each in points for name in each}
+        session, run, summary.document()["last"].keys(), {name for _, metrics in points for name in metrics}
     )
     write_points(session, run.id, ATTEMPT, points)
     changes: dict[str, Any] = {
@@ -264,7 +276,7 @@ def _store(
     session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changes))
     session.refresh(run)
     for _, record in records:
-        if isinstance(record, FinishRecord) and not place.is_replaced:
+        if isinstance(record, FinishRecord) and not process_place.is_replaced:
             end_pushed(session, run, record.status, record.reason)
 
 
@@ -289,23 +301,24 @@ def _check_stored(session: Session, run: Run, last: Collection[str], names: Coll
 
 def named(values: Mapping[str, float]) -> dict[str, float]:
     """The values under our names, as an import would name them; counts of steps and times are no metrics."""
-    found: dict[str, float] = {}
+    by_name: dict[str, float] = {}
     for label, value in values.items():
         if label.strip() and not is_step_name(label) and label not in TIMES:
-            name, _ = metric_name(label, found)
-            found.setdefault(name, value)
-    return found
+            name, _ = metric_name(label, by_name)
+            by_name.setdefault(name, value)
+    return by_name
 
 
 def _written(records: Iterable[Any]) -> dict[int, dict[int, list[Written]]]:
     """The training completions among some records as texts, by step and place."""
-    found: dict[int, dict[int, list[Written]]] = defaultdict(dict)
-    for each in records:
-        if isinstance(each, CompletionsRecord) and each.split == "train":
-            found[each.step][each.index] = [
-                Written(each.prompt, given.text, is_cut(given.finish_reason)) for given in each.completions
+    by_step: dict[int, dict[int, list[Written]]] = defaultdict(dict)
+    for record in records:
+        if isinstance(record, CompletionsRecord) and record.split == "train":
+            by_step[record.step][record.index] = [
+                Written(record.prompt, completion.text, is_cut(completion.finish_reason))
+                for completion in record.completions
             ]
-    return found
+    return by_step
 
 
 def _pack(run_id: str, record: CompletionsRecord) -> PackedGroups:
@@ -314,18 +327,18 @@ def _pack(run_id: str, record: CompletionsRecord) -> PackedGroups:
         prompt_index=record.index,
         prompt=record.prompt,
         answer=record.answer,
-        completions=[_completion(each) for each in record.completions],
+        completions=[_completion(completion) for completion in record.completions],
     )
     return pack_foreign(run_id, record.step, [group])
 
 
-def _completion(given: Completion) -> ForeignCompletion:
+def _completion(completion: Completion) -> ForeignCompletion:
     return ForeignCompletion(
-        text=given.text,
-        reward=given.reward,
-        rewards={clean_text(name): value for name, value in given.rewards.items()},
-        advantage=given.advantage,
-        finish_reason=given.finish_reason,
-        correct=given.correct,
-        token_ids=range(given.tokens or 0),
+        text=completion.text,
+        reward=completion.reward,
+        rewards={clean_text(name): value for name, value in completion.rewards.items()},
+        advantage=completion.advantage,
+        finish_reason=completion.finish_reason,
+        correct=completion.correct,
+        token_ids=range(completion.tokens or 0),
     )

@@ -78,13 +78,13 @@ def matrix(
     columns = _columns(metrics)
     must_be_known(session, list(dict.fromkeys(column.metric for column in columns)), "metrics")
     rows, missing = _rows(session, experiment, runs)
-    found = [run for row in rows for run in row.runs]
-    _check_size(len(found), columns)
-    seeds = _launched_seeds(session, found) if planned is None else planned or None
+    all_runs = [run for row in rows for run in row.runs]
+    _check_size(len(all_runs), columns)
+    seeds = _launched_seeds(session, all_runs) if planned is None else planned or None
     base = _baseline(rows, baseline)
     state = [
-        [(run.id, run.name, run.status, run.verdict, run.last_step, run.judged_step) for run in found],
-        stamps_of(session, [run.id for run in found]),
+        [(run.id, run.name, run.status, run.verdict, run.last_step, run.judged_step) for run in all_runs],
+        stamps_of(session, [run.id for run in all_runs]),
         seeds,
     ]
     return answers.answer(
@@ -96,9 +96,9 @@ def matrix(
 
 def _columns(text: str) -> list[Column]:
     columns, errors = [], []
-    for part in split_list(text):
+    for column_text in split_list(text):
         try:
-            columns.append(_column(part))
+            columns.append(_column(column_text))
         except ValueError as error:
             errors.append(FieldError("metrics", str(error)))
     if not columns and not errors:
@@ -148,8 +148,8 @@ def _rows(session: Session, experiment: str, runs: str) -> tuple[list[Row], list
         if rows := _by_variant(runs_of(session, experiment)):
             return rows, []
         raise InvalidRequest([FieldError("experiment", "has no runs; they may have been deleted")])
-    groups = [part for part in (split_list(each) for each in runs.split(";")) if part]
-    ids = [run for part in groups for run in part]
+    groups = [group for group in (split_list(group_text) for group_text in runs.split(";")) if group]
+    ids = [run for group in groups for run in group]
     if len(set(ids)) > MOST_RUNS:
         raise InvalidRequest(
             [FieldError("runs", f"names {len(set(ids))} runs; at most {MOST_RUNS} are allowed")]
@@ -157,16 +157,17 @@ def _rows(session: Session, experiment: str, runs: str) -> tuple[list[Row], list
     if twice := sorted({run for run in ids if ids.count(run) > 1}):
         raise InvalidRequest([FieldError("runs", f"{twice[0]!r} is in several groups; name each run once")])
     query = select(Run).where(Run.id.in_(ids), Run.deleting_at.is_(None)).order_by(Run.id)
-    found = {run.id: run for run in session.scalars(query)}
-    missing = [run for run in ids if run not in found]
-    if not found:
+    runs_by_id = {run.id: run for run in session.scalars(query)}
+    missing = [run for run in ids if run not in runs_by_id]
+    if not runs_by_id:
         raise InvalidRequest([FieldError("runs", "none of these runs exists; they may have been deleted")])
     if ";" not in runs:
-        return _by_variant(found.values()), missing
+        return _by_variant(runs_by_id.values()), missing
     members = [
-        sorted((found[run] for run in part if run in found), key=lambda run: run.id) for part in groups
+        sorted((runs_by_id[run] for run in group if run in runs_by_id), key=lambda run: run.id)
+        for group in groups
     ]
-    return _named(part for part in members if part), missing
+    return _named(members_of_row for members_of_row in members if members_of_row), missing
 
 
 def _by_variant(runs: Iterable[Run]) -> list[Row]:
@@ -213,9 +214,9 @@ def _launched_seeds(session: Session, runs: Sequence[Run]) -> int | None:
 
 
 def _baseline(rows: Sequence[Row], name: str) -> int:
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if name in {"", row.name, row.runs[0].variant} or any(run.id == name for run in row.runs):
-            return place
-    there = ", ".join(dict.fromkeys(row.name for row in rows))
-    reason = f"the baseline {name!r} is not among these runs, it may have been deleted; there are: {there}"
+            return index
+    names = ", ".join(dict.fromkeys(row.name for row in rows))
+    reason = f"the baseline {name!r} is not among these runs, it may have been deleted; there are: {names}"
     raise InvalidRequest([FieldError("baseline", reason)])

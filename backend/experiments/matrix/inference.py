@@ -51,19 +51,19 @@ class Contrast:
     """Variance of the differences over that of two independent seeds: below 1 pairing pays; None unpaired."""
 
 
-def contrast(own: Mapping[int, float], base: Mapping[int, float], looks: Looks) -> Contrast | None:
+def contrast(values: Mapping[int, float], base: Mapping[int, float], looks: Looks) -> Contrast | None:
     """Compare values by seed, own minus base; None where one side has no value.
 
     Seeds are paired where the smaller side has at least two and shares all of them; others are left out.
     """
-    if not own or not base:
+    if not values or not base:
         return None
-    shared = sorted(own.keys() & base.keys())
-    is_paired = len(shared) >= LEAST_SEEDS and len(shared) == min(len(own), len(base))
+    shared = sorted(values.keys() & base.keys())
+    is_paired = len(shared) >= LEAST_SEEDS and len(shared) == min(len(values), len(base))
     if is_paired:
-        mine, theirs = [own[seed] for seed in shared], [base[seed] for seed in shared]
+        mine, theirs = [values[seed] for seed in shared], [base[seed] for seed in shared]
     else:
-        mine, theirs = ([side[seed] for seed in sorted(side)] for side in (own, base))
+        mine, theirs = ([side[seed] for seed in sorted(side)] for side in (values, base))
         if looks == "any time":
             size = min(len(mine), len(theirs))
             mine, theirs = mine[:size], theirs[:size]
@@ -72,29 +72,31 @@ def contrast(own: Mapping[int, float], base: Mapping[int, float], looks: Looks) 
     return _welch(mine, theirs)
 
 
-def _paired(own: Sequence[float], base: Sequence[float], looks: Looks, *, by_seed: bool) -> Contrast:
-    differences = [a - b for a, b in zip(own, base, strict=True)]
-    found = spread(differences)
-    mean = found.mean if found.mean is not None else math.nan
-    a, b = spread(own), spread(base)
-    effect = _hedges(mean, a.std, b.std, found.n - 1)
-    if found.std is None or _is_constant(found.std, own, base):
-        return Contrast(by_seed, found.n, mean, None, None, None, effect, None, None)
-    error = found.std / math.sqrt(found.n)
+def _paired(values: Sequence[float], base: Sequence[float], looks: Looks, *, by_seed: bool) -> Contrast:
+    differences = [a - b for a, b in zip(values, base, strict=True)]
+    spread_of_differences = spread(differences)
+    mean = spread_of_differences.mean if spread_of_differences.mean is not None else math.nan
+    a, b = spread(values), spread(base)
+    effect = _hedges(mean, a.std, b.std, spread_of_differences.n - 1)
+    if spread_of_differences.std is None or _is_constant(spread_of_differences.std, values, base):
+        return Contrast(by_seed, spread_of_differences.n, mean, None, None, None, effect, None, None)
+    error = spread_of_differences.std / math.sqrt(spread_of_differences.n)
     t = mean / error
-    least = threshold(found.n, ALPHA, looks)
-    p = tail(t, found.n - 1) if looks == "planned" else any_time_p(t, found.n)
+    least = threshold(spread_of_differences.n, ALPHA, looks)
+    p = tail(t, spread_of_differences.n - 1) if looks == "planned" else any_time_p(t, spread_of_differences.n)
     half = least * error
     low, high = (mean - half, mean + half) if math.isfinite(half) else (None, None)
     apart = (a.std or 0.0) ** 2 + (b.std or 0.0) ** 2
-    ratio = found.std**2 / apart if by_seed and apart else None
-    return Contrast(by_seed, found.n, mean, low, high, p, effect, found.std, ratio)
+    ratio = spread_of_differences.std**2 / apart if by_seed and apart else None
+    return Contrast(
+        by_seed, spread_of_differences.n, mean, low, high, p, effect, spread_of_differences.std, ratio
+    )
 
 
-def _welch(own: Sequence[float], base: Sequence[float]) -> Contrast:
-    a, b = spread(own), spread(base)
+def _welch(values: Sequence[float], base: Sequence[float]) -> Contrast:
+    a, b = spread(values), spread(base)
     n, mean = min(a.n, b.n), (a.mean or 0.0) - (b.mean or 0.0)
-    if a.std is None or b.std is None or (_is_constant(a.std, own) and _is_constant(b.std, base)):
+    if a.std is None or b.std is None or (_is_constant(a.std, values) and _is_constant(b.std, base)):
         return Contrast(False, n, mean, None, None, None, None, None, None)
     error_a, error_b = a.std / math.sqrt(a.n), b.std / math.sqrt(b.n)
     error = math.hypot(error_a, error_b)
@@ -112,14 +114,14 @@ def _is_constant(std: float, *values: Sequence[float]) -> bool:
     return std <= 1e-12 * max(abs(value) for side in values for value in side)
 
 
-def _hedges(mean: float, std: float | None, other: float | None, freedom: int) -> float | None:
+def _hedges(mean: float, std: float | None, second_std: float | None, freedom: int) -> float | None:
     """Hedges' g_av with the correction for small samples, J = 1 - 3 / (4 freedom - 1).
 
     Source: Lakens 2013, doi:10.3389/fpsyg.2013.00863, equations 4, 10 and 15.
     """
-    if std is None or other is None or std == other == 0 or freedom < 2:  # for 1, J is 0
+    if std is None or second_std is None or std == second_std == 0 or freedom < 2:  # for 1, J is 0
         return None
-    return mean / (math.hypot(std, other) / math.sqrt(2)) * (1 - 3 / (4 * freedom - 1))
+    return mean / (math.hypot(std, second_std) / math.sqrt(2)) * (1 - 3 / (4 * freedom - 1))
 
 
 def any_time_p(t: float, n: int) -> float:
@@ -157,11 +159,11 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     Source: Holm 1979, Scandinavian Journal of Statistics 6(2).
     """
     corrected: list[float | None] = [None] * len(p_values)
-    order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    order = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
     largest = 0.0
-    for rank, (p, place) in enumerate(order):
+    for rank, (p, index) in enumerate(order):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p))
-        corrected[place] = largest
+        corrected[index] = largest
     return corrected
 
 
@@ -172,16 +174,16 @@ def forecast(mean: float, std: float, n: int, alpha: float, looks: Looks) -> flo
     return power(threshold(n, alpha, looks), n - 1, mean / std * math.sqrt(n))
 
 
-def seeds_needed(found: Contrast, alpha: float) -> int | None:
+def seeds_needed(observed: Contrast, alpha: float) -> int | None:
     """The least number of pairs with a power of 80 % at a level; None beyond MOST_SEEDS.
 
     It takes the difference and spread for those seen, and looks at any time: more seeds mean another look.
     """
-    if found.std is None or not found.mean:
+    if observed.std is None or not observed.mean:
         return None
 
     def decides(n: int) -> bool:
-        return forecast(found.mean, found.std or 0.0, n, alpha, "any time") >= POWER
+        return forecast(observed.mean, observed.std or 0.0, n, alpha, "any time") >= POWER
 
     low, high = LEAST_SEEDS, MOST_SEEDS
     if not decides(high):

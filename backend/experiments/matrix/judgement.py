@@ -42,8 +42,8 @@ class Entry:
 
     def usable(self) -> dict[int, float]:
         """Finite values of runs that have ended."""
-        found = ((seed, self.values[seed]) for seed in self.ended)
-        return {seed: value for seed, value in found if value is not None and abs(value) < LARGEST}
+        values = ((seed, self.values[seed]) for seed in self.ended)
+        return {seed: value for seed, value in values if value is not None and abs(value) < LARGEST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,34 +84,36 @@ def judge(
 
     P-values are corrected over all cells that compare with the baseline, also those without a claim.
     """
-    found: dict[tuple[Column, int], Contrast | None] = {}
+    contrasts: dict[tuple[Column, int], Contrast | None] = {}
     reasons: dict[tuple[Column, int], str] = {}
     for column, rows in entries.items():
         base = rows[baseline]
-        for place, entry in enumerate(rows):
-            cell = column, place
-            if place == baseline or apart[cell]:
+        for index, entry in enumerate(rows):
+            cell = column, index
+            if index == baseline or apart[cell]:
                 continue
-            found[cell] = contrast(entry.usable(), base.usable(), looks)
+            contrasts[cell] = contrast(entry.usable(), base.usable(), looks)
             reasons[cell] = (
                 _barred(column, entry, planned)
                 or _barred(column, base, planned)
-                or _untestable(found[cell], looks)
+                or _untestable(contrasts[cell], looks)
             )
-    tested = [None if (reasons[cell] or each is None) else each.p for cell, each in found.items()]
-    corrected = dict(zip(found, holm(tested), strict=True))
+    tested = [
+        None if (reasons[cell] or contrast_ is None) else contrast_.p for cell, contrast_ in contrasts.items()
+    ]
+    corrected = dict(zip(contrasts, holm(tested), strict=True))
     claimed = sum(p is not None and p <= ALPHA for p in corrected.values())
-    level = ALPHA / max(1, len(found) - claimed)
+    level = ALPHA / max(1, len(contrasts) - claimed)
     judged = {}
     for column, rows in entries.items():
-        for place, entry in enumerate(rows):
-            cell = column, place
-            if cell not in found:
+        for index, entry in enumerate(rows):
+            cell = column, index
+            if cell not in contrasts:
                 judgement = _untested(apart[cell])
             elif reasons[cell]:
-                judgement = _unclaimed(found[cell], reasons[cell], planned, entry, rows[baseline])
+                judgement = _unclaimed(contrasts[cell], reasons[cell], planned, entry, rows[baseline])
             else:
-                judgement = _tested(column, found[cell], corrected[cell], level)
+                judgement = _tested(column, contrasts[cell], corrected[cell], level)
             judged[cell] = replace(judgement, reached=entry.reached)
     return judged
 
@@ -122,24 +124,26 @@ def _untested(apart: str) -> Judgement:
 
 
 def _unclaimed(
-    found: Contrast | None, reason: str, planned: int | None, entry: Entry, base: Entry
+    contrast_: Contrast | None, reason: str, planned: int | None, entry: Entry, base: Entry
 ) -> Judgement:
     """No claim; with seeds to add where their number is the reason and none are under way."""
     is_waiting = planned is not None and min(len(entry.ended), len(base.ended)) < planned
-    is_short = found is not None and found.low is None and found.n < LEAST_AT_ANY_TIME
-    more = LEAST_AT_ANY_TIME - found.n if found is not None and is_short and not is_waiting else None
-    return Judgement("no claim", reason, found, more_seeds=more)
+    is_short = contrast_ is not None and contrast_.low is None and contrast_.n < LEAST_AT_ANY_TIME
+    more_seeds = (
+        LEAST_AT_ANY_TIME - contrast_.n if contrast_ is not None and is_short and not is_waiting else None
+    )
+    return Judgement("no claim", reason, contrast_, more_seeds=more_seeds)
 
 
-def _tested(column: Column, found: Contrast | None, p: float | None, level: float) -> Judgement:
-    if found is None:
+def _tested(column: Column, contrast_: Contrast | None, p: float | None, level: float) -> Judgement:
+    if contrast_ is None:
         return Judgement("no claim", "There is nothing to compare.")
     if p is not None and p <= ALPHA:
-        return Judgement(_word(column, found.mean), "", found, p)
-    needed = seeds_needed(found, level)
-    more = None if needed is None else max(1, needed - found.n)
-    word = "more seeds" if more is not None and more <= MOST_MORE_SEEDS else "no difference shown"
-    return Judgement(word, "", found, p, more)
+        return Judgement(_word(column, contrast_.mean), "", contrast_, p)
+    needed = seeds_needed(contrast_, level)
+    more_seeds = None if needed is None else max(1, needed - contrast_.n)
+    word = "more seeds" if more_seeds is not None and more_seeds <= MOST_MORE_SEEDS else "no difference shown"
+    return Judgement(word, "", contrast_, p, more_seeds)
 
 
 def _word(column: Column, mean: float) -> str:
@@ -178,11 +182,11 @@ def _barred(column: Column, entry: Entry, planned: int | None) -> str:
     return ""
 
 
-def _untestable(found: Contrast | None, looks: Looks) -> str:
-    if found is None or (found.p is not None and found.low is not None):
+def _untestable(contrast_: Contrast | None, looks: Looks) -> str:
+    if contrast_ is None or (contrast_.p is not None and contrast_.low is not None):
         return ""
-    if found.n < LEAST_SEEDS:
+    if contrast_.n < LEAST_SEEDS:
         return "One seed says nothing about how far another one would lie."
-    if found.p is None:
+    if contrast_.p is None:
         return "The differences do not vary over the seeds, so nothing says how far another one would lie."
-    return f"An always-valid interval needs {LEAST_AT_ANY_TIME} seeds; there are {found.n}."
+    return f"An always-valid interval needs {LEAST_AT_ANY_TIME} seeds; there are {contrast_.n}."

@@ -100,7 +100,9 @@ def sparkline(curves: Sequence[Curve]) -> list[float | None]:
     first = min(int(curve.steps[0]) for curve in curves)
     last = max(int(curve.steps[-1]) for curve in curves)
     grid = np.linspace(first, last, min(SPARKLINE_POINTS, last - first + 1))
-    lines = np.stack([np.interp(grid, each.steps, each.values, left=np.nan, right=np.nan) for each in curves])
+    lines = np.stack(
+        [np.interp(grid, curve_.steps, curve_.values, left=np.nan, right=np.nan) for curve_ in curves]
+    )
     count = np.count_nonzero(~np.isnan(lines), axis=0)
     mean = np.nansum(lines, axis=0) / np.maximum(count, 1)
     return [float(value) if n else None for value, n in zip(mean, count, strict=True)]
@@ -108,12 +110,12 @@ def sparkline(curves: Sequence[Curve]) -> list[float | None]:
 
 def _running_mean(values: Floats) -> Floats:
     """Of the last 10 points, from the tenth on; NaN before, and beside a value that is not finite."""
-    found = np.full(len(values), np.nan)
+    means = np.full(len(values), np.nan)
     if len(values) >= LAST_STEPS:
         windows = np.lib.stride_tricks.sliding_window_view(values, LAST_STEPS)
         with np.errstate(all="ignore"):
-            found[LAST_STEPS - 1 :] = windows.mean(axis=1)
-    return found
+            means[LAST_STEPS - 1 :] = windows.mean(axis=1)
+    return means
 
 
 def _mean(values: Floats) -> float:

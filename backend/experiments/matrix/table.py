@@ -62,7 +62,7 @@ def matrix_of(
     runs = [run for row in rows for run in row.counted]
     names = dict.fromkeys([*(column.metric for column in columns), TOKENS, *_spent(columns)])
     points = read_points(session, [run.id for run in runs], list(names))
-    curves = {key: _curve(found) for key, found in points.items()}
+    curves = {key: _curve(points_of_run) for key, points_of_run in points.items()}
     tokens = _common([run for run in runs if run.status in ENDED] or runs, curves)
     if tokens is None and any(column.reading == "equal_tokens" for column in columns):
         notes.append(f"No values at equal tokens: not every run has recorded {TOKENS}.")
@@ -78,9 +78,9 @@ def matrix_of(
         looks=looks,
         planned=planned if looks == "planned" else None,
         apart={
-            (column, place): reason
+            (column, index): reason
             for column in entries
-            for place, reason in enumerate(_apart(column.metric, rows, rows[baseline]))
+            for index, reason in enumerate(_apart(column.metric, rows, rows[baseline]))
         },
     )
     return {
@@ -91,15 +91,15 @@ def matrix_of(
                 "variant": row.name,
                 "runs": [_shown_run(run, run in row.counted) for run in row.runs],
                 "cells": {
-                    column.key: _cell(row, entry[place], judged[column, place], read.line(row, column.metric))
+                    column.key: _cell(row, entry[index], judged[column, index], read.line(row, column.metric))
                     for column, entry in entries.items()
                 },
             }
-            for place, row in enumerate(rows)
+            for index, row in enumerate(rows)
         ],
         "looks": looks,
         "planned": planned if looks == "planned" else None,
-        "tests": sum(each.verdict not in UNTESTED for each in judged.values()),
+        "tests": sum(judgement.verdict not in UNTESTED for judgement in judged.values()),
         "tokens": tokens,
         "notes": notes,
     }
@@ -119,7 +119,9 @@ def _apart_from(metric: str, row: Row, first: Run) -> str:
     if not any(ways):
         return ""
     whose = "Its scale differs" if all(ways) else "The scale of some of its runs differs"
-    return f"{whose} from the baseline's: {', '.join(dict.fromkeys(path for way in ways for path in way))}."
+    return (
+        f"{whose} from the baseline's: {', '.join(dict.fromkeys(path for paths in ways for path in paths))}."
+    )
 
 
 def _spent(columns: Sequence[Column]) -> list[str]:
@@ -211,24 +213,24 @@ class _Reader:
     def reached(self, runs: Sequence[Run], column: Column) -> int | None:
         """Count the runs that have reached the column's threshold, also those that lack what it took."""
         curves = [self._curves.get((run.id, column.metric)) for run in runs]
-        known = [curve for curve in curves if curve is not None]
-        if column.reading not in THRESHOLDS or not known:
+        logged = [curve for curve in curves if curve is not None]
+        if column.reading not in THRESHOLDS or not logged:
             return None
-        return sum(_reached(curve, curve.x, column) is not None for curve in known)
+        return sum(_reached(curve, curve.x, column) is not None for curve in logged)
 
     def _along(self, run: Run, curve: Curve, total: str) -> tuple[Curve, Floats] | None:
         """The curve and, for each of its points, the tokens or seconds spent by then; None without any."""
         axis = self._curves.get((run.id, total))
         if axis is None:
             return None
-        place = np.searchsorted(axis.steps, curve.steps, side="right") - 1
+        index = np.searchsorted(axis.steps, curve.steps, side="right") - 1
         # Before the first step nothing is spent.
-        return curve, np.where(place >= 0, axis.values[np.maximum(place, 0)], 0.0)
+        return curve, np.where(index >= 0, axis.values[np.maximum(index, 0)], 0.0)
 
     def line(self, row: Row, metric: str) -> list[float | None]:
         """The mean curve of a row."""
-        found = [self._curves.get((run.id, metric)) for run in row.counted]
-        return sparkline([curve for curve in found if curve is not None])
+        curves = [self._curves.get((run.id, metric)) for run in row.counted]
+        return sparkline([curve for curve in curves if curve is not None])
 
 
 def _reached(curve: Curve, x: Floats, column: Column) -> float | None:

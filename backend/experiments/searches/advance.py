@@ -116,11 +116,11 @@ def _pruned(state: SearchState) -> Step | None:
     if not ill and not new:
         return None
     steps = max((trial.run.steps for trial in trials if trial.run), default=1)
-    found = fallen_behind(trials, search.settings, steps) if new else {}
+    prune_by_number = fallen_behind(trials, search.settings, steps) if new else {}
     late = {
         trial.number: behind(trial, search.settings)
         for trial in new
-        if found.get(trial.number) and not trial.pruned and not (trial.run and trial.run.wish)
+        if prune_by_number.get(trial.number) and not trial.pruned and not (trial.run and trial.run.wish)
     }
 
     def write(session: Session) -> None:
@@ -142,8 +142,8 @@ def _newest(trial: TrialRow) -> int:
 
 
 def _set(session: Session, search: SearchRow, number: int, **values: Any) -> None:
-    one = (SearchTrial.experiment_id == search.experiment_id, SearchTrial.number == number)
-    session.execute(update(SearchTrial).where(*one).values(**values))
+    is_trial = (SearchTrial.experiment_id == search.experiment_id, SearchTrial.number == number)
+    session.execute(update(SearchTrial).where(*is_trial).values(**values))
 
 
 # ---------------------------------------------------------------- trying
@@ -158,19 +158,19 @@ def _tried(session: Session, settings: Settings, state: SearchState) -> Step | N
         return None
     if not ended:
         try:
-            found = _next_cell(state)
+            next_cell = _next_cell(state)
         except InvalidConfig as error:  # a version that reads other fields or presets
-            found, ended = None, f"its values cannot be read any more: {error.errors[0].message}"
-        if found is None:
+            next_cell, ended = None, f"its values cannot be read any more: {error.errors[0].message}"
+        if next_cell is None:
             ended = ended or "every combination of the values was tried"
         else:
-            cell, config = _checked(settings, search, found[1])
+            cell, config = _checked(settings, search, next_cell[1])
             if not isinstance(config, str):
-                wanted = 1 + min(search.settings.top, len(trials) + 1) * (len(search.seeds) - 1)
-                own = search.experiment_id, search.settings, state.runs
-                ended = lacking(session, settings, *own, config, wanted=wanted)
+                runs_wanted = 1 + min(search.settings.top, len(trials) + 1) * (len(search.seeds) - 1)
+                search_facts = search.experiment_id, search.settings, state.runs
+                ended = lacking(session, settings, *search_facts, config, further_runs=runs_wanted)
             if not ended:
-                return _begun(state, found[0], cell, config)
+                return _begun(state, next_cell[0], cell, config)
     if any(trial.state in LIVE for trial in trials):
         return None  # their values may still come
     return _chosen(session, settings, state, ended)
@@ -213,7 +213,7 @@ def _begun(state: SearchState, point: tuple[Any, ...], cell: Cell | None, config
         if not isinstance(config, str):
             reason = f"queued by a search: configuration {number + 1}"
             planned = [Planned(name, search.seeds[0], config, reason=reason)]
-            [run_id] = queue_runs(session, search.experiment_id, planned, search.given)
+            [run_id] = queue_runs(session, search.experiment_id, planned, search.run_fields)
             add_event(session, "search", f"configuration {number + 1} was chosen", run_id=run_id)
         session.add(
             SearchTrial(
@@ -241,8 +241,12 @@ def _chosen(session: Session, settings: Settings, state: SearchState, ended: str
     best = [trial for trial in best if configs[trial.number] is not None]
     first = next(iter(config for config in configs.values() if config is not None), None)
     seeds = list(search.seeds[1:])
-    own = search.experiment_id, search.settings, state.runs
-    while first and seeds and lacking(session, settings, *own, first, wanted=len(best) * len(seeds)):
+    search_facts = search.experiment_id, search.settings, state.runs
+    while (
+        first
+        and seeds
+        and lacking(session, settings, *search_facts, first, further_runs=len(best) * len(seeds))
+    ):
         seeds.pop()
     if not best or not seeds:
         why = "no configuration has a value" if not best else _why_none(search)
@@ -260,7 +264,7 @@ def _chosen(session: Session, settings: Settings, state: SearchState, ended: str
             for trial in best
             if (config := configs[trial.number]) is not None
         ]
-        queue_runs(session, search.experiment_id, planned, search.given)
+        queue_runs(session, search.experiment_id, planned, search.run_fields)
         for trial in best:
             _set(session, search, trial.number, chosen=True)
             if trial.run:

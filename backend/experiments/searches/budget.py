@@ -30,13 +30,13 @@ class Spent(NamedTuple):
 def spent(session: Session, experiment_id: str) -> Spent:
     """The time and money of a search's runs: also of those that train, are in the trash or were deleted."""
     now = session.scalar(select(db_now())) or 0.0
-    own = (Run.experiment_id == experiment_id, Run.deleting_at.is_(None))
-    of_it = Attempt.run_id.in_(select(Run.id).where(*own))
+    conditions = (Run.experiment_id == experiment_id, Run.deleting_at.is_(None))
+    of_it = Attempt.run_id.in_(select(Run.id).where(*conditions))
     rows = session.scalars(select(Attempt).where(of_it)).all()
     by_run: dict[str, list[Attempt]] = {}
     for row in rows:
         by_run.setdefault(row.run_id, []).append(row)
-    hours = {run_id: cost_of(its, now)["slot_hours"] for run_id, its in by_run.items()}
+    hours = {run_id: cost_of(attempts, now)["slot_hours"] for run_id, attempts in by_run.items()}
     search = session.get(Search, experiment_id)
     total = sum_of(cost_of(rows, now), search.deleted_cost if search is not None else {})
     return Spent(total["slot_hours"], total["money"], hours)
@@ -46,9 +46,9 @@ def estimated_hours(
     session: Session, settings: Settings, runs: Sequence[RunRow], taken: Spent, config: RunConfig
 ) -> float:
     """Slot hours of a whole run: the mean of this search's finished ones, else the estimate of its config."""
-    whole = [taken.by_run.get(run.id, 0.0) for run in runs if run.status == "finished"]
-    if whole:
-        return sum(whole) / len(whole)
+    finished_hours = [taken.by_run.get(run.id, 0.0) for run in runs if run.status == "finished"]
+    if finished_hours:
+        return sum(finished_hours) / len(finished_hours)
     [slots] = slots_of(session, [config])
     return duration(session, config, settings.models_dir).high / HOUR * slots
 
@@ -61,21 +61,21 @@ def lacking(
     runs: Sequence[RunRow],
     config: RunConfig,
     *,
-    wanted: int,
+    further_runs: int,
 ) -> str:
     """The sentence that says why so many further runs do not fit into the budget; empty if they do."""
     if search.hours is None and search.money is None:
         return ""
     taken = spent(session, experiment_id)
-    each = estimated_hours(session, settings, runs, taken, config)
-    ahead = sum(max(0.0, each - taken.by_run.get(run.id, 0.0)) for run in runs if run.status in LIVE)
-    needed = taken.hours + ahead + wanted * each
+    hours_per_run = estimated_hours(session, settings, runs, taken, config)
+    ahead = sum(max(0.0, hours_per_run - taken.by_run.get(run.id, 0.0)) for run in runs if run.status in LIVE)
+    needed = taken.hours + ahead + further_runs * hours_per_run
     if search.hours is not None and needed > search.hours:
         return f"another run does not fit into {search.hours:g} hours: {taken.hours:.2g} are spent"
     price = newest_price(session)
     if search.money is None or price is None:
         return ""
     paid = taken.money.get(price.currency, 0.0)
-    if paid + (ahead + wanted * each) * price.per_hour > search.money:
+    if paid + (ahead + further_runs * hours_per_run) * price.per_hour > search.money:
         return f"another run does not fit into {search.money:g} {price.currency}: {paid:.2f} are spent"
     return ""

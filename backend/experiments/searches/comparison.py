@@ -18,12 +18,17 @@ from backend.metrics.statistics import Spread, spread
 class Difference(NamedTuple):
     """A finalist's difference to the first one, and its p-value corrected over all pairs of finalists."""
 
-    found: Contrast | None
+    contrast: Contrast | None
     p: float | None
 
     def shows(self, sign: float) -> bool:
         """Whether it is shown to lie on the side of this sign."""
-        return self.found is not None and self.p is not None and self.p < ALPHA and sign * self.found.mean > 0
+        return (
+            self.contrast is not None
+            and self.p is not None
+            and self.p < ALPHA
+            and sign * self.contrast.mean > 0
+        )
 
 
 class Finalists(NamedTuple):
@@ -50,7 +55,7 @@ def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow
         return Finalists([], "")
     differences = _differences([values[trial.number] for trial in order])
     rows = []
-    for trial, (found, p) in zip(order, [Difference(None, None), *differences], strict=True):
+    for trial, (difference, p) in zip(order, [Difference(None, None), *differences], strict=True):
         of_it = spreads[trial.number]
         rows.append(
             {
@@ -61,10 +66,10 @@ def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow
                 "mean": of_it.mean,
                 "low": of_it.low,
                 "high": of_it.high,
-                "difference": found.mean if found else None,
-                "difference_low": found.low if found else None,
-                "difference_high": found.high if found else None,
-                "paired": found.paired if found else None,
+                "difference": difference.mean if difference else None,
+                "difference_low": difference.low if difference else None,
+                "difference_high": difference.high if difference else None,
+                "paired": difference.paired if difference else None,
                 "p": p,
             }
         )
@@ -78,39 +83,43 @@ def _differences(values: Sequence[Mapping[int, float]]) -> list[Difference]:
     a claim would be wrong far more often than in 5 %. Over all pairs it is among those that are tested.
     """
     pairs = combinations(values, 2)  # those with the first one come first
-    found = [contrast(other, one, "planned") for one, other in pairs]
-    p_values = holm([each.p if each else None for each in found])
-    return [Difference(*each) for each in zip(found, p_values, strict=True)][: len(values) - 1]
+    contrasts = [contrast(second, first, "planned") for first, second in pairs]
+    p_values = holm([contrast_.p if contrast_ else None for contrast_ in contrasts])
+    return [Difference(*pair) for pair in zip(contrasts, p_values, strict=True)][: len(values) - 1]
 
 
 def _values(trial: TrialRow, further: Sequence[RunRow]) -> dict[int, float]:
     """Value by seed of the runs that have ended by themselves."""
-    found: dict[int, float] = {}
+    by_seed: dict[int, float] = {}
     for run in further:
         value = value_of(run.reports or {})
         if run.variant == trial.variant and run.status in DONE and value is not None:
-            found.setdefault(run.seed, value)
-    return found
+            by_seed.setdefault(run.seed, value)
+    return by_seed
 
 
 def _verdict(
-    search: SearchRow, order: Sequence[TrialRow], found: Spread, differences: Sequence[Difference]
+    search: SearchRow, order: Sequence[TrialRow], remaining: Spread, differences: Sequence[Difference]
 ) -> str:
-    if found.mean is None or search.status == "comparing":  # one look, once all seeds have ended
+    if remaining.mean is None or search.status == "comparing":  # one look, once all seeds have ended
         return ""
-    interval = "" if found.low is None else f" [{found.low:.3g}, {found.high:.3g}]"
-    seeds = f"{found.n} remaining seed{'' if found.n == 1 else 's'}"
-    words = f"{order[0].variant}: {search.settings.metric} {found.mean:.3g}{interval} over {seeds}"
+    interval = "" if remaining.low is None else f" [{remaining.low:.3g}, {remaining.high:.3g}]"
+    seeds = f"{remaining.n} remaining seed{'' if remaining.n == 1 else 's'}"
+    words = f"{order[0].variant}: {search.settings.metric} {remaining.mean:.3g}{interval} over {seeds}"
     if not differences or search.status != "finished":
         return f"{words}."
     sign = 1.0 if search.settings.maximizes else -1.0
-    above = [trial.variant for trial, each in zip(order[1:], differences, strict=True) if each.shows(sign)]
+    above = [
+        trial.variant
+        for trial, difference in zip(order[1:], differences, strict=True)
+        if difference.shows(sign)
+    ]
     if above:
         return f"{words}; on the seeds that they share, {', '.join(above)} did better."
-    shown = sum(each.shows(-sign) for each in differences)
+    shown = sum(difference.shows(-sign) for difference in differences)
     if shown == len(differences):
         return f"{words}; better than every other finalist."
     if not shown:
         return f"{words}; no difference from the other finalists was shown."
-    part = f"better than {shown} of {len(differences)} other finalists"
-    return f"{words}; {part}, no difference from the rest was shown."
+    claim = f"better than {shown} of {len(differences)} other finalists"
+    return f"{words}; {claim}, no difference from the rest was shown."

@@ -27,7 +27,7 @@ class SearchRow(NamedTuple):
     variant: dict[str, Any]
     sweep: Sweep
     seeds: tuple[int, ...]
-    given: dict[str, Any]
+    run_fields: dict[str, Any]
     """Priority, tags and notes of every run."""
     reason: str = ""
     ended_at: float | None = None
@@ -62,8 +62,10 @@ def sickness(trial: TrialRow, settings: SearchSettings) -> str:
 def behind(trial: TrialRow, settings: SearchSettings) -> str:
     """The reason in words for a run that the pruner stops."""
     step, value = next(reversed(trial.reports.items()))
-    what = "the median of the finished runs" if settings.pruner == "median" else "the best third at its rung"
-    return f"{settings.metric} {value:.4g} at step {step} is behind {what}"
+    reference = (
+        "the median of the finished runs" if settings.pruner == "median" else "the best third at its rung"
+    )
+    return f"{settings.metric} {value:.4g} at step {step} is behind {reference}"
 
 
 def wants_another(trials: Sequence[TrialRow], settings: SearchSettings, *, is_slot_free: bool) -> bool:

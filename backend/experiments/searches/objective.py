@@ -24,9 +24,9 @@ def reports_of(points: Points | None, settings: SearchSettings, steps: int) -> R
     """
     if points is None:
         return {}
-    found = _evaluations(points) if settings.metric.startswith("eval/") else _means(points, steps)
-    values = [value for _, value in found]
-    return {step: _read(values[: place + 1], settings) for place, (step, _) in enumerate(found)}
+    reports = _evaluations(points) if settings.metric.startswith("eval/") else _means(points, steps)
+    values = [value for _, value in reports]
+    return {step: _read(values[: index + 1], settings) for index, (step, _) in enumerate(reports)}
 
 
 def value_of(reports: Reports) -> float | None:
@@ -47,13 +47,13 @@ def _means(points: Points, steps: int) -> list[tuple[int, float]]:
     """Means of the last ten steps at regular steps, the same in all runs, and at the end."""
     every = max(MEAN_STEPS, math.ceil(steps / MOST_REPORTS))
     last = int(points.steps[-1])
-    found = []
+    means = []
     for step in [*range(every, last, every), last]:
         inside = points.values[(points.steps > step - MEAN_STEPS) & (points.steps <= step)]
         if step and len(inside):
             with np.errstate(all="ignore"):
-                found.append((step, float(inside.mean())))
-    return found
+                means.append((step, float(inside.mean())))
+    return means
 
 
 def _read(values: list[float], settings: SearchSettings) -> float:
@@ -61,7 +61,7 @@ def _read(values: list[float], settings: SearchSettings) -> float:
         case "final":
             value = values[-1]
         case "best":
-            finite = [each for each in values if math.isfinite(each)] or [math.nan]
+            finite = [value_ for value_ in values if math.isfinite(value_)] or [math.nan]
             value = max(finite) if settings.maximizes else min(finite)
         case "mean_of_3":
             value = (

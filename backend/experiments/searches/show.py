@@ -47,8 +47,8 @@ def shown_search(session: Session, experiment_id: str) -> dict[str, Any]:
 
 def _shown_trials(search: SearchRow, trials: Sequence[TrialRow]) -> list[dict[str, Any]]:
     shown = []
-    for place, trial in enumerate(trials):
-        so_far = best_of(trials[: place + 1], search.settings, 1)
+    for index, trial in enumerate(trials):
+        so_far = best_of(trials[: index + 1], search.settings, 1)
         shown.append(
             {
                 "number": trial.number + 1,
@@ -77,10 +77,10 @@ def _reason(trial: TrialRow) -> str:
 def steps_saved(trials: Sequence[TrialRow]) -> float | None:
     """Share of the steps of all ended configurations that pruned runs did not train."""
     ended = [trial for trial in trials if trial.run and trial.state not in LIVE]
-    whole = sum(trial.run.steps for trial in ended if trial.run)
-    if not whole:
+    planned_steps = sum(trial.run.steps for trial in ended if trial.run)
+    if not planned_steps:
         return None
     left = sum(
         trial.run.steps - trial.run.last_step for trial in ended if trial.run and trial.state == "pruned"
     )
-    return left / whole
+    return left / planned_steps

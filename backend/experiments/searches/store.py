@@ -52,13 +52,13 @@ def read_search(session: Session, experiment_id: str) -> SearchState:
     runs = _runs(session, search)
     by_id = {run.id: run for run in runs}
     query = select(SearchTrial).where(SearchTrial.experiment_id == experiment_id)
-    trials = [_trial(each, by_id) for each in session.scalars(query.order_by(SearchTrial.number))]
+    trials = [_trial(row, by_id) for row in session.scalars(query.order_by(SearchTrial.number))]
     return SearchState(search, trials, runs)
 
 
 def _search(row: Search, experiment: Experiment) -> SearchRow:
     request: dict[str, Any] = experiment.request
-    given = {
+    run_fields = {
         key: request.get(key, default) for key, default in (("priority", 0), ("tags", []), ("notes", ""))
     }
     return SearchRow(
@@ -70,7 +70,7 @@ def _search(row: Search, experiment: Experiment) -> SearchRow:
         variant=request["variants"][0],
         sweep=Sweep.model_validate(request["sweep"]),
         seeds=tuple(request["seeds"]),
-        given=given,
+        run_fields=run_fields,
         reason=row.reason,
         ended_at=row.ended_at,
     )

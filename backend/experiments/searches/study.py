@@ -41,18 +41,18 @@ def next_point(
     trials: Sequence[TrialRow], axes: Sequence[Axis], settings: SearchSettings, seed: int
 ) -> tuple[Any, ...] | None:
     """The values of the knobs to try next, a function of the rows and the seed; None: all were tried."""
-    spaces = {f"{place}": _distribution(axis) for place, axis in enumerate(axes)}
-    known = {value_key(list(trial.point)) for trial in trials}
+    spaces = {f"{index}": _distribution(axis) for index, axis in enumerate(axes)}
+    tried = {value_key(list(trial.point)) for trial in trials}
     study = _study(_sampler(settings, _mixed(seed, len(trials))), settings)
     for trial in trials:
         if (frozen := _frozen(trial, axes, spaces)) is not None:
             study.add_trial(frozen)
     for _ in range(TRIES):
         asked = study.ask(fixed_distributions=spaces)
-        point = tuple(_value(axis, asked.params[f"{place}"]) for place, axis in enumerate(axes))
-        if value_key(list(point)) not in known:
+        point = tuple(_value(axis, asked.params[f"{index}"]) for index, axis in enumerate(axes))
+        if value_key(list(point)) not in tried:
             return point
-    return _unknown(axes, known, random.Random(_mixed(seed, len(trials))))
+    return _unknown(axes, tried, random.Random(_mixed(seed, len(trials))))
 
 
 def fallen_behind(trials: Sequence[TrialRow], settings: SearchSettings, steps: int) -> dict[int, bool]:
@@ -62,9 +62,9 @@ def fallen_behind(trials: Sequence[TrialRow], settings: SearchSettings, steps: i
     """
     study = _study(optuna.samplers.RandomSampler(seed=0), settings, _pruner(settings, steps))
     running: dict[int, optuna.Trial] = {}
-    found: dict[int, bool] = {}
+    prune_by_number: dict[int, bool] = {}
     reported = [trial for trial in trials if trial.reports and trial.state != "deleted"]
-    for trial in sorted(reported, key=lambda each: each.state in LIVE):  # the ended ones first
+    for trial in sorted(reported, key=lambda row: row.state in LIVE):  # the ended ones first
         study.enqueue_trial({})
         asked = study.ask()
         is_live = trial.state in LIVE
@@ -87,8 +87,8 @@ def fallen_behind(trials: Sequence[TrialRow], settings: SearchSettings, steps: i
     ]
     for step, number, value in sorted(new):
         running[number].report(value, step)
-        found[number] = running[number].should_prune() or found.get(number, False)
-    return found
+        prune_by_number[number] = running[number].should_prune() or prune_by_number.get(number, False)
+    return prune_by_number
 
 
 def _study(
@@ -145,11 +145,11 @@ def _in_order(axis: Axis) -> list[Any]:
     return sorted(axis.listed) if is_numeric else list(axis.listed)
 
 
-def _value(axis: Axis, place: Any) -> Any:
+def _value(axis: Axis, index: Any) -> Any:
     """The value of a knob at a place that Optuna has chosen."""
     if axis.range is None:
-        return _in_order(axis)[place]
-    return axis.range.at(place) if axis.range.count else axis.range.value(place)
+        return _in_order(axis)[index]
+    return axis.range.at(index) if axis.range.count else axis.range.value(index)
 
 
 def _place(axis: Axis, value: Any) -> Any:
@@ -157,7 +157,9 @@ def _place(axis: Axis, value: Any) -> Any:
     if axis.range is not None:
         return axis.range.place(value)
     key = value_key(value)
-    return next((place for place, each in enumerate(_in_order(axis)) if value_key(each) == key), None)
+    return next(
+        (index for index, listed_value in enumerate(_in_order(axis)) if value_key(listed_value) == key), None
+    )
 
 
 def _frozen(
@@ -187,15 +189,15 @@ def _finite(trial: TrialRow) -> dict[int, float]:
     return {step: value for step, value in trial.reports.items() if math.isfinite(value)}
 
 
-def _unknown(axes: Sequence[Axis], known: set[bytes], rng: random.Random) -> tuple[Any, ...] | None:
+def _unknown(axes: Sequence[Axis], tried: set[bytes], rng: random.Random) -> tuple[Any, ...] | None:
     """A combination that was not tried, at random; all of them are gone through where they are few."""
-    there = math.prod(axis.count for axis in axes)  # 0: a continuous range is among them
-    if 0 < there <= MOST_LISTED:
-        listed = [[_value(axis, place) for place in range(axis.count)] for axis in axes]
-        free = [point for point in product(*listed) if value_key(list(point)) not in known]
+    combinations = math.prod(axis.count for axis in axes)  # 0: a continuous range is among them
+    if 0 < combinations <= MOST_LISTED:
+        listed = [[_value(axis, index) for index in range(axis.count)] for axis in axes]
+        free = [point for point in product(*listed) if value_key(list(point)) not in tried]
         return rng.choice(free) if free else None
     for _ in range(DRAWS):
         point = tuple(axis.draw(rng) for axis in axes)
-        if value_key(list(point)) not in known:
+        if value_key(list(point)) not in tried:
             return point
     return None

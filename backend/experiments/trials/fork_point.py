@@ -35,13 +35,15 @@ def fork_point(
     began = run.fork_step or 0
     last = max(last_healthy, began)
     every = config.checkpointing.every
-    wanted = max(last // every * every if every else 0, began)
+    planned_step = max(last // every * every if every else 0, began)
     for row in checkpoints_of(session, run.id):
         if began < row.step <= last and is_there(settings, row):
-            wanted = max(wanted, row.step)
-            return ForkPoint(run.id, row.step, wanted, _words(f"step {row.step}", row.step, wanted))
+            planned_step = max(planned_step, row.step)
+            return ForkPoint(
+                run.id, row.step, planned_step, _words(f"step {row.step}", row.step, planned_step)
+            )
     if run.fork_step is None:
-        return ForkPoint(None, 0, wanted, _from_the_beginning(wanted))
+        return ForkPoint(None, 0, planned_step, _from_the_beginning(planned_step))
     parent = session.get(Run, run.parent_run) if run.parent_run else None
     rows = checkpoints_of(session, parent.id) if parent else []
     if parent is None or not any(row.step == began and is_there(settings, row) for row in rows):
@@ -51,7 +53,7 @@ def fork_point(
         )
     refuse_trash(parent)
     where = f"step {began} of {parent.name}, where {run.name} began"
-    return ForkPoint(parent.id, began, wanted, _words(where, began, wanted))
+    return ForkPoint(parent.id, began, planned_step, _words(where, began, planned_step))
 
 
 def refuse_trash(run: Run) -> None:
@@ -72,16 +74,15 @@ def is_there(settings: Settings, row: Checkpoint) -> bool:
     return True
 
 
-def _words(where: str, step: int, wanted: int) -> str:
-    if step < wanted:
-        gone = f"The checkpoint of step {wanted} has gone."
+def _words(where: str, step: int, planned_step: int) -> str:
+    if step < planned_step:
+        gone = f"The checkpoint of step {planned_step} has gone."
         return f"{gone} Every run forks from {where}, the nearest earlier one."
     return f"Every run forks from {where}, the last checkpoint before the onset."
 
 
-def _from_the_beginning(wanted: int) -> str:
-    if wanted:
-        return (
-            f"The checkpoint of step {wanted} has gone, and all earlier ones. Every run starts from step 0."
-        )
+def _from_the_beginning(planned_step: int) -> str:
+    if planned_step:
+        gone = f"The checkpoint of step {planned_step} has gone, and all earlier ones."
+        return f"{gone} Every run starts from step 0."
     return "There is no checkpoint before the onset. Every run starts from step 0."

@@ -33,8 +33,8 @@ def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> s
     """
     digest = digest_of([run_id, "trial", request.model_dump(mode="json")])
     with reading(lab.sessions) as session:
-        if known := made_before(session, key, digest):
-            return trial_of(session, known)
+        if earlier_id := made_before(session, key, digest):
+            return trial_of(session, earlier_id)
         plan = plan_trial(session, lab.settings, run_id, request)
     if plan.errors or plan.base is None:
         raise InvalidConfig(list(plan.errors))
@@ -42,22 +42,24 @@ def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> s
     row = _experiment(plan) | {"request_hash": digest, "idempotency_key": key or None}
     with lab.sessions.begin() as session:
         run = _locked(session, run_id, plan.point)
-        made = enter_experiment(session, row, planned, {"tags": ["trial"]})
-        if made is None:  # somebody with the same key was quicker by a moment
+        experiment_id = enter_experiment(session, row, planned, {"tags": ["trial"]})
+        if experiment_id is None:  # somebody with the same key was quicker by a moment
             return trial_of(session, made_before(session, key, digest) or "")
-        trial = Trial(id=new_id(), experiment_id=made, **_columns(plan))
+        trial = Trial(id=new_id(), experiment_id=experiment_id, **_columns(plan))
         session.add(trial)
         message = f"a trial of {len(planned)} runs was queued"
-        add_event(session, "trial", message, run_id=run.id, data={"trial": trial.id, "experiment": made})
+        add_event(
+            session, "trial", message, run_id=run.id, data={"trial": trial.id, "experiment": experiment_id}
+        )
         return trial.id
 
 
 def trial_of(session: Session, experiment_id: str) -> str:
     """Id of the trial whose runs are this experiment; raises Conflict where it has gone."""
-    found = session.scalar(select(Trial.id).where(Trial.experiment_id == experiment_id))
-    if found is None:
+    trial_id = session.scalar(select(Trial.id).where(Trial.experiment_id == experiment_id))
+    if trial_id is None:
         raise Conflict("this Idempotency-Key belongs to a trial that has been deleted: choose a new one")
-    return found
+    return trial_id
 
 
 def _planned(plan: TrialPlan, base: RunConfig) -> Iterator[Planned]:
@@ -107,7 +109,7 @@ def _columns(plan: TrialPlan) -> dict[str, Any]:
 
 def _locked(session: Session, run_id: str, point: ForkPoint) -> Run:
     """The run, while nobody deletes it or the checkpoint; raises Conflict if that has gone by now."""
-    runs = {each: locked_run(session, each) for each in sorted({run_id, point.run or run_id})}
+    runs = {id_: locked_run(session, id_) for id_ in sorted({run_id, point.run or run_id})}
     for run in runs.values():
         refuse_trash(run)
     if point.run and all(row.step != point.step for row in checkpoints_of(session, point.run)):

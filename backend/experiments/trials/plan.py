@@ -77,10 +77,10 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
     errors: list[FieldError] = []
     common = {"steps": steps, "stop_rules": _lasting_rules(run)}
     base = _forked(settings, run, point, common, "", errors)
-    wanted = request.arms if request.arms is not None else default_arms(diagnosis, cause)
+    requested = request.arms if request.arms is not None else default_arms(diagnosis, cause)
     arms = tuple(
         Arm(arm.name, arm.changes, _changed(settings, run, point, common, base, number, arm, errors))
-        for number, arm in enumerate(wanted)
+        for number, arm in enumerate(requested)
     )
     if not arms:
         errors.append(FieldError("arms", "is empty: write down at least one change to try"))
@@ -99,32 +99,34 @@ def _lasting_rules(run: Run) -> list[dict[str, Any]]:
 
 def _chosen(diagnosis: Diagnosis, name: str) -> Ranked | None:
     """The cause of this name, or the first; None where the diagnosis has none."""
-    own = [each for each in diagnosis.causes if not each.explained_by]
+    root_causes = [ranked for ranked in diagnosis.causes if not ranked.explained_by]
     if not name:
-        return own[0] if own else None
-    for each in own:
-        if each.finding.cause == name:
-            return each
-    known = ", ".join(each.finding.cause for each in own) or "none"
-    raise InvalidRequest([FieldError("cause", f"is {name!r}; the causes of this run are: {known}")])
+        return root_causes[0] if root_causes else None
+    for ranked in root_causes:
+        if ranked.finding.cause == name:
+            return ranked
+    names = ", ".join(ranked.finding.cause for ranked in root_causes) or "none"
+    raise InvalidRequest([FieldError("cause", f"is {name!r}; the causes of this run are: {names}")])
 
 
 def default_arms(diagnosis: Diagnosis, cause: Ranked | None) -> list[ArmRequest]:
     """The cause's remedy, and that of the first other cause of its own; only changes of the config."""
-    found = []
+    arms = []
     if cause is not None and cause.remedy.changes:
-        found.append(ArmRequest(name="remedy", changes=cause.remedy.changes))
-    for each in diagnosis.causes:
-        is_rival = each is not cause and not each.explained_by and each.remedy.changes
-        if is_rival and (cause is None or each.remedy.changes != cause.remedy.changes):
-            return [*found, ArmRequest(name="second remedy", changes=each.remedy.changes)]
-    return found
+        arms.append(ArmRequest(name="remedy", changes=cause.remedy.changes))
+    for ranked in diagnosis.causes:
+        is_rival = ranked is not cause and not ranked.explained_by and ranked.remedy.changes
+        if is_rival and (cause is None or ranked.remedy.changes != cause.remedy.changes):
+            return [*arms, ArmRequest(name="second remedy", changes=ranked.remedy.changes)]
+    return arms
 
 
 def last_healthy(diagnosis: Diagnosis) -> int:
     """Last step from which a fork is surely healthy: before the first signal and before the goal fell."""
-    known = [each.healthy for each in (diagnosis.onset, diagnosis.outcome.onset) if each is not None]
-    return min(known, default=0)
+    healthy_steps = [
+        onset.healthy for onset in (diagnosis.onset, diagnosis.outcome.onset) if onset is not None
+    ]
+    return min(healthy_steps, default=0)
 
 
 def first_alarm(log: Log, diagnosis: Diagnosis) -> int:
@@ -153,8 +155,8 @@ def _default_steps(config: RunConfig, diagnosis: Diagnosis, alarm: int, fork_ste
     if config.optimizer.schedule != "constant":
         return config.steps
     onset = last_healthy(diagnosis)
-    wanted = max(onset + 2 * (alarm - onset), fork_step + 1, config.optimizer.warmup_steps)
-    return max(min(wanted, config.steps), alarm)
+    target = max(onset + 2 * (alarm - onset), fork_step + 1, config.optimizer.warmup_steps)
+    return max(min(target, config.steps), alarm)
 
 
 def _changed(
@@ -168,16 +170,16 @@ def _changed(
     errors: list[FieldError],
 ) -> RunConfig | None:
     """The config of an arm; None, and an error, where it cannot be run or is that of the run."""
-    place = f"arms.{number}.changes"
+    path = f"arms.{number}.changes"
     changes = nested(arm.changes)
     if taken := [name for name in OWN if name in changes]:
-        errors.append(FieldError(f"{place}.{taken[0]}", "is set by the trial"))
+        errors.append(FieldError(f"{path}.{taken[0]}", "is set by the trial"))
         return None
-    found = _forked(settings, run, point, merge(changes, common), place, errors) if base else None
-    if found is not None and base is not None and found.with_(preset=base.preset) == base:
-        errors.append(FieldError(place, "changes nothing: these are the values of the run"))
+    config = _forked(settings, run, point, merge(changes, common), path, errors) if base else None
+    if config is not None and base is not None and config.with_(preset=base.preset) == base:
+        errors.append(FieldError(path, "changes nothing: these are the values of the run"))
         return None
-    return found
+    return config
 
 
 def _forked(
@@ -185,14 +187,14 @@ def _forked(
     run: Run,
     point: ForkPoint,
     changes: Mapping[str, Any],
-    place: str,
+    path: str,
     errors: list[FieldError],
 ) -> RunConfig | None:
     try:
         return forked_config(settings, run, point.step, changes)
     except InvalidConfig as error:
-        inside = (FieldError(f"{place}.{each.path}".strip("."), each.message) for each in error.errors)
-        errors += [each for each in inside if each not in errors]
+        inside = (FieldError(f"{path}.{error_.path}".strip("."), error_.message) for error_ in error.errors)
+        errors += [error_ for error_ in inside if error_ not in errors]
         return None
 
 
@@ -240,17 +242,19 @@ def price_of(session: Session, settings: Settings, plan: TrialPlan) -> dict[str,
     """schemas.TrialPrice: of each arm the estimate of a whole run, as far as its steps are trained."""
     count = len(plan.seeds)
     configs = [(plan.base, count + 1), *((arm.config, count) for arm in plan.arms)]
-    own = plan.steps - plan.point.step
+    trained_steps = plan.steps - plan.point.step
     price: dict[str, Any] = dict.fromkeys(("seconds_low", "seconds_high", "disk_bytes"), 0.0)
     price["checkpoint_bytes"] = 0.0
     for config, runs in configs:
         if config is None:
             continue
-        found = estimates(session, config, settings)
+        estimate = estimates(session, config, settings)
         for name in ("seconds_low", "seconds_high", "disk_bytes"):
-            price[name] += (found[name] or 0.0) * runs * own / config.steps
-        size = found["checkpoint_bytes"]
-        known = price["checkpoint_bytes"]
-        price["checkpoint_bytes"] = None if size is None or known is None else known + size * runs
+            price[name] += (estimate[name] or 0.0) * runs * trained_steps / config.steps
+        size = estimate["checkpoint_bytes"]
+        checkpoint_bytes = price["checkpoint_bytes"]
+        price["checkpoint_bytes"] = (
+            None if size is None or checkpoint_bytes is None else checkpoint_bytes + size * runs
+        )
     runs = _runs(count, len(plan.arms))
-    return price | {"runs": runs, "steps": runs * max(own, 0), "least_p": least_p(count)}
+    return price | {"runs": runs, "steps": runs * max(trained_steps, 0), "least_p": least_p(count)}

@@ -31,18 +31,18 @@ def first_difference(session: Session, run: Run, again: Run, *, after: int) -> D
     )
     last = min(run.last_step, again.last_step)
     points = read_points(session, [run.id, again.id], names)
-    found = [
+    differences = [
         Difference(step, name)
         for name in names
         if (step := _differs(points, run.id, again.id, name, after, last)) is not None
     ]
-    return min(found, default=None)
+    return min(differences, default=None)
 
 
 def _differs(
-    points: Mapping[tuple[str, str], Points], one: str, other: str, name: str, after: int, last: int
+    points: Mapping[tuple[str, str], Points], first: str, second: str, name: str, after: int, last: int
 ) -> int | None:
-    ours, theirs = (_by_step(points.get((run, name)), after, last) for run in (one, other))
+    ours, theirs = (_by_step(points.get((run, name)), after, last) for run in (first, second))
     steps = ours.keys() & theirs.keys() if name.startswith(EVALUATED) else ours.keys() | theirs.keys()
     return next((step for step in sorted(steps) if ours.get(step) != theirs.get(step)), None)
 

@@ -15,17 +15,19 @@ OWN_NAMES = ("remedy", "second remedy", "rival remedy")
 """Names of arms that need no quotes; earlier versions called the second remedy the rival one."""
 
 
-def sentences(found: str, verdict: TrialVerdict) -> list[str]:
+def sentences(trouble_found: str, verdict: TrialVerdict) -> list[str]:
     """The verdict in words: recurrences and p of each arm, effects on the goal, what was not counted."""
     control, *arms = verdict.arms
-    trouble = TROUBLES.get(found, "The trouble")
-    said = []
+    trouble = TROUBLES.get(trouble_found, "The trouble")
+    verdict_sentences = []
     for arm in arms:
-        said.append(_compared(trouble, arm, control) if verdict.complete else _so_far(arm, control))
+        verdict_sentences.append(
+            _compared(trouble, arm, control) if verdict.complete else _so_far(arm, control)
+        )
         if verdict.complete and verdict.goal and (words := _goal(verdict.goal, arm, control)):
-            said.append(words)
-    said += [words for arm in verdict.arms if (words := _apart(arm))]
-    return [*said, _repeat(verdict.repeat)]
+            verdict_sentences.append(words)
+    verdict_sentences += [words for arm in verdict.arms if (words := _apart(arm))]
+    return [*verdict_sentences, _repeat(verdict.repeat)]
 
 
 def _with(arm: ArmResult) -> str:
@@ -37,7 +39,7 @@ def _of(arm: ArmResult) -> str:
 
 
 def _so_far(arm: ArmResult, control: ArmResult) -> str:
-    ended, control_ended = (each.planned - each.waiting for each in (arm, control))
+    ended, control_ended = (arm_.planned - arm_.waiting for arm_ in (arm, control))
     return (
         f"So far: {control_ended} of {control.planned} runs without change have ended and "
         f"{ended} of {arm.planned} {_with(arm)}."
@@ -46,8 +48,8 @@ def _so_far(arm: ArmResult, control: ArmResult) -> str:
 
 def _compared(trouble: str, arm: ArmResult, control: ArmResult) -> str:
     if arm.p is None:
-        which = "without change" if not control.recurred + control.spared else _with(arm)
-        return f"No verdict on the arm {_with(arm)}: no run {which} could be judged."
+        arm_phrase = "without change" if not control.recurred + control.spared else _with(arm)
+        return f"No verdict on the arm {_with(arm)}: no run {arm_phrase} could be judged."
     if not control.recurred:
         return (
             f"{trouble} did not recur without change ({_of(control)} runs; {_of(arm)} {_with(arm)}): "
@@ -91,8 +93,8 @@ def _apart(arm: ArmResult) -> str:
         (arm.deleted, "deleted"),
     )
     parts = [f"{count} {words}" for count, words in counts if count]
-    which = "without change" if arm.name == NO_CHANGE else _with(arm)
-    return f"Not counted {which}: {', '.join(parts)}." if parts else ""
+    arm_phrase = "without change" if arm.name == NO_CHANGE else _with(arm)
+    return f"Not counted {arm_phrase}: {', '.join(parts)}." if parts else ""
 
 
 def _repeat(repeat: RepeatResult) -> str:

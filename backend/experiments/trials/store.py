@@ -24,17 +24,17 @@ def list_trials(session: Session, *, run: str, experiment: str, limit: int, curs
         query = query.where(Trial.run_id == run)
     if experiment:
         query = query.where(Trial.experiment_id == experiment)
-    if place := read_cursor(cursor, str):
-        query = query.where(Trial.id < place[0])
+    if after := read_cursor(cursor, str):
+        query = query.where(Trial.id < after[0])
     return session.scalars(query.order_by(Trial.id.desc()).limit(limit + 1)).all()
 
 
 def find_trial(session: Session, trial_id: str) -> Trial:
     """Raises NotFound."""
-    found = session.get(Trial, trial_id)
-    if found is None:
+    trial = session.get(Trial, trial_id)
+    if trial is None:
         raise NotFound(f"there is no trial {trial_id!r}")
-    return found
+    return trial
 
 
 def shown_trial(session: Session, trial: Trial) -> dict[str, Any]:
@@ -65,12 +65,12 @@ def shown_trial(session: Session, trial: Trial) -> dict[str, Any]:
 
 
 def _due_trials() -> Select[str]:
-    others = aliased(Run)
-    goes_on = and_(others.status.not_in(ENDED), others.deleted_at.is_(None), others.deleting_at.is_(None))
-    of_it = others.experiment_id == Trial.experiment_id
+    sibling = aliased(Run)
+    goes_on = and_(sibling.status.not_in(ENDED), sibling.deleted_at.is_(None), sibling.deleting_at.is_(None))
+    of_it = sibling.experiment_id == Trial.experiment_id
     is_new = or_(
         Trial.judged_at.is_(None),
-        exists().where(of_it, others.status == "finished", others.finished_at > Trial.judged_at),
+        exists().where(of_it, sibling.status == "finished", sibling.finished_at > Trial.judged_at),
     )
     return (
         select(Trial.id)

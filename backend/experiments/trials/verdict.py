@@ -45,9 +45,9 @@ def judge(session: Session, trial: Trial) -> TrialVerdict:
     judged = {arm["name"]: [judged_run(session, run) for run in runs[arm["name"]]] for arm in arms}
     repeat = _repeat(session, trial, runs[REPEAT])
     waiting = repeat.state == "waiting" or any(
-        run.outcome == "waiting" for each in judged.values() for run in each
+        run.outcome == "waiting" for arm_runs in judged.values() for run in arm_runs
     )
-    goals = [run.goal for each in judged.values() for run in each if run.goal]
+    goals = [run.goal for arm_runs in judged.values() for run in arm_runs if run.goal]
     goal = max(goals, key=goals.count, default="")
     counts = [_counted(arm, judged[arm["name"]], len(trial.seeds), goal) for arm in arms]
     results = counts if waiting else [counts[0], *(_tested(arm, counts[0]) for arm in counts[1:])]
@@ -116,7 +116,7 @@ def _repeat(session: Session, trial: Trial, runs: Sequence[Run]) -> RepeatResult
     if run.last_step <= trial.fork_step:
         return RepeatResult(state="unknown")
     after = trial.fork_step if trial.fork_run else -1
-    found = first_difference(session, parent, run, after=after)
-    if found is None:
+    difference = first_difference(session, parent, run, after=after)
+    if difference is None:
         return RepeatResult(state="repeats")
-    return RepeatResult(state="differs", step=found.step, metric=found.metric)
+    return RepeatResult(state="differs", step=difference.step, metric=difference.metric)

@@ -183,12 +183,12 @@ GROUPS = {Access.PUBLIC: PUBLIC, Access.READ: READS, Access.WRITE: WRITES, Acces
 
 def _compiled() -> dict[str, list[tuple[re.Pattern[str], Access]]]:
     """The lines by method, in an order in which a fixed path comes before one with parameters."""
-    found: dict[str, list[tuple[re.Pattern[str], Access]]] = {}
+    patterns_by_method: dict[str, list[tuple[re.Pattern[str], Access]]] = {}
     lines = [(line, access) for access, group in GROUPS.items() for line in group]
     for line, access in sorted(lines, key=lambda item: "{" in item[0]):
         method, path = line.split(" ")
-        found.setdefault(method, []).append((compile_path(path)[0], access))
-    return found
+        patterns_by_method.setdefault(method, []).append((compile_path(path)[0], access))
+    return patterns_by_method
 
 
 _LINES = _compiled()

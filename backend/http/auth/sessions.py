@@ -60,12 +60,12 @@ class BrowserSessions:
         return None
 
     async def _is_open(self, session_id: str) -> bool:
-        known = self._known.get(session_id)
-        if known and (not known.is_open or time.monotonic() - known.at < REMEMBERED_SECONDS):
-            return known.is_open
+        remembered = self._known.get(session_id)
+        if remembered and (not remembered.is_open or time.monotonic() - remembered.at < REMEMBERED_SECONDS):
+            return remembered.is_open
         with anyio.move_on_after(LOOK_SECONDS):
             await anyio.to_thread.run_sync(self._look, session_id, abandon_on_cancel=True)
-        if self._known.get(session_id) is known:  # no answer: ask again soon, not at each request
+        if self._known.get(session_id) is remembered:  # no answer: ask again soon, not at each request
             self._remember(session_id, is_open=True)
         return self._known[session_id].is_open
 
@@ -112,13 +112,13 @@ class BrowserSessions:
                 row = BrowserSession.id == instead_of.id
                 session.execute(update(BrowserSession).where(row).values(ended_at=db_now()))
 
-    def listed(self, role: Role, own: str) -> list[BrowserSession]:
+    def listed(self, role: Role, own_id: str) -> list[BrowserSession]:
         """The open sessions, the last seen first: all for an operator, for a viewer its own."""
         query = select(BrowserSession).where(
             BrowserSession.ended_at.is_(None), BrowserSession.ends_at > db_now()
         )
         if role is not Role.OPERATOR:
-            query = query.where(BrowserSession.id == own)
+            query = query.where(BrowserSession.id == own_id)
         with reading(self._sessions) as session:
             return list(session.scalars(query.order_by(BrowserSession.seen_at.desc(), BrowserSession.id)))
 
@@ -126,8 +126,8 @@ class BrowserSessions:
         """Log a browser out; whether it was logged in."""
         is_open = (BrowserSession.id == session_id, BrowserSession.ended_at.is_(None))
         with self._sessions.begin() as session:
-            found = session.scalar(select(BrowserSession.id).where(*is_open))
+            open_id = session.scalar(select(BrowserSession.id).where(*is_open))
             session.execute(update(BrowserSession).where(*is_open).values(ended_at=db_now()))
-        if found:
+        if open_id:
             self._remember(session_id, is_open=False)
-        return bool(found)
+        return bool(open_id)

@@ -85,9 +85,9 @@ def fingerprint(settings: Settings) -> str:
     return hashlib.sha256(tokens.encode()).hexdigest()
 
 
-def role_of_token(settings: Settings, given: str) -> Role | None:
+def role_of_token(settings: Settings, token: str) -> Role | None:
     """Role of the person whose token this is; takes the same time for every wrong one."""
-    matches = {r: hmac.compare_digest(given.encode(), token_of(settings, r).encode()) for r in PEOPLE}
+    matches = {r: hmac.compare_digest(token.encode(), token_of(settings, r).encode()) for r in PEOPLE}
     return next((role for role, is_match in matches.items() if is_match), None)
 
 
@@ -98,10 +98,10 @@ def writer_token(settings: Settings, name: str) -> str:
     return f"writer.{name}.{_signature(settings, Role.WRITER, f'token:{name}')}"
 
 
-def writer_of_token(settings: Settings, given: str) -> str | None:
+def writer_of_token(settings: Settings, token: str) -> str | None:
     """Name of the writer whose token this is; None for any other text."""
-    match = _WRITER_TOKEN.fullmatch(given)
-    if match is None or not hmac.compare_digest(given, writer_token(settings, match[1])):
+    match = _WRITER_TOKEN.fullmatch(token)
+    if match is None or not hmac.compare_digest(token, writer_token(settings, match[1])):
         return None
     return match[1]
 
@@ -188,9 +188,9 @@ def logins_in(settings: Settings, headers: list[str]) -> list[Login]:
     Other programs of this host have cookies there too, of any shape and perhaps of this name.
     """
     name = cookie_name(settings)
-    values = (cookie_parser(part).get(name) for header in headers for part in header.split(";"))
-    found = [login for value in values if value and (login := login_of(settings, value))]
-    return sorted(found, key=lambda login: login.role is not Role.OPERATOR)
+    values = (cookie_parser(cookie).get(name) for header in headers for cookie in header.split(";"))
+    logins = [login for value in values if value and (login := login_of(settings, value))]
+    return sorted(logins, key=lambda login: login.role is not Role.OPERATOR)
 
 
 def _hashed(content: str) -> str:

@@ -33,15 +33,15 @@ def signal_budget(
     bins: Annotated[int, Query(ge=0, le=MOST_BINS, description="Stretches of steps at most.")] = 0,
 ) -> Response:
     """Parts of what runs sampled, by whether they moved the policy, and why not. Has an `ETag`."""
-    wanted = split_list(runs)
-    if not 0 < len(wanted) <= MOST_RUNS:
-        raise InvalidRequest([FieldError("runs", f"names {len(wanted)} runs; expected 1 to {MOST_RUNS}")])
-    for run in wanted:
+    run_ids = split_list(runs)
+    if not 0 < len(run_ids) <= MOST_RUNS:
+        raise InvalidRequest([FieldError("runs", f"names {len(run_ids)} runs; expected 1 to {MOST_RUNS}")])
+    for run in run_ids:
         must_exist(session, run)
     return answers.answer(
         request,
-        stamps_of(session, wanted),
-        lambda: {"items": signal_budgets(session, wanted, bins), "next": None},
+        stamps_of(session, run_ids),
+        lambda: {"items": signal_budgets(session, run_ids, bins), "next": None},
     )
 
 

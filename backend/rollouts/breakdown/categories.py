@@ -71,8 +71,8 @@ def term_weights(run: Run) -> Weights | None:
 
     def weights(domain: str) -> dict[str, float]:
         general = {term.label: term.weight for term in terms if not term.domain}
-        own = {term.label: term.weight for term in terms if term.domain and term.domain == domain}
-        return general | own | {LENGTH_PENALTY: 1.0}
+        of_domain = {term.label: term.weight for term in terms if term.domain and term.domain == domain}
+        return general | of_domain | {LENGTH_PENALTY: 1.0}
 
     return weights
 
@@ -86,12 +86,12 @@ def _terms(weights: Weights | None) -> Categories:
 
     def parts(cell: Cell, value: float) -> list[tuple[Key, float]]:
         factors = {} if weights is None else weights(cell.domain)
-        found = [
+        terms = [
             (name, factors.get(name, 1.0) * float(term))
             for name, term in cell.rewards.items()
             if term is not None and not isinstance(term, str)
         ]
-        return [*found, (SHAPING, value - sum(part for _, part in found))]
+        return [*terms, (SHAPING, value - sum(term_value for _, term_value in terms))]
 
     note = "The weights of this run's reward terms are not known: each counts as 1, the rest as shaping."
     return Categories(parts, str, is_sum=True, notes=[note] if weights is None else [])

@@ -128,10 +128,10 @@ def mean_of(metric: str) -> Mean:
         return Mean(metric, "train", _TOKENS[metric])
     if metric == "groups/zero_variance_frac":
         return Mean(metric, "train", "same_reward", by_prompt=True)
-    if found := _TERM.fullmatch(metric):
-        return Mean(metric, "train", found[1], is_term=True)
-    if (found := _SUITE.fullmatch(metric)) and found[1] != "eval/accuracy":
-        return Mean(metric, found[1], _EVAL[found[2]], by_prompt=found[2] == "accuracy")
+    if match := _TERM.fullmatch(metric):
+        return Mean(metric, "train", match[1], is_term=True)
+    if (match := _SUITE.fullmatch(metric)) and match[1] != "eval/accuracy":
+        return Mean(metric, match[1], _EVAL[match[2]], by_prompt=match[2] == "accuracy")
     reason = (
         f"is {metric[:64]!r}, which is not a sum over completions; {', '.join([*_TRAIN, *_TOKENS])}, "
         "groups/zero_variance_frac, reward/<term>/mean, eval/accuracy, and accuracy, length_mean and "
@@ -185,15 +185,15 @@ def _with_marks(
         return cells
     values = values_of_tokens(session, run_id, mean.of, steps)
     places: Counter[GroupPlace] = Counter()
-    found = []
+    valued = []
     for cell in cells:  # in the order of their positions within a group
-        place = (cell.step, cell.prompt_index)
-        own = values.get((*place, places[place]))
-        if own is None and mean.of == "loss" and cell.has("left_out"):
-            own = 0.0
-        found.append(replace(cell, of_tokens=own))
-        places[place] += 1
-    return found
+        group_key = (cell.step, cell.prompt_index)
+        token_value = values.get((*group_key, places[group_key]))
+        if token_value is None and mean.of == "loss" and cell.has("left_out"):
+            token_value = 0.0
+        valued.append(replace(cell, of_tokens=token_value))
+        places[group_key] += 1
+    return valued
 
 
 def _is_own(cell: Cell, carried: dict[int, int]) -> bool:
@@ -203,28 +203,30 @@ def _is_own(cell: Cell, carried: dict[int, int]) -> bool:
 def carried_groups(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[int, int]:
     """Groups of each step that the one before sampled: they come first, and no mean counts them."""
     before = [step - 1 for step in steps]
-    found: dict[int, int] = {}
-    for part in _parts(before):
+    carried: dict[int, int] = {}
+    for some_steps in _parts(before):
         query = (
             select(GroupTally.step, func.count(GroupTally.prompt_index.distinct()))
-            .where(*valid_tallies(session, run_id, kind), GroupTally.step.in_(part), marked(BIT["waiting"]))
+            .where(
+                *valid_tallies(session, run_id, kind), GroupTally.step.in_(some_steps), marked(BIT["waiting"])
+            )
             .group_by(GroupTally.step)
         )
-        found.update((row[0] + 1, row[1]) for row in session.execute(query))
-    return found
+        carried.update((row[0] + 1, row[1]) for row in session.execute(query))
+    return carried
 
 
 def _tallied(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> list[Cell]:
     table = GroupTally
     columns = (table.step, table.prompt_index, table.prompt_id, table.marks, table.reward, table.tokens)
-    found: list[Cell] = []
-    for part in _parts(steps):
+    cells: list[Cell] = []
+    for some_steps in _parts(steps):
         query = select(*columns, table.completions).where(
-            *valid_tallies(session, run_id, kind), table.step.in_(part)
+            *valid_tallies(session, run_id, kind), table.step.in_(some_steps)
         )
-        for step, index, prompt, marks, reward, tokens, count in _limited(session, query, len(found)):
-            found.append(Cell(step, index, prompt, "", marks, reward, tokens, count))
-    return found
+        for step, index, prompt, marks, reward, tokens, count in _limited(session, query, len(cells)):
+            cells.append(Cell(step, index, prompt, "", marks, reward, tokens, count))
+    return cells
 
 
 def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]) -> list[Cell]:
@@ -234,41 +236,43 @@ def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[i
     with_texts = mean.of == "repetition"
     most = MOST_TEXTS if with_texts else MOST_CELLS
     columns = (RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.prompt_id, RolloutGroup.domain)
-    found: list[Cell] = []
-    for part in _parts(steps):
+    cells: list[Cell] = []
+    for some_steps in _parts(steps):
         query = (
             select(*columns, RolloutGroup.id)
             .where(
-                *valid_groups(session, run_id), RolloutGroup.kind == mean.kind, RolloutGroup.step.in_(part)
+                *valid_groups(session, run_id),
+                RolloutGroup.kind == mean.kind,
+                RolloutGroup.step.in_(some_steps),
             )
             .order_by(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.id)
         )
         groups = {row.id: row for row in session.execute(query.limit(most + 1))}
         for group, completions in in_pieces(session, list(groups)):
-            found += [
+            cells += [
                 Cell(
                     *groups[group][:4],
-                    marks=marks_of(one) if with_marks else 0,
-                    reward=one.reward,
-                    tokens=one.tokens,
-                    rewards=dict(one.rewards) if with_terms else {},
-                    repetition=1 - distinct_gram_share(one.text) if with_texts else None,
+                    marks=marks_of(completion) if with_marks else 0,
+                    reward=completion.reward,
+                    tokens=completion.tokens,
+                    rewards=dict(completion.rewards) if with_terms else {},
+                    repetition=1 - distinct_gram_share(completion.text) if with_texts else None,
                 )
-                for one in completions
+                for completion in completions
             ]
-            if len(found) > most:
+            if len(cells) > most:
                 raise _too_many(most)
-    return found
+    return cells
 
 
 def _stored(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[GroupPlace, str]:
-    found: dict[GroupPlace, str] = {}
-    for part in _parts(steps):
+    group_ids: dict[GroupPlace, str] = {}
+    for some_steps in _parts(steps):
         query = select(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.id).where(
-            *valid_groups(session, run_id), RolloutGroup.kind == kind, RolloutGroup.step.in_(part)
+            *valid_groups(session, run_id), RolloutGroup.kind == kind, RolloutGroup.step.in_(some_steps)
         )
-        found.update(((row[0], row[1]), row[2]) for row in session.execute(query))
-    return found
+        group_ids.update(((row[0], row[1]), row[2]) for row in session.execute(query))
+    return group_ids
 
 
 def _limited(session: Session, query: Any, before: int) -> Iterator[Any]:

@@ -58,12 +58,12 @@ class Row:
     def parts(self, reference: float) -> tuple[float, float]:
         """Parts of the change by another value, and by another share."""
         before, after = self.before, self.after
-        whole = (after.total - reference * after.share) - (before.total - reference * before.share)
+        change_of_total = (after.total - reference * after.share) - (before.total - reference * before.share)
         if before.share <= 0 or after.share <= 0:
-            return 0.0, whole
+            return 0.0, change_of_total
         change = after.total / after.share - before.total / before.share
         value = (before.share + after.share) / 2 * change
-        return value, whole - value
+        return value, change_of_total - value
 
 
 class Logged(NamedTuple):
@@ -92,13 +92,13 @@ def breakdown_of(
     categories = categories_of(by, cells.cells, term_weights(run) if by == "term" else None)
     reference = 0.0 if categories.is_sum or mean.is_sum else (windows[0].value + windows[1].value) / 2
     rows: dict[Key, Row] = {}
-    rest = Row()
+    unexplained = Row()
     completions = 0
     for name, window in zip(("before", "after"), windows, strict=True):
         counted = _fill(rows, name, cells, categories, mean, window, reference)
-        found, side = [getattr(row, name) for row in rows.values()], getattr(rest, name)
-        side.total = window.value - sum(each.total for each in found)
-        side.share = 0.0 if categories.is_sum else 1 - sum(each.share for each in found)
+        sides, side = [getattr(row, name) for row in rows.values()], getattr(unexplained, name)
+        side.total = window.value - sum(category.total for category in sides)
+        side.share = 0.0 if categories.is_sum else 1 - sum(category.share for category in sides)
         side.completions = sum(cells.sampled.get(step, 0) for step in window.steps) - counted
         completions += counted
     shown = _ranked(session, run.id, rows, categories, cells, reference)
@@ -112,7 +112,7 @@ def breakdown_of(
         "completions": completions,
         "of": sum(cells.sampled.get(step, 0) for window in windows for step in window.steps),
         "notes": categories.notes,
-        "rows": [*shown, _rest_row(rest, reference)],
+        "rows": [*shown, _rest_row(unexplained, reference)],
     }
 
 
@@ -147,37 +147,37 @@ def _fill(
         valued = [(cell, value * cells.sampled[cell.step]) for cell, value in valued]
     weights = _weights([cell for cell, _ in valued], cells, mean, len(window.steps))
     for (cell, value), weight in zip(valued, weights, strict=True):
-        for key, part in categories.parts(cell, value):
-            found: Side = getattr(rows.setdefault(key, Row()), side)
-            found.share += 0.0 if categories.is_sum else weight * cell.count
-            found.total += weight * cell.count * part
-            found.completions += cell.count
-            place = (cell.step, cell.prompt_index)
-            distance = weight * cell.count * (part - reference)
-            found.by_group[place] = found.by_group.get(place, 0.0) + distance
+        for key, addend in categories.parts(cell, value):
+            totals: Side = getattr(rows.setdefault(key, Row()), side)
+            totals.share += 0.0 if categories.is_sum else weight * cell.count
+            totals.total += weight * cell.count * addend
+            totals.completions += cell.count
+            group_key = (cell.step, cell.prompt_index)
+            distance = weight * cell.count * (addend - reference)
+            totals.by_group[group_key] = totals.by_group.get(group_key, 0.0) + distance
     return sum(cell.count for cell, _ in valued)
 
 
-def _weights(cells: Sequence[Cell], found: Cells, mean: Mean, steps: int) -> list[float]:
+def _weights(cells: Sequence[Cell], all_cells: Cells, mean: Mean, steps: int) -> list[float]:
     """The weight of a completion of each cell in its window's mean."""
     if mean.is_of_tokens and not mean.is_sum:
-        return [cell.tokens / (steps * max(1, found.trained[cell.step])) for cell in cells]
+        return [cell.tokens / (steps * max(1, all_cells.trained[cell.step])) for cell in cells]
     counted: dict[int, int] = {}
     groups: dict[GroupPlace, int] = {}
     for cell in cells:
-        place = (cell.step, cell.prompt_index)
+        group_key = (cell.step, cell.prompt_index)
         counted[cell.step] = counted.get(cell.step, 0) + cell.count
-        groups[place] = groups.get(place, 0) + cell.count
+        groups[group_key] = groups.get(group_key, 0) + cell.count
     if mean.by_prompt:
         graded: dict[int, int] = {}
         for step, _ in groups:
             graded[step] = graded.get(step, 0) + 1
         return [1 / (steps * graded[cell.step] * groups[cell.step, cell.prompt_index]) for cell in cells]
     present: dict[int, int] = {}
-    for cell in found.cells:
+    for cell in all_cells.cells:
         present[cell.step] = present.get(cell.step, 0) + cell.count
     # what is not stored is taken to have a value
-    missing = {step: max(0, found.sampled.get(step, 0) - present[step]) for step in counted}
+    missing = {step: max(0, all_cells.sampled.get(step, 0) - present[step]) for step in counted}
     return [1 / (steps * (counted[cell.step] + missing[cell.step])) for cell in cells]
 
 
@@ -191,13 +191,13 @@ def _ranked(
 ) -> list[dict[str, Any]]:
     """The rows that weigh most, and all others as one."""
     order = sorted(rows, key=lambda key: (-abs(sum(rows[key].parts(reference))), str(key)))
-    shown, others = order[:MOST_ROWS], order[MOST_ROWS:]
+    shown, small = order[:MOST_ROWS], order[MOST_ROWS:]
     prompts = {prompt for key in shown if (prompt := categories.prompt(key))}
     texts = {
-        each: text_or_damage(row.prompt)[0][:EXCERPT_CHARS]
-        for each, row in prompt_texts(session, run_id, sorted(prompts)).items()
+        prompt_id: text_or_damage(row.prompt)[0][:EXCERPT_CHARS]
+        for prompt_id, row in prompt_texts(session, run_id, sorted(prompts)).items()
     }
-    found = [
+    ranked = [
         _row("category", rows[key], reference)
         | {
             "label": categories.label(key),
@@ -207,18 +207,18 @@ def _ranked(
         }
         for key in shown
     ]
-    if others:
-        parts = [rows[key].parts(reference) for key in others]
-        rest = {"label": f"{len(others):,} others", "value": sum(v for v, _ in parts)}
-        found.append(_blank("others") | rest | {"share": sum(s for _, s in parts)})
-    for row in found:
+    if small:
+        parts = [rows[key].parts(reference) for key in small]
+        small_row = {"label": f"{len(small):,} others", "value": sum(v for v, _ in parts)}
+        ranked.append(_blank("others") | small_row | {"share": sum(s for _, s in parts)})
+    for row in ranked:
         row["total"] = row["value"] + row["share"]
-    return found
+    return ranked
 
 
-def _rest_row(rest: Row, reference: float) -> dict[str, Any]:
+def _rest_row(unexplained: Row, reference: float) -> dict[str, Any]:
     """What no category holds: completions that are not stored, else rounding of the log."""
-    before, after = rest.before, rest.after
+    before, after = unexplained.before, unexplained.after
     total = (after.total - reference * after.share) - (before.total - reference * before.share)
     missing = before.completions + after.completions
     label = f"{missing:,} completions that are not stored or have no value" if missing else "Rounding"
@@ -248,14 +248,14 @@ def _side(side: Side) -> dict[str, Any]:
 def _examples(row: Row, stored: dict[GroupPlace, str], total: float) -> list[dict[str, Any]]:
     """In each window the stored group that does most for the change; of equal ones, the nearest in time."""
     sign = 1.0 if total >= 0 else -1.0
-    found = []
-    for name, side, way, near in (("before", row.before, -sign, 1), ("after", row.after, sign, -1)):
-        places = [place for place in side.by_group if place in stored]
+    examples = []
+    for name, side, direction, near in (("before", row.before, -sign, 1), ("after", row.after, sign, -1)):
+        places = [group_key for group_key in side.by_group if group_key in stored]
         if places:
-            ranks = {place: round(way * side.by_group[place], 12) for place in places}
-            best = max(places, key=lambda place: (ranks[place], near * place[0], -place[1]))
-            found.append({"window": name, "step": best[0], "group": stored[best]})
-    return found
+            ranks = {group_key: round(direction * side.by_group[group_key], 12) for group_key in places}
+            best = max(places, key=lambda group_key: (ranks[group_key], near * group_key[0], -group_key[1]))
+            examples.append({"window": name, "step": best[0], "group": stored[best]})
+    return examples
 
 
 def _window(window: Window, logged: Logged) -> dict[str, Any]:

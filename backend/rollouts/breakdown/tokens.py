@@ -26,7 +26,7 @@ def values_of_tokens(
     """
     if not steps:
         return {}
-    own = [
+    conditions = [
         *valid_groups(session, run_id),
         RolloutGroup.kind == "train",
         RolloutGroup.step.between(min(steps), max(steps)),
@@ -45,14 +45,14 @@ def values_of_tokens(
     query = select(RolloutGroup.step, RolloutGroup.prompt_index, RolloutTokens.data).join(
         RolloutTokens, RolloutTokens.group_id == RolloutGroup.id
     )
-    found = {}
-    for step, index, data in session.execute(query.where(*own)):
+    token_values = {}
+    for step, index, data in session.execute(query.where(*conditions)):
         if step in inside:
             for position, arrays in enumerate(arrays_or_damage(data)[0]):
                 value = _value(arrays, name)
                 if value is not None:
-                    found[step, index, position] = value
-    return found
+                    token_values[step, index, position] = value
+    return token_values
 
 
 def _value(arrays: dict[str, np.ndarray], name: str) -> float | None:

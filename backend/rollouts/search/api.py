@@ -49,10 +49,12 @@ def _scope(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     label: Annotated[str, Query(max_length=labels.LONGEST_LABEL)] = "",
 ) -> Scope:
     take_time(SECONDS)
-    wanted = RolloutFilter(run="", min_reward=min_reward, max_reward=max_reward, flag=flag, correct=correct)
+    rollout_filter = RolloutFilter(
+        run="", min_reward=min_reward, max_reward=max_reward, flag=flag, correct=correct
+    )
     with reading(lab.sessions) as session:
-        found = runs_of(session, split_list(runs), experiment)
-    return Scope(found, first_step, last_step, kind, wanted, label)
+        run_ids = runs_of(session, split_list(runs), experiment)
+    return Scope(run_ids, first_step, last_step, kind, rollout_filter, label)
 
 
 ScopeOf = Annotated[Scope, Depends(_scope)]
@@ -88,8 +90,8 @@ def search(
 @router.get("/search/steps", response_model=StepCounts)
 def search_steps(session: ReadSession, scope: ScopeOf, q: Search = "") -> Json:
     """Counts of completions that match at each step, of all that are stored there."""
-    found = counts_by_step(session, scope, parse(q))
-    return Json({"items": found.items, "next": None, "every": found.every})
+    counts = counts_by_step(session, scope, parse(q))
+    return Json({"items": counts.items, "next": None, "every": counts.every})
 
 
 @router.get("/search/export")
@@ -118,11 +120,16 @@ def lift_of(
 ) -> Json:
     """Phrases that grew: between two windows of steps, from wrong to right, or from one run to another."""
     sets = _sets(scope, by, (a_first, a_last), (b_first, b_last))
-    samples = [lift.sample(session, each) for _, each in sets]
+    samples = [lift.sample(session, subset) for _, subset in sets]
     grew, fell = lift.phrases_of(*samples, most=limit)
     a, b = (
-        {"label": name, "completions": len(each.texts), "of": each.total, "words": sum(map(len, each.texts))}
-        for (name, _), each in zip(sets, samples, strict=True)
+        {
+            "label": name,
+            "completions": len(drawn.texts),
+            "of": drawn.total,
+            "words": sum(map(len, drawn.texts)),
+        }
+        for (name, _), drawn in zip(sets, samples, strict=True)
     )
     return Json({"a": a, "b": b, "items": _phrases(grew), "fell": _phrases(fell)})
 
@@ -158,8 +165,8 @@ def _sets(scope: Scope, by: str, a: Window, b: Window) -> list[tuple[str, Scope]
 
 def _phrases(phrases: list[lift.Phrase]) -> list[dict[str, Any]]:
     return [
-        {"phrase": each.text, "a": each.a, "b": each.b, "log_odds": each.log_odds, "z": each.z}
-        for each in phrases
+        {"phrase": phrase.text, "a": phrase.a, "b": phrase.b, "log_odds": phrase.log_odds, "z": phrase.z}
+        for phrase in phrases
     ]
 
 

@@ -58,23 +58,23 @@ class GroupRange:
 
     def of_groups(self) -> list[ColumnElement[bool]]:
         """SQL conditions on groups."""
-        place = tuple_(RolloutGroup.step, RolloutGroup.id)
-        found: list[ColumnElement[bool]] = []
+        sort_key = tuple_(RolloutGroup.step, RolloutGroup.id)
+        conditions: list[ColumnElement[bool]] = []
         if self.first is not None and self.last is not None:
             steps = RolloutGroup.step.between(self.first[0], self.last[0])
-            found += [steps, place >= self.first, place <= self.last]
+            conditions += [steps, sort_key >= self.first, sort_key <= self.last]
         if self.every > 1:
-            found.append(RolloutGroup.search_number % self.every == 0)
-        return found
+            conditions.append(RolloutGroup.search_number % self.every == 0)
+        return conditions
 
     def of_numbers(self, number: ColumnElement[int]) -> list[ColumnElement[bool]]:
         """SQL conditions on numbers in Postgres's index."""
         if self.numbers is not None:  # by name: groups of neighbouring steps may be far apart
-            own = [each for each in self.numbers if each % self.every == 0]
-            return [number == func.any(array(own, type_=BigInteger))]
+            chosen = [group_number for group_number in self.numbers if group_number % self.every == 0]
+            return [number == func.any(array(chosen, type_=BigInteger))]
         if self.every > 1:  # by name: else each row of the table is looked at
-            some = select(RolloutGroup.search_number).where(RolloutGroup.search_number % self.every == 0)
-            return [number == func.any(func.array(some.scalar_subquery()))]
+            sampled = select(RolloutGroup.search_number).where(RolloutGroup.search_number % self.every == 0)
+            return [number == func.any(func.array(sampled.scalar_subquery()))]
         return []
 
 
@@ -89,11 +89,11 @@ def waiting(session: Session, scope: Scope) -> int:
 
 def is_rare(session: Session, terms: Sequence[Term], most: int) -> bool:
     """Whether the words alone leave at most so many completions of all runs."""
-    wanted, unwanted = of_index(terms)
-    if not wanted:
+    required, unwanted = of_index(terms)
+    if not required:
         return False
-    some = hits_of(session, wanted, unwanted, WHOLE).limit(most + 1).subquery()
-    return (session.scalar(select(func.count()).select_from(some)) or 0) <= most
+    hits = hits_of(session, required, unwanted, WHOLE).limit(most + 1).subquery()
+    return (session.scalar(select(func.count()).select_from(hits)) or 0) <= most
 
 
 def planned(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
@@ -108,8 +108,8 @@ def planned(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
 
 def of_index(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
     """The terms that the index is asked for: wanted and unwanted ones."""
-    wanted = [term for term in terms if term.whole_words and not term.is_not]
-    return wanted, [term for term in terms if term.is_not and not term.is_exact and not term.is_read]
+    required = [term for term in terms if term.whole_words and not term.is_not]
+    return required, [term for term in terms if term.is_not and not term.is_exact and not term.is_read]
 
 
 def is_phrase(term: Term) -> bool:
@@ -118,7 +118,7 @@ def is_phrase(term: Term) -> bool:
 
 
 def hits_of(
-    session: Session, wanted: Sequence[Term], unwanted: Sequence[Term], part: "GroupRange" = WHOLE
+    session: Session, required: Sequence[Term], unwanted: Sequence[Term], groups: "GroupRange" = WHOLE
 ) -> Select[Any]:
     """Number and position of the completions in which every wanted and no unwanted term is.
 
@@ -126,26 +126,26 @@ def hits_of(
     """
     if is_postgres(session):
         columns = (words_table.c.number, words_table.c.position, words_table.c.is_long)
-        found = select(*columns).where(*map(_may_be, wanted), *(not_(_surely(term)) for term in unwanted))
-        return found.where(*part.of_numbers(words_table.c.number))
+        hits = select(*columns).where(*map(_may_be, required), *(not_(_surely(term)) for term in unwanted))
+        return hits.where(*groups.of_numbers(words_table.c.number))
     rowid: ColumnElement[int] = literal_column(f"{TABLE}.rowid", Integer)
     number = rowid.bitwise_rshift(SHIFT)
-    found = (
+    hits = (
         select(number.label("number"), rowid.bitwise_and((1 << SHIFT) - 1).label("position"))
         .add_columns(literal(0).label("is_long"))
         .select_from(words_table)
-        .where(literal_column(TABLE).op("MATCH")(_fts5(wanted, unwanted)))
+        .where(literal_column(TABLE).op("MATCH")(_fts5(required, unwanted)))
     )
-    if part.numbers is not None:  # of the row's id, which FTS5 goes to at once
-        first, last = part.numbers[0], part.numbers[-1]
-        found = found.where(rowid.between(first << SHIFT, ((last + 1) << SHIFT) - 1))
-    return found.where(number % part.every == 0) if part.every > 1 else found
+    if groups.numbers is not None:  # of the row's id, which FTS5 goes to at once
+        first, last = groups.numbers[0], groups.numbers[-1]
+        hits = hits.where(rowid.between(first << SHIFT, ((last + 1) << SHIFT) - 1))
+    return hits.where(number % groups.every == 0) if groups.every > 1 else hits
 
 
-def _fts5(wanted: Sequence[Term], unwanted: Sequence[Term]) -> str:
+def _fts5(required: Sequence[Term], unwanted: Sequence[Term]) -> str:
     """The expression for FTS5, which takes the words out of a term as it took them out of the texts."""
-    found = " AND ".join(map(_of_fts5, wanted))
-    return f"({found}) NOT ({' OR '.join(map(_of_fts5, unwanted))})" if unwanted else found
+    expression = " AND ".join(map(_of_fts5, required))
+    return f"({expression}) NOT ({' OR '.join(map(_of_fts5, unwanted))})" if unwanted else expression
 
 
 def _of_fts5(term: Term) -> str:
@@ -174,16 +174,19 @@ def _has(term: Term, joined: str) -> ColumnElement[bool]:
     if term.is_prefix:
         words[-1] += ":*"
     column: Any = words_table.c.words
-    found: ColumnElement[bool] = column.op("@@")(cast(joined.join(words), TSQUERY))
-    return found
+    condition: ColumnElement[bool] = column.op("@@")(cast(joined.join(words), TSQUERY))
+    return condition
 
 
 def shown(session: Session, rows: Sequence[CompletionPlace], terms: Sequence[Term]) -> list[dict[str, Any]]:
     """Completions as the HTTP interface shows them: schemas.FoundItem."""
-    found = found_at(session, rows)
-    labels = labels_of(session, [one.id for _, one in found])
+    completions = found_at(session, rows)
+    labels = labels_of(session, [completion.id for _, completion in completions])
     patterns = [term.pattern() for term in terms if not term.is_not]
-    return [_shown(one, group, labels.get(one.id, []), patterns) for group, one in found]
+    return [
+        _shown(completion, group, labels.get(completion.id, []), patterns)
+        for group, completion in completions
+    ]
 
 
 def found_at(session: Session, places: Sequence[CompletionPlace]) -> list[tuple[RolloutGroup, Completion]]:
@@ -191,11 +194,14 @@ def found_at(session: Session, places: Sequence[CompletionPlace]) -> list[tuple[
     ids = list(dict.fromkeys(group for _, group, _ in places))
     query = select(RolloutGroup).where(RolloutGroup.id.in_(ids))
     groups = {group.id: group for group in session.scalars(query)}
-    own = {group: {one.position: one for one in them} for group, them in completions_of(session, ids).items()}
+    by_position = {
+        group: {completion.position: completion for completion in completions}
+        for group, completions in completions_of(session, ids).items()
+    }
     return [
-        (groups[group], own[group][position])
+        (groups[group], by_position[group][position])
         for _, group, position in places
-        if group in groups and position in own.get(group, {})
+        if group in groups and position in by_position.get(group, {})
     ]
 
 
@@ -226,14 +232,14 @@ def _shown(
 
 def snippet_of(content: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, Any]:
     """A piece of a text around the first place that matches: schemas.Snippet."""
-    firsts = [found.start() for pattern in patterns if (found := pattern.search(content))]
+    firsts = [match.start() for pattern in patterns if (match := pattern.search(content))]
     at = min(firsts, default=0)
     start, end = max(0, at - BEFORE), min(len(content), at + BEHIND)
     piece = content[start:end]
-    places = [found.span() for pattern in patterns for found in islice(pattern.finditer(piece), MOST_MARKS)]
+    places = [match.span() for pattern in patterns for match in islice(pattern.finditer(piece), MOST_MARKS)]
     return {
         "text": piece,
-        "marks": [list(each) for each in _joined(places)],
+        "marks": [list(span) for span in _joined(places)],
         "is_start": start == 0,
         "is_end": end == len(content),
     }
@@ -241,10 +247,10 @@ def snippet_of(content: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, A
 
 def _joined(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Places in order, those that touch in one."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for start, end in sorted(places):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if spans and start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], end))
         elif end > start:
-            found.append((start, end))
-    return found
+            spans.append((start, end))
+    return spans

@@ -69,14 +69,14 @@ def sample(session: Session, scope: Scope) -> Sample:
     texts: list[list[str]] = []
     words = 0
     for start in range(0, len(groups), GROUPS_AT_ONCE):
-        some = groups[start : start + GROUPS_AT_ONCE]
-        found = completions_of(session, some)
-        for one in (each for group in sorted(some) for each in found.get(group, ())):
-            if test is not None and not test(one):
+        chunk = groups[start : start + GROUPS_AT_ONCE]
+        by_group = completions_of(session, chunk)
+        for completion in (member for group in sorted(chunk) for member in by_group.get(group, ())):
+            if test is not None and not test(completion):
                 continue
-            own = words_of(one.clean_text)[: MOST_WORDS - words]
-            texts.append(own)
-            words += len(own)
+            text_words = words_of(completion.clean_text)[: MOST_WORDS - words]
+            texts.append(text_words)
+            words += len(text_words)
             if len(texts) >= MOST_COMPLETIONS or words >= MOST_WORDS:
                 return Sample(texts, _total(session, scope))
     return Sample(texts, _total(session, scope))
@@ -89,14 +89,14 @@ def _total(session: Session, scope: Scope) -> int:
 
 def phrases_of(a: Sample, b: Sample, *, most: int) -> tuple[list[Phrase], list[Phrase]]:
     """Phrases that grew from the first set to the second, and those that fell, the surest first."""
-    found: list[tuple[str, int, int]] = []
+    counted: list[tuple[str, int, int]] = []
     if a.texts and b.texts:
-        found = _counted([*a.texts, *b.texts], len(a.texts))
+        counted = _counted([*a.texts, *b.texts], len(a.texts))
     n, m = len(a.texts), len(b.texts)
-    scored = [scored_phrase(*each, n, m) for each in found]
-    scored.sort(key=lambda each: (-abs(each.z), -len(each.text), each.text))
-    grew = _longest([each for each in scored if each.z > 0], most)
-    return grew, _longest([each for each in scored if each.z < 0], most)
+    scored = [scored_phrase(*counts, n, m) for counts in counted]
+    scored.sort(key=lambda phrase: (-abs(phrase.z), -len(phrase.text), phrase.text))
+    grew = _longest([phrase for phrase in scored if phrase.z > 0], most)
+    return grew, _longest([phrase for phrase in scored if phrase.z < 0], most)
 
 
 def scored_phrase(text: str, a: int, b: int, n: int, m: int) -> Phrase:
@@ -116,7 +116,7 @@ def _counted(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str, int,
     words = [word for text in texts for word in text]
     ids = np.array([vocabulary.setdefault(word, len(vocabulary) + 1) for word in words], np.uint64)
     owner = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
-    found: list[tuple[str, int, int]] = []
+    phrases: list[tuple[str, int, int]] = []
     keys = ids.copy()
     for length in range(1, LONGEST_PHRASE + 1):
         if length > 1:
@@ -125,10 +125,10 @@ def _counted(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str, int,
         if not len(keys):
             break
         starts = np.flatnonzero(owner[: len(keys)] == owner[length - 1 :])
-        for place, a, b in _of_length(keys[starts], owner[starts], first):
-            start = int(starts[place])
-            found.append((" ".join(words[start : start + length]), a, b))
-    return found
+        for index, a, b in _of_length(keys[starts], owner[starts], first):
+            start = int(starts[index])
+            phrases.append((" ".join(words[start : start + length]), a, b))
+    return phrases
 
 
 def _of_length(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> list[tuple[int, int, int]]:
@@ -142,26 +142,28 @@ def _of_length(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> lis
     starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
     in_a = np.add.reduceat((owner < first).astype(np.int64), starts)
     in_all = np.diff(np.append(starts, len(keys)))
-    wanted = np.flatnonzero(in_all >= LEAST)
-    rows = zip(order[starts[wanted]].tolist(), in_a[wanted].tolist(), in_all[wanted].tolist(), strict=True)
-    return [(place, a, total - a) for place, a, total in rows]
+    frequent = np.flatnonzero(in_all >= LEAST)
+    rows = zip(
+        order[starts[frequent]].tolist(), in_a[frequent].tolist(), in_all[frequent].tolist(), strict=True
+    )
+    return [(index, a, total - a) for index, a, total in rows]
 
 
 def _longest(phrases: Sequence[Phrase], most: int) -> list[Phrase]:
     """The first ones; of phrases that repeat a part of one another the longest, in the first one's place."""
     chosen: list[Phrase] = []
     for phrase in phrases[:MOST_COMPARED]:
-        places = [place for place, other in enumerate(chosen) if _repeats(phrase, other)]
+        places = [index for index, longer in enumerate(chosen) if _repeats(phrase, longer)]
         if not places:
             chosen += [phrase] if len(chosen) < most else []
-        elif all(len(phrase.text) > len(chosen[place].text) for place in places):
+        elif all(len(phrase.text) > len(chosen[index].text) for index in places):
             chosen[places[0]] = phrase
-            chosen = [each for place, each in enumerate(chosen) if place not in places[1:]]
+            chosen = [kept_phrase for index, kept_phrase in enumerate(chosen) if index not in places[1:]]
     return chosen
 
 
-def _repeats(phrase: Phrase, other: Phrase) -> bool:
-    inner, outer = sorted((phrase.text, other.text), key=len)
-    return f" {inner} " in f" {outer} " and abs((phrase.a + phrase.b) - (other.a + other.b)) <= 0.2 * max(
-        phrase.a + phrase.b, other.a + other.b
+def _repeats(phrase: Phrase, second: Phrase) -> bool:
+    inner, outer = sorted((phrase.text, second.text), key=len)
+    return f" {inner} " in f" {outer} " and abs((phrase.a + phrase.b) - (second.a + second.b)) <= 0.2 * max(
+        phrase.a + phrase.b, second.a + second.b
     )

@@ -35,24 +35,26 @@ class Page:
     is_descending: bool = False
     most: int | None = None
 
-    def is_in(self, place: CompletionPlace) -> bool:
+    def is_in(self, completion_place: CompletionPlace) -> bool:
         """Whether a place lies behind."""
-        return self.behind is None or (place < self.behind if self.is_descending else place > self.behind)
+        return self.behind is None or (
+            completion_place < self.behind if self.is_descending else completion_place > self.behind
+        )
 
 
 ALL = Page()
 
 
 def matches(
-    session: Session, scope: Scope, terms: Sequence[Term], part: GroupRange = WHOLE, page: Page = ALL
+    session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange = WHOLE, page: Page = ALL
 ) -> Iterator[CompletionPlace]:
     """The places of the completions that match, in the order of the page; `terms` as `planned`."""
-    wanted, _ = of_index(terms)
-    found = (_of_words if wanted else _of_groups)(session, scope, terms, part, page)
-    for count, place in enumerate(found):
+    required, _ = of_index(terms)
+    matched = (_of_words if required else _of_groups)(session, scope, terms, groups, page)
+    for count, completion_place in enumerate(matched):
         if count == page.most:
             return
-        yield place
+        yield completion_place
 
 
 def is_of_index(session: Session, scope: Scope, terms: Sequence[Term]) -> bool:
@@ -62,56 +64,56 @@ def is_of_index(session: Session, scope: Scope, terms: Sequence[Term]) -> bool:
 
 def count_of_index(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> int:
     """The number of completions that match, up to `most`, where the index alone decides."""
-    some = _named(session, scope, terms, WHOLE, ALL).limit(most).subquery()
-    return session.scalar(select(func.count()).select_from(some)) or 0
+    hits = _named(session, scope, terms, WHOLE, ALL).limit(most).subquery()
+    return session.scalar(select(func.count()).select_from(hits)) or 0
 
 
 def _named(
-    session: Session, scope: Scope, terms: Sequence[Term], part: GroupRange, page: Page
+    session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange, page: Page
 ) -> Select[Any]:
     """Step, group, position and `is_long` of the completions that the index names."""
-    hits = hits_of(session, *of_index(terms), part).cte(nesting=True).prefix_with("MATERIALIZED")
+    hits = hits_of(session, *of_index(terms), groups).cte(nesting=True).prefix_with("MATERIALIZED")
     query = select(RolloutGroup.step, RolloutGroup.id, hits.c.position, hits.c.is_long).select_from(hits)
     query = query.join(RolloutGroup, RolloutGroup.search_number == hits.c.number)
-    conditions = [*scope.of_groups(session), *part.of_groups()]
+    conditions = [*scope.of_groups(session), *groups.of_groups()]
     if page.behind is not None:
-        here = tuple_(RolloutGroup.step, RolloutGroup.id, hits.c.position)
-        conditions.append(here < page.behind if page.is_descending else here > page.behind)
+        sort_key = tuple_(RolloutGroup.step, RolloutGroup.id, hits.c.position)
+        conditions.append(sort_key < page.behind if page.is_descending else sort_key > page.behind)
     # Without an index to use, databases begin with the hits instead of reading them all for each group.
     return query.where(case((and_(*conditions), 1), else_=0) == 1)
 
 
 def _of_words(
-    session: Session, scope: Scope, terms: Sequence[Term], part: GroupRange, page: Page
+    session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange, page: Page
 ) -> Iterator[CompletionPlace]:
     test, of_long = test_of(session, scope, terms), _long_test(session, terms)
     want = _want(terms, reads=of_long is not None)
-    query = _named(session, scope, terms, part, page)
+    query = _named(session, scope, terms, groups, page)
     if page is not ALL or test is not None or of_long is not None:
         columns = list(query.selected_columns)[:3]
-        query = query.order_by(*(each.desc() if page.is_descending else each.asc() for each in columns))
+        query = query.order_by(*(column.desc() if page.is_descending else column.asc() for column in columns))
     if test is None and of_long is None:
         query = query.limit(page.most) if page.most is not None else query
         yield from ((row[0], row[1], row[2]) for row in session.execute(query))
         return
     for rows in _pieces(session.execute(query).all()):
         read = {row.id for row in rows if test is not None or row.is_long}
-        found = completions_of(session, list(read), want)
+        by_group = completions_of(session, list(read), want)
         for step, group, position, is_long in rows:
             if group not in read:
                 yield step, group, position
                 continue
-            one = _at(found.get(group, ()), position)
-            if one is None or (test is not None and not test(one)):
+            completion = _at(by_group.get(group, ()), position)
+            if completion is None or (test is not None and not test(completion)):
                 continue
-            if not is_long or of_long is None or of_long(one):
+            if not is_long or of_long is None or of_long(completion):
                 yield step, group, position
 
 
 def _at(completions: Sequence[Completion], position: int) -> Completion | None:
     if position < len(completions) and completions[position].position == position:
         return completions[position]
-    return next((one for one in completions if one.position == position), None)
+    return next((completion for completion in completions if completion.position == position), None)
 
 
 def _pieces(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -122,35 +124,35 @@ def _pieces(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _of_groups(
-    session: Session, scope: Scope, terms: Sequence[Term], part: GroupRange, page: Page
+    session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange, page: Page
 ) -> Iterator[CompletionPlace]:
     """Without words that the index is asked for: all completions are read but those with an unwanted word."""
     test = test_of(session, scope, terms)
-    without = [(term.pattern(), _keys(session, term, part)) for term in of_index(terms)[1]]
+    without = [(term.pattern(), _keys(session, term, groups)) for term in of_index(terms)[1]]
     want = _want(terms, reads=bool(without))
-    for rows in _pieces(_groups(session, scope, part, page)):
-        found = completions_of(session, [row.id for row in rows], want)
+    for rows in _pieces(_groups(session, scope, groups, page)):
+        by_group = completions_of(session, [row.id for row in rows], want)
         for step, group, number in rows:
             if without and number is None:
                 continue
-            ones = found.get(group, [])
-            for one in reversed(ones) if page.is_descending else ones:
-                place = (step, group, one.position)
-                key = (number or 0) << SHIFT | one.position
-                if not page.is_in(place) or (test is not None and not test(one)):
+            completions = by_group.get(group, [])
+            for completion in reversed(completions) if page.is_descending else completions:
+                completion_place = (step, group, completion.position)
+                key = (number or 0) << SHIFT | completion.position
+                if not page.is_in(completion_place) or (test is not None and not test(completion)):
                     continue
-                if not any(_has(one, pattern, keys.get(key)) for pattern, keys in without):
-                    yield place
+                if not any(_has(completion, pattern, keys.get(key)) for pattern, keys in without):
+                    yield completion_place
 
 
-def _has(one: Completion, pattern: Any, is_long: bool | None) -> bool:  # noqa: FBT001 - of the index
+def _has(completion: Completion, pattern: Any, is_long: bool | None) -> bool:  # noqa: FBT001 - of the index
     """Whether an unwanted term is in a completion: None says that the index does not name it."""
-    return is_long is not None and (not is_long or bool(pattern.search(one.clean_text)))
+    return is_long is not None and (not is_long or bool(pattern.search(completion.clean_text)))
 
 
-def _keys(session: Session, term: Term, part: GroupRange) -> dict[int, bool]:
+def _keys(session: Session, term: Term, groups: GroupRange) -> dict[int, bool]:
     """The completions with a term, by number and position, and whether their text decides."""
-    rows = session.execute(hits_of(session, [term], [], part))
+    rows = session.execute(hits_of(session, [term], [], groups))
     reads = is_phrase(term)
     return {number << SHIFT | position: reads and bool(is_long) for number, position, is_long in rows}
 
@@ -160,15 +162,15 @@ def _want(terms: Sequence[Term], *, reads: bool) -> Want:
     return Want(reads or any(term.is_exact or term.is_read for term in terms), strings)
 
 
-def _groups(session: Session, scope: Scope, part: GroupRange, page: Page) -> Sequence[Any]:
+def _groups(session: Session, scope: Scope, groups: GroupRange, page: Page) -> Sequence[Any]:
     """Step, id and number of the groups in which a completion may match."""
     columns = (RolloutGroup.step, RolloutGroup.id)
-    conditions = [*scope.of_groups(session), *part.of_groups(), *tallied(scope.filter.of_tallies())]
+    conditions = [*scope.of_groups(session), *groups.of_groups(), *tallied(scope.filter.of_tallies())]
     if page.behind is not None:
-        here = tuple_(*columns)
-        conditions.append(here <= page.behind[:2] if page.is_descending else here >= page.behind[:2])
+        sort_key = tuple_(*columns)
+        conditions.append(sort_key <= page.behind[:2] if page.is_descending else sort_key >= page.behind[:2])
     query = select(*columns, RolloutGroup.search_number).where(*conditions)
-    ways = [each.desc() if page.is_descending else each.asc() for each in columns]
+    ways = [column.desc() if page.is_descending else column.asc() for column in columns]
     return session.execute(query.order_by(*ways)).all()
 
 
@@ -180,10 +182,10 @@ def test_of(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | Non
     if labelled is None and not exact and not read and not scope.filter.is_of_completions:
         return None
 
-    def test(one: Completion) -> bool:
-        if not scope.filter.passes(one) or (labelled is not None and one.id not in labelled):
+    def test(completion: Completion) -> bool:
+        if not scope.filter.passes(completion) or (labelled is not None and completion.id not in labelled):
             return False
-        text = one.clean_text if exact or read else ""
+        text = completion.clean_text if exact or read else ""
         return all((term.text in text) != term.is_not for term in exact) and all(
             (pattern.search(text) is not None) != is_not for pattern, is_not in read
         )
@@ -193,12 +195,14 @@ def test_of(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | Non
 
 def _long_test(session: Session, terms: Sequence[Term]) -> Test | None:
     """The test of a text where the index does not know all positions of its words."""
-    wanted, unwanted = of_index(terms)
-    phrases = [(term.pattern(), term.is_not) for term in (*wanted, *unwanted) if is_phrase(term)]
+    required, unwanted = of_index(terms)
+    phrases = [(term.pattern(), term.is_not) for term in (*required, *unwanted) if is_phrase(term)]
     if not phrases or not is_postgres(session):
         return None
 
-    def test(one: Completion) -> bool:
-        return all((pattern.search(one.clean_text) is not None) != is_not for pattern, is_not in phrases)
+    def test(completion: Completion) -> bool:
+        return all(
+            (pattern.search(completion.clean_text) is not None) != is_not for pattern, is_not in phrases
+        )
 
     return test

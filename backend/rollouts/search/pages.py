@@ -63,20 +63,20 @@ def find(
 ) -> Found:
     """One page of completions, in the order of step, group and position."""
     is_descending = sort.startswith("-")
-    place = _place(read_cursor(cursor, *PLACE_KINDS, order=sort))
+    after = _place(read_cursor(cursor, *PLACE_KINDS, order=sort))
     rows: list[CompletionPlace] = []
     terms = planned(session, terms)
     if is_rare(session, terms, RARE):
-        rows += matches(session, scope, terms, WHOLE, Page(place, is_descending, limit + 1))
+        rows += matches(session, scope, terms, WHOLE, Page(after, is_descending, limit + 1))
     else:
         until = time.monotonic() + SECONDS
-        for part, is_last in _parts(session, scope, place, is_descending, until):
-            page = Page(place, is_descending, limit + 1 - len(rows))
-            rows += matches(session, scope, terms, part, page)
+        for groups, is_last in _parts(session, scope, after, is_descending, until):
+            page = Page(after, is_descending, limit + 1 - len(rows))
+            rows += matches(session, scope, terms, groups, page)
             if len(rows) > limit:
                 break
             if not is_last and time.monotonic() > until:
-                step, group = part.first if is_descending else part.last  # type: ignore[misc]
+                step, group = groups.first if is_descending else groups.last  # type: ignore[misc]
                 return Found(rows, (step, group, -1 if is_descending else LAST_POSITION), step)
     if len(rows) <= limit:
         return Found(rows, None, None)
@@ -90,19 +90,19 @@ def _place(cursor: Sequence[Any] | None) -> CompletionPlace | None:
 def _parts(
     session: Session,
     scope: Scope,
-    place: CompletionPlace | None,
+    after: CompletionPlace | None,
     is_descending: bool,  # noqa: FBT001
     until: float,
 ) -> Iterator[tuple[GroupRange, bool]]:
     """The groups of a scope from a place on, in order, and whether these are the last ones."""
     columns = (RolloutGroup.step, RolloutGroup.id)
-    ways = [each.desc() if is_descending else each.asc() for each in columns]
+    ways = [column.desc() if is_descending else column.asc() for column in columns]
     query = select(*columns, RolloutGroup.search_number).order_by(*ways)
-    size, here = FIRST_PART, tuple_(*columns)
-    if place is not None:
+    size, sort_key = FIRST_PART, tuple_(*columns)
+    if after is not None:
         scope = scope.narrowed(session)
-        step, group = place[:2]  # the rest of this group comes, too
-        query = query.where(here <= (step, group) if is_descending else here >= (step, group))
+        step, group = after[:2]  # the rest of this group comes, too
+        query = query.where(sort_key <= (step, group) if is_descending else sort_key >= (step, group))
     began = time.monotonic()
     while rows := session.execute(query.where(*scope.of_groups(session)).limit(size)).all():
         ends = [(row.step, row.id) for row in (rows[0], rows[-1])]
@@ -112,7 +112,7 @@ def _parts(
         yield GroupRange(first, last, numbers or [0]), is_last
         if is_last:
             return
-        query = query.where(here < ends[1] if is_descending else here > ends[1])
+        query = query.where(sort_key < ends[1] if is_descending else sort_key > ends[1])
         scope = scope.narrowed(session)
         now = time.monotonic()
         size, began = _next_size(size, now - began, until - now), now
@@ -128,21 +128,21 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
     count = func.sum(GroupTally.completions)
     query = select(GroupTally.step, count).where(*scope.of_tallies(session)).group_by(GroupTally.step)
     stored: dict[int, int] = {row[0]: int(row[1]) for row in session.execute(query)}
-    part = WHOLE
+    sampled = WHOLE
     terms = planned(session, terms)
     if not is_rare(session, terms, RARE):
-        part = replace(WHOLE, every=math.ceil(sum(stored.values()) / MOST_COUNTED) or 1)
-        groups = _counted(session, scope, part)
-        part = replace(part, numbers=sorted(group.number for group in groups) or [0])
+        sampled = replace(WHOLE, every=math.ceil(sum(stored.values()) / MOST_COUNTED) or 1)
+        groups = _counted(session, scope, sampled)
+        sampled = replace(sampled, numbers=sorted(group.number for group in groups) or [0])
         if scope.filter.is_of_completions or any(term.is_exact or term.is_read for term in terms):
-            part = _in_time(session, scope, terms, part)
-        if part.every > 1:
+            sampled = _in_time(session, scope, terms, sampled)
+        if sampled.every > 1:
             stored = Counter()
-            for group in (each for each in groups if each.number % part.every == 0):
+            for group in (counted for counted in groups if counted.number % sampled.every == 0):
                 stored[group.step] += group.completions
-    matched = Counter(place[0] for place in matches(session, scope, terms, part))
-    items = [{"step": each, "matched": matched.get(each, 0), "of": stored[each]} for each in sorted(stored)]
-    return Counts(items, part.every)
+    matched = Counter(completion_place[0] for completion_place in matches(session, scope, terms, sampled))
+    items = [{"step": step, "matched": matched.get(step, 0), "of": stored[step]} for step in sorted(stored)]
+    return Counts(items, sampled.every)
 
 
 class _Counted(NamedTuple):
@@ -154,26 +154,30 @@ class _Counted(NamedTuple):
     completions: int
 
 
-def _counted(session: Session, scope: Scope, part: GroupRange) -> Sequence[_Counted]:
+def _counted(session: Session, scope: Scope, sampled: GroupRange) -> Sequence[_Counted]:
     """The groups of the part that are in the index."""
     names = ("run_id", "kind", "step", "prompt_index", "attempt")
     same = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
     # Not joined: SQLite would then look for the tallies of a group by the bounds of the scope's steps.
-    own = select(func.sum(GroupTally.completions)).where(*same).correlate(RolloutGroup).scalar_subquery()
-    query = select(RolloutGroup.search_number, RolloutGroup.step, own)
-    query = query.where(*scope.of_groups(session), *part.of_groups(), RolloutGroup.search_number.is_not(None))
+    completions = (
+        select(func.sum(GroupTally.completions)).where(*same).correlate(RolloutGroup).scalar_subquery()
+    )
+    query = select(RolloutGroup.search_number, RolloutGroup.step, completions)
+    query = query.where(
+        *scope.of_groups(session), *sampled.of_groups(), RolloutGroup.search_number.is_not(None)
+    )
     return [_Counted(number, step, int(count or 0)) for number, step, count in session.execute(query)]
 
 
-def _in_time(session: Session, scope: Scope, terms: Sequence[Term], part: GroupRange) -> GroupRange:
+def _in_time(session: Session, scope: Scope, terms: Sequence[Term], sampled: GroupRange) -> GroupRange:
     """The part, or fewer of its groups where reading their texts would take too long at the pace of some."""
-    some = replace(part, every=part.every * PROBED)
+    probe = replace(sampled, every=sampled.every * PROBED)
     began = time.monotonic()
-    deque(matches(session, scope, terms, some), maxlen=0)
+    deque(matches(session, scope, terms, probe), maxlen=0)
     expected = (time.monotonic() - began) * PROBED
     if expected <= SECONDS:
-        return part
-    return replace(part, every=part.every * math.ceil(min(PROBED, expected / max(SECONDS, 1e-9))))
+        return sampled
+    return replace(sampled, every=sampled.every * math.ceil(min(PROBED, expected / max(SECONDS, 1e-9))))
 
 
 def is_more_than(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> bool:
@@ -181,10 +185,10 @@ def is_more_than(session: Session, scope: Scope, terms: Sequence[Term], most: in
     terms = planned(session, terms)
     if is_of_index(session, scope, terms):
         return count_of_index(session, scope, terms, most + 1) > most
-    whole = [(WHOLE, True)] if is_rare(session, terms, RARE) else None
+    all_groups = [(WHOLE, True)] if is_rare(session, terms, RARE) else None
     count = 0
-    for part, _ in whole or _parts(session, scope, None, is_descending=False, until=math.inf):
-        count += sum(1 for _ in matches(session, scope, terms, part))
+    for groups, _ in all_groups or _parts(session, scope, None, is_descending=False, until=math.inf):
+        count += sum(1 for _ in matches(session, scope, terms, groups))
         if count > most:
             return True
     return False

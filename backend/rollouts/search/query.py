@@ -85,12 +85,12 @@ def _terms(text: str) -> Iterator[Term]:
         count += 1
         if count > MOST_TERMS:
             raise SearchError(f"a search has at most {MOST_TERMS} terms", at)
-        found = (PIECES.get(text[at]) or PLAIN).match(text, at)
-        if found is None:
+        match = (PIECES.get(text[at]) or PLAIN).match(text, at)
+        if match is None:
             name = "quotation mark" if text[at] == '"' else "backquote"
             raise SearchError(f"this {name} is not closed", at)
-        yield _term(found[found.re.groups], text[at], at, is_not=is_not)
-        at = found.end()
+        yield _term(match[match.re.groups], text[at], at, is_not=is_not)
+        at = match.end()
 
 
 def _term(content: str, mark: str, at: int, *, is_not: bool) -> Term:

@@ -37,10 +37,10 @@ class Scope:
 
     def of_groups(self, session: Session) -> list[ColumnElement[bool]]:
         """SQL conditions on groups: those that no later attempt hides."""
-        found = self._of(RolloutGroup, session)
+        conditions = self._of(RolloutGroup, session)
         if self.label:
-            found.append(RolloutGroup.id.in_(select(RolloutLabel.group_id).where(*self._of_label())))
-        return found
+            conditions.append(RolloutGroup.id.in_(select(RolloutLabel.group_id).where(*self._of_label())))
+        return conditions
 
     def of_tallies(self, session: Session) -> list[ColumnElement[bool]]:
         """SQL conditions on tallies: those of all stored groups of the runs, steps and kind."""
@@ -61,16 +61,16 @@ class Scope:
         return set(session.scalars(select(RolloutLabel.rollout_id).where(*self._of_label())))
 
     def _of(self, table: Any, session: Session) -> list[ColumnElement[bool]]:
-        found = [valid_of_runs(session, self.runs, table)]
+        conditions = [valid_of_runs(session, self.runs, table)]
         if self.first_step is not None:
-            found.append(table.step >= self.first_step)
+            conditions.append(table.step >= self.first_step)
         if self.last_step is not None:
-            found.append(table.step <= self.last_step)
+            conditions.append(table.step <= self.last_step)
         if self.kind:
-            found.append(table.kind == self.kind)
+            conditions.append(table.kind == self.kind)
         if self.steps is not None:
-            found.append(table.step.in_(self.steps))
-        return found
+            conditions.append(table.step.in_(self.steps))
+        return conditions
 
     def _of_label(self) -> list[ColumnElement[bool]]:
         return [RolloutLabel.run_id.in_(self.runs), RolloutLabel.label == self.label]
@@ -81,8 +81,8 @@ class Scope:
 
     def only(self, *, first: int | None, last: int | None, correct: bool | None) -> "Scope":
         """A part of it: between two steps, of right or wrong completions."""
-        steps = [each for each in (self.first_step, first) if each is not None]
-        ends = [each for each in (self.last_step, last) if each is not None]
+        steps = [step for step in (self.first_step, first) if step is not None]
+        ends = [step for step in (self.last_step, last) if step is not None]
         changed = self.filter if correct is None else replace(self.filter, correct=correct)
         return replace(
             self, first_step=max(steps, default=None), last_step=min(ends, default=None), filter=changed

@@ -40,6 +40,6 @@ def _distinct(session: Session, query: Select[Any]) -> list[str]:
 
 
 def _tags(session: Session) -> Select[Any]:
-    each = func.json_array_elements_text if is_postgres(session) else func.json_each
-    tags = each(Run.tags).table_valued("value", name="each_tag", joins_implicitly=True)
+    elements = func.json_array_elements_text if is_postgres(session) else func.json_each
+    tags = elements(Run.tags).table_valued("value", name="each_tag", joins_implicitly=True)
     return select(tags.c.value).select_from(Run)

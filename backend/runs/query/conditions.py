@@ -45,9 +45,9 @@ def condition_of(session: Session, text: str) -> Condition | None:
 def _condition(session: Session, query: syntax.Query) -> Condition:
     match query:
         case syntax.All(parts):
-            return and_(*(_condition(session, part) for part in parts))
+            return and_(*(_condition(session, operand) for operand in parts))
         case syntax.Any(parts):
-            return or_(*(_condition(session, part) for part in parts))
+            return or_(*(_condition(session, operand) for operand in parts))
         case syntax.Not(inner):
             return _negated(_condition(session, inner))
         case syntax.Word(text):
@@ -62,14 +62,14 @@ def _negated(condition: Condition) -> Condition:
 
 def named(text: str) -> Condition:
     """Whether the name of run, variant or experiment contains the text, in any case of letters."""
-    own = (column.icontains(text, autoescape=True) for column in (Run.name, Run.variant))
-    return or_(*own, _in_experiment(Experiment.name.icontains(text, autoescape=True)))
+    name_conditions = (column.icontains(text, autoescape=True) for column in (Run.name, Run.variant))
+    return or_(*name_conditions, _in_experiment(Experiment.name.icontains(text, autoescape=True)))
 
 
 def tagged(session: Session, condition: Callable[[ColumnElement[str]], Condition]) -> Condition:
     """Whether one of the run's tags meets a condition."""
-    each = func.json_array_elements_text if is_postgres(session) else func.json_each
-    tags = each(Run.tags).table_valued("value", name="each_tag")
+    elements = func.json_array_elements_text if is_postgres(session) else func.json_each
+    tags = elements(Run.tags).table_valued("value", name="each_tag")
     return exists(select(1).select_from(tags).where(condition(tags.c.value)))
 
 
@@ -82,10 +82,10 @@ def _compared(session: Session, comparison: Comparison) -> Condition:
     operator = {"!=": "=", "!~": "~"}.get(comparison.operator, comparison.operator)
     allowed = {"text": "=~", "tags": "=~", "config": "=<=>=~"}.get(field.type, "=<=>=")
     if operator not in allowed:
-        shown = ", ".join(each for each in syntax.OPERATORS if each.removeprefix("!") in allowed)
+        shown = ", ".join(symbol for symbol in syntax.OPERATORS if symbol.removeprefix("!") in allowed)
         raise QueryError(f"{field.name} is compared with {shown} or in", comparison.at)
-    found = or_(*(_meets(session, field, operator, value) for value in comparison.values))
-    return found if operator == comparison.operator else _negated(found)
+    condition = or_(*(_meets(session, field, operator, value) for value in comparison.values))
+    return condition if operator == comparison.operator else _negated(condition)
 
 
 def _meets(session: Session, field: Field, operator: str, value: Value) -> Condition:

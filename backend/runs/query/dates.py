@@ -29,13 +29,13 @@ def read_period(text: str) -> Period | None:
     if ago := AGO.fullmatch(text):
         moment = db_now() - float(int(ago[1]) * SECONDS[ago[2]])
         return Period(moment, moment)
-    found = DATE.fullmatch(text)
-    if found is None:
+    match = DATE.fullmatch(text)
+    if match is None:
         return None
     try:
         date = datetime.fromisoformat(text)
     except ValueError:
         return None
     start = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    length = SECONDS["d"] if not found["time"] else 1 if found["second"] else SECONDS["m"]
+    length = SECONDS["d"] if not match["time"] else 1 if match["second"] else SECONDS["m"]
     return Period(literal(start, Float(53)), literal(start + length, Float(53)))

@@ -86,7 +86,7 @@ def spelled(field: Field, text: str) -> str:
 def find_field(session: Session, name: Name) -> Field:
     """The field of a name; raises QueryError with the nearest names for an unknown one."""
     text = ALIASES.get(name.text, name.text)
-    if name.part:
+    if name.statistic:
         return _metric(session, name)
     if text in COLUMNS:
         return COLUMNS[text]
@@ -109,14 +109,16 @@ def _metric(session: Session, name: Name) -> Field:
         raise QueryError(reason_unknown(name.text), name.at)
     if not SEGMENT.fullmatch(name.text):
         raise QueryError("a metric whose name contains quotes, braces or commas cannot be queried", name.at)
-    part = name.part or "last"
-    return Field(name.text, "metric", path=(part, name.text, *(["value"] if part == "best" else [])))
+    statistic = name.statistic or "last"
+    return Field(
+        name.text, "metric", path=(statistic, name.text, *(["value"] if statistic == "best" else []))
+    )
 
 
 def _config(session: Session, name: Name, path: str) -> Field:
     """A path of the schema, or one that any stored config has: those of other trainers have any shape."""
     field = _of_config(path)
-    if any(known == path or known.startswith(f"{path}.") for known in config_paths()):
+    if any(config_path == path or config_path.startswith(f"{path}.") for config_path in config_paths()):
         return field
     if not all(map(SEGMENT.fullmatch, field.path)):
         raise QueryError(f"{path!r} is not a path of a config", name.at)

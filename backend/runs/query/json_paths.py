@@ -50,7 +50,7 @@ def _places(column: Any, path: Sequence[str]) -> list[Any]:
     """
     written = [tuple(path), tuple(map(escaped, path))]
     paths = [*map(_with_places, written), *written]
-    return [column[each] for each in dict.fromkeys(paths)]
+    return [column[spelling] for spelling in dict.fromkeys(paths)]
 
 
 def _with_places(path: Sequence[str]) -> tuple[str | int, ...]:
@@ -67,9 +67,9 @@ class JsonValue:
 
     def __init__(self, column: Any, path: Sequence[str]) -> None:
         places = _places(column, path)
-        self.kind: ColumnElement[str] = _first([json_kind(place) for place in places])
-        self.text: ColumnElement[str] = _first([place.as_string() for place in places])
-        self._float: ColumnElement[float] = _first([place.as_float() for place in places])
+        self.kind: ColumnElement[str] = _first([json_kind(node) for node in places])
+        self.text: ColumnElement[str] = _first([node.as_string() for node in places])
+        self._float: ColumnElement[float] = _first([node.as_float() for node in places])
 
     @property
     def is_there(self) -> ColumnElement[bool]:
@@ -88,11 +88,11 @@ class JsonValue:
 
     def contains(self, text: str) -> ColumnElement[bool]:
         """Whether a string, or the JSON of a list or an object, contains a text, in any case of letters."""
-        found = case((self.kind.in_((*STRINGS, *DOCUMENTS)), self.text)).icontains(text, autoescape=True)
+        is_match = case((self.kind.in_((*STRINGS, *DOCUMENTS)), self.text)).icontains(text, autoescape=True)
         if text.isascii():
-            return found
+            return is_match
         document = case((self.kind.in_(DOCUMENTS), self.text))
-        return found | document.icontains(escaped(text), autoescape=True)
+        return is_match | document.icontains(escaped(text), autoescape=True)
 
     def is_boolean(self, *, value: bool) -> ColumnElement[bool]:
         """Whether it is this boolean, for which each database has its own words."""
@@ -104,9 +104,9 @@ class SpelledValue:
     """A number of a run's summary, in which NaN and the infinities are spelled."""
 
     def __init__(self, column: Any, path: Sequence[str]) -> None:
-        places = [column[each] for each in dict.fromkeys((tuple(path), tuple(map(escaped, path))))]
-        self.text: ColumnElement[str] = _first([place.as_string() for place in places])
-        self._float: ColumnElement[float] = _first([place.as_float() for place in places])
+        places = [column[spelling] for spelling in dict.fromkeys((tuple(path), tuple(map(escaped, path))))]
+        self.text: ColumnElement[str] = _first([node.as_string() for node in places])
+        self._float: ColumnElement[float] = _first([node.as_float() for node in places])
 
     def compared(
         self, operator: str, compare: Callable[[Any, Any], ColumnElement[bool]], number: float

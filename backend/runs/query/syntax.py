@@ -75,7 +75,7 @@ class Name(NamedTuple):
 
     text: str
     at: int
-    part: str = ""
+    statistic: str = ""
 
 
 class Value(NamedTuple):
@@ -140,7 +140,7 @@ def parse(text: str) -> Query | None:
 
 
 def _tokens(text: str) -> "list[Token]":
-    found: list[Token] = []
+    tokens: list[Token] = []
     end = len(text.rstrip())
     at = 0
     while at < end:
@@ -154,9 +154,9 @@ def _tokens(text: str) -> "list[Token]":
         piece = match[kind]
         if kind == "string":
             piece = re.sub(r"\\(.)", r"\1", piece[1:-1], flags=re.DOTALL)
-        found.append(Token(kind, "=" if piece == "==" and kind == "operator" else piece, match.start(kind)))
+        tokens.append(Token(kind, "=" if piece == "==" and kind == "operator" else piece, match.start(kind)))
         at = match.end()
-    return [*found, Token("end", "", end)]
+    return [*tokens, Token("end", "", end)]
 
 
 class _Parser:
@@ -214,8 +214,8 @@ class _Parser:
             self._expect(")", f"the parenthesis at character {token.at + 1} is not closed")
             return query
         if not token.is_text:
-            found = "the end of the query" if token.kind == "end" else repr(token.text)
-            raise QueryError(f"expected a field or a word, got {found}", token.at)
+            description = "the end of the query" if token.kind == "end" else repr(token.text)
+            raise QueryError(f"expected a field or a word, got {description}", token.at)
         return self._comparison()
 
     def _comparison(self) -> Query:
@@ -232,7 +232,7 @@ class _Parser:
         if operator.keyword == "not" and self._after(1).keyword == "in":
             self._take()
             return Not(self._one_of(name))
-        if name.part:
+        if name.statistic:
             raise QueryError(f"expected an operator: {', '.join(OPERATORS)} or in", operator.at)
         return Word(name.text)
 

@@ -68,8 +68,8 @@ def find_server() -> Path | None:
 
 
 def _server_on_path() -> Path | None:
-    found = shutil.which("valkey-server") or shutil.which("redis-server")
-    return Path(found) if found else None
+    server = shutil.which("valkey-server") or shutil.which("redis-server")
+    return Path(server) if server else None
 
 
 def socket_path(settings: Settings) -> Path:

@@ -25,23 +25,25 @@ class NodeAddress(NamedTuple):
 def node_address(settings: Settings) -> NodeAddress:
     """The address that NODE_ADDRESS names, else the host's; raises GrpoLabError where it is none of ours."""
     name = settings.node_address or platform.node()
-    what = f"NODE_ADDRESS is {name!r}" if settings.node_address else f"the name of this host is {name!r}"
+    name_source = (
+        f"NODE_ADDRESS is {name!r}" if settings.node_address else f"the name of this host is {name!r}"
+    )
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise GrpoLabError(f"{what}, which leads to no address: {error}") from None
-    own = {
+        raise GrpoLabError(f"{name_source}, which leads to no address: {error}") from None
+    interface_by_ip = {
         entry.address: interface for interface, entries in psutil.net_if_addrs().items() for entry in entries
     }
-    ips = [str(entry[4][0]) for entry in found]
+    ips = [str(entry[4][0]) for entry in infos]
     for ip in ips:
-        if ip in own and (settings.node_address or not ipaddress.ip_address(ip).is_loopback):
-            return NodeAddress(ip, own[ip])
+        if ip in interface_by_ip and (settings.node_address or not ipaddress.ip_address(ip).is_loopback):
+            return NodeAddress(ip, interface_by_ip[ip])
     if not settings.node_address and all(ipaddress.ip_address(ip).is_loopback for ip in ips):
-        reason = f"{what}, which leads to {ips[0]}, where no other node reaches it"
+        reason = f"{name_source}, which leads to {ips[0]}, where no other node reaches it"
         raise GrpoLabError(f"{reason}: NODE_ADDRESS must name the address in the cluster's network")
     raise GrpoLabError(
-        f"{what}, which leads to {', '.join(sorted(set(ips)))}: no interface of this machine has it"
+        f"{name_source}, which leads to {', '.join(sorted(set(ips)))}: no interface of this machine has it"
     )
 
 

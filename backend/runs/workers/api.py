@@ -54,8 +54,8 @@ def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json
     waiting = run_columns().add_columns(Run.run_after, Run.own_failures, Run.devices, Run.nodes)
     waiting = waiting.where(Run.status == "queued", Run.deleted_at.is_(None))
     first = 1
-    if place := read_cursor(cursor, int, int, (int, float), str):
-        position, priority, *since = place
+    if after := read_cursor(cursor, int, int, (int, float), str):
+        position, priority, *since = after
         later = tuple_(Run.queued_at, Run.id) > tuple(since)
         waiting = waiting.where(or_(Run.priority < priority, and_(Run.priority == priority, later)))
         first = position + 1

@@ -38,7 +38,7 @@ def arguments_as_settings(
     group: str | None = None,
 ) -> Mapping[str, str]:
     """The environment variables that the arguments stand for; raises GrpoLabError for those of no use."""
-    given = {
+    arguments = {
         "WORKER_RUNS": runs,
         "WORKER_IDLE_SECONDS": idle,
         "WORKER_SLOTS": devices,
@@ -46,17 +46,17 @@ def arguments_as_settings(
         "WORKER_NODE_RANK": node_rank,
         "WORKER_GROUP": group,
     }
-    found = {name: str(value) for name, value in given.items() if value is not None}
+    variables = {name: str(value) for name, value in arguments.items() if value is not None}
     if until is not None:
-        found["WORKER_UNTIL"] = str(_deadline(until).timestamp())
+        variables["WORKER_UNTIL"] = str(_deadline(until).timestamp())
     if nodes is None or nodes == 1:
-        return found
-    found = place_of(nodes, os.environ) | found
+        return variables
+    variables = place_of(nodes, os.environ) | variables
     for name, option in (("WORKER_NODE_RANK", "--node-rank"), ("WORKER_GROUP", "--group")):
-        if name not in found and name not in os.environ:
+        if name not in variables and name not in os.environ:
             told = "no Slurm, Kubernetes or SkyPilot sets it here"
             raise GrpoLabError(f"--nodes is {nodes}: {option} is missing, and {told}")
-    return found
+    return variables
 
 
 def _deadline(until: str) -> datetime:
@@ -84,14 +84,16 @@ def place_of(nodes: int, variables: Mapping[str, str]) -> dict[str, str]:
     for cluster, rank, group, number in CLUSTERS:
         if rank not in variables:
             continue
-        given = variables.get(number, "")
-        if given and given != str(nodes):
-            raise GrpoLabError(f"--nodes is {nodes}, but {cluster} has started this worker on {given} nodes")
-        place = {"WORKER_NODE_RANK": variables[rank]}
+        cluster_nodes = variables.get(number, "")
+        if cluster_nodes and cluster_nodes != str(nodes):
+            raise GrpoLabError(
+                f"--nodes is {nodes}, but {cluster} has started this worker on {cluster_nodes} nodes"
+            )
+        position = {"WORKER_NODE_RANK": variables[rank]}
         if name := variables.get(group, ""):
-            place["WORKER_GROUP"] = name[-128:]
+            position["WORKER_GROUP"] = name[-128:]
         ips = variables.get("SKYPILOT_NODE_IPS", "").split() if cluster == "SkyPilot" else []
         if ips and "NODE_ADDRESS" not in variables and variables[rank].isdecimal():
-            place["NODE_ADDRESS"] = ips[int(variables[rank]) % len(ips)]
-        return place
+            position["NODE_ADDRESS"] = ips[int(variables[rank]) % len(ips)]
+        return position
     return {}

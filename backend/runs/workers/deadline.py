@@ -27,5 +27,5 @@ def deadline_of(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"is {text!r}; expected a time such as 03:55 or 2026-11-24T03:55") from None
-    here = moment.astimezone(now.tzinfo) if moment.tzinfo else moment
-    return here.replace(tzinfo=now.tzinfo)
+    local = moment.astimezone(now.tzinfo) if moment.tzinfo else moment
+    return local.replace(tzinfo=now.tzinfo)

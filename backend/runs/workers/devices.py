@@ -79,8 +79,8 @@ def usable_cpus() -> int:
 def cpu_name() -> str:
     """The processor's model, e.g. "AMD EPYC 7B13", or "CPU" where the system does not say."""
     info = Path("/proc/cpuinfo")
-    found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
-    return found[1] if found else "CPU"
+    match = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
+    return match[1] if match else "CPU"
 
 
 def find_gpus() -> list[Gpu]:
@@ -117,9 +117,9 @@ def visible_gpus(gpus: list[Gpu], visible: str | None) -> list[Gpu]:
 
 def torch_build() -> str:
     """The target of the installed torch: "cpu", a CUDA version such as "13.0", or "" if there is no torch."""
-    found = importlib.util.find_spec("torch")
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
         return ""
-    version = Path(found.submodule_search_locations[0]) / "version.py"
+    version = Path(spec.submodule_search_locations[0]) / "version.py"
     built = re.search(r"^cuda[^=\n]*=\s*'([^']+)'", version.read_text(), re.MULTILINE)
     return built[1] if built else "cpu"

@@ -39,19 +39,19 @@ class MachineLoad:
     def read(self) -> Readings:
         """The means since the last reading, and what is in use now; always by the same thread."""
         memory = psutil.virtual_memory()
-        found: Readings = {
+        readings: Readings = {
             "cpu_frac": psutil.cpu_percent() / 100,
             "memory_bytes": memory.total - memory.available,
             "memory_total_bytes": memory.total,
         }
         with suppress(OSError):
-            found["disk_free_bytes"] = psutil.disk_usage(str(self._path)).free
+            readings["disk_free_bytes"] = psutil.disk_usage(str(self._path)).free
         now, counted = time.monotonic(), _transferred()
         seconds = max(now - self._since, 1e-3)
         for name in counted.keys() & self._counted.keys():
-            found[name] = max(0.0, counted[name] - self._counted[name]) / seconds
+            readings[name] = max(0.0, counted[name] - self._counted[name]) / seconds
         self._since, self._counted = now, counted
-        return found | (self._gpu.read() if self._gpu else {})
+        return readings | (self._gpu.read() if self._gpu else {})
 
     def close(self) -> None:
         """End the look at the GPU."""
@@ -61,15 +61,15 @@ class MachineLoad:
 
 def _transferred() -> dict[str, float]:
     """Bytes that disks and network have moved since the machine started."""
-    found: dict[str, float] = {}
+    totals: dict[str, float] = {}
     with suppress(OSError, RuntimeError, psutil.Error):
         if disks := psutil.disk_io_counters():
-            found |= {"disk_read_rate": disks.read_bytes, "disk_write_rate": disks.write_bytes}
+            totals |= {"disk_read_rate": disks.read_bytes, "disk_write_rate": disks.write_bytes}
     with suppress(OSError, RuntimeError, psutil.Error):
         cards = [card for name, card in psutil.net_io_counters(pernic=True).items() if name != "lo"]
-        found["network_receive_rate"] = sum(card.bytes_recv for card in cards)
-        found["network_send_rate"] = sum(card.bytes_sent for card in cards)
-    return found
+        totals["network_receive_rate"] = sum(card.bytes_recv for card in cards)
+        totals["network_send_rate"] = sum(card.bytes_sent for card in cards)
+    return totals
 
 
 class GpuLoad:
@@ -126,8 +126,8 @@ def _look(handle: Any) -> Readings:
         "gpu_celsius": lambda: float(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
         "gpu_watts": lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
     }
-    found: Readings = {}
+    readings: Readings = {}
     for name, ask in questions.items():
         with suppress(pynvml.NVMLError):
-            found[name] = ask()
-    return found
+            readings[name] = ask()
+    return readings

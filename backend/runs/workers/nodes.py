@@ -102,8 +102,8 @@ def say(session: Session, group: str, rank: int, worker_id: str, word: Order | A
 
 def leave_seat(session: Session, group: str, rank: int, worker_id: str) -> None:
     """Give the place up."""
-    own = (Node.group_name == group, Node.rank == rank, Node.worker_id == worker_id)
-    session.execute(delete(Node).where(*own))
+    conditions = (Node.group_name == group, Node.rank == rank, Node.worker_id == worker_id)
+    session.execute(delete(Node).where(*conditions))
 
 
 def seats_of(session: Session, group: str) -> list[Seat]:
@@ -132,13 +132,13 @@ def devices_of(seats: Sequence[Seat]) -> int:
 
 def why_nodes_wait(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -> str:
     """The thing that a run on several nodes waits for, given the groups that are complete."""
-    wanted = f"a group of {nodes} nodes"
+    group_needed = f"a group of {nodes} nodes"
     most = max((devices_of(seats) for seats in groups if len(seats) == nodes), default=0)
     if not most:
-        return f"{wanted} (none is complete)"
+        return f"{group_needed} (none is complete)"
     if devices > most:
-        return f"{wanted} with {devices} devices each (the largest one running has {most})"
-    return f"{wanted} that is free"
+        return f"{group_needed} with {devices} devices each (the largest one running has {most})"
+    return f"{group_needed} that is free"
 
 
 def order_of(seats: Sequence[Seat]) -> Order | None:
@@ -156,9 +156,9 @@ def is_trained(session: Session, run_id: str, attempt: int) -> bool:
 def difference(seats: Sequence[Seat]) -> str:
     """The difference that keeps these nodes from training together, in a sentence; "": none."""
     for seat in seats[1:]:
-        for what, value in seat.traits.items():
-            if value != (first := seats[0].traits.get(what)):
-                both = f"{seat.title} has {what} {value}, {seats[0].title} has {first}"
+        for trait, value in seat.traits.items():
+            if value != (first := seats[0].traits.get(trait)):
+                both = f"{seat.title} has {trait} {value}, {seats[0].title} has {first}"
                 return f"{both}: all nodes of a run need the same versions and devices"
     return ""
 
@@ -188,5 +188,5 @@ def _seat(node: Node, now: float) -> Seat:
 
 
 def _change(session: Session, group: str, rank: int, worker_id: str, **values: Any) -> bool:
-    own = (Node.group_name == group, Node.rank == rank, Node.worker_id == worker_id)
-    return bool(session.execute(update(Node).where(*own).values(**values)).rowcount)  # type: ignore[attr-defined]
+    conditions = (Node.group_name == group, Node.rank == rank, Node.worker_id == worker_id)
+    return bool(session.execute(update(Node).where(*conditions).values(**values)).rowcount)  # type: ignore[attr-defined]

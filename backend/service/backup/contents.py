@@ -90,9 +90,9 @@ def read_manifest(directory: Path) -> Manifest:
         if len(content) > MANIFEST_BYTES:
             raise BadBackup(f"the {MANIFEST} of {directory} is larger than {MANIFEST_BYTES:,} bytes")
         document = json.loads(content, object_pairs_hook=distinct)
-        if isinstance(document, dict) and (found := document.get("format", FORMAT)) != FORMAT:
+        if isinstance(document, dict) and (saved_format := document.get("format", FORMAT)) != FORMAT:
             raise BadBackup(
-                f"{directory} has format {found!r:.20}, this version reads {FORMAT}: "
+                f"{directory} has format {saved_format!r:.20}, this version reads {FORMAT}: "
                 "use the version that made it"
             )
         manifest = Manifest.model_validate(document)
@@ -134,10 +134,10 @@ def verify(directory: Path, manifest: Manifest) -> None:
     for name, expected in manifest.files.items():
         try:
             with open_below(directory, name) as file:
-                found = describe(file)
+                described = describe(file)
         except OSError:  # missing, or a link, a directory, a pipe
             raise BadBackup(f"{directory} is incomplete: {name} is missing") from None
-        if found != expected:
+        if described != expected:
             raise BadBackup(f"{directory} is damaged: {name} is not the file that was saved")
     if strangers := sorted(set(files_in(directory)) - manifest.files.keys() - {MANIFEST}):
         raise BadBackup(f"{directory} contains a file that is not part of it: {strangers[0]!r:.200}")

@@ -42,21 +42,23 @@ def check_sqlite(file: Path, revision: str) -> None:
     It is opened for reading only, and nothing that its schema says is called.
     """
     try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as found:
+        with closing(
+            sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        ) as database:
             for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
-                found.execute(f"PRAGMA {pragma}")
-            schema = _schema(found)
-            if strangers := sorted(schema.keys() ^ (wanted := _expected(file, revision)).keys()):
+                database.execute(f"PRAGMA {pragma}")
+            schema = _schema(database)
+            if strangers := sorted(schema.keys() ^ (expected_schema := _expected(file, revision)).keys()):
                 raise BadBackup(
                     f"its database has a different schema than {revision}: {' '.join(strangers[0])!r:.200}"
                 )
-            if changed := sorted(key for key, sql in schema.items() if sql != wanted[key]):
+            if changed := sorted(key for key, sql in schema.items() if sql != expected_schema[key]):
                 raise BadBackup(
                     f"its database has a different schema than {revision}: {' '.join(changed[0])!r:.200}"
                 )
-            if (said := found.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
-                raise BadBackup(f"its database is damaged: {said!r:.200}")
-            if broken := found.execute("PRAGMA foreign_key_check").fetchone():
+            if (answer := database.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+                raise BadBackup(f"its database is damaged: {answer!r:.200}")
+            if broken := database.execute("PRAGMA foreign_key_check").fetchone():
                 raise BadBackup(f"its database is damaged: a row of {broken[0]} refers to a missing row")
     except sqlite3.Error as error:
         raise BadBackup(f"its database cannot be read: {error}") from None
@@ -80,8 +82,8 @@ def _expected(beside: Path, revision: str) -> dict[tuple[str, str], str]:
         with locked(engine) as connection:
             upgrade_within(connection, revision)
         engine.dispose()
-        with closing(sqlite3.connect(empty)) as made:
-            return _schema(made)
+        with closing(sqlite3.connect(empty)) as database:
+            return _schema(database)
     finally:
         engine.dispose()
         for leftover in empty.parent.glob(f"{empty.name}*"):
@@ -90,8 +92,8 @@ def _expected(beside: Path, revision: str) -> dict[tuple[str, str], str]:
 
 def check_counts(connection: Connection, revision: str, saved: Mapping[str, SavedTable]) -> None:
     """Raise BadBackup unless the database is what the manifest says, before it is brought up to date."""
-    if (found := schema_of(connection)) != revision:
-        raise BadBackup(f"its database has schema {found!r:.40}, its manifest says {revision}")
+    if (schema := schema_of(connection)) != revision:
+        raise BadBackup(f"its database has schema {schema!r:.40}, its manifest says {revision}")
     for name, table in saved.items():
         count = connection.scalar(text(f'SELECT count(*) FROM "{name}"'))  # noqa: S608 - names that we know
         if count != table.rows:
@@ -134,10 +136,10 @@ def check_lines(parents: Mapping[str, str], most: int) -> None:
                 raise BadBackup(f"it has a run that comes from itself: {run!r:.60}")
             line[run] = None
             run = parents[run]
-        for number, each in enumerate(reversed(line), ancestors.get(run, 0) + 1):
+        for number, ancestor in enumerate(reversed(line), ancestors.get(run, 0) + 1):
             if number > most:
-                raise BadBackup(f"it has a run with more than {most:,} ancestors: {each!r:.60}")
-            ancestors[each] = number
+                raise BadBackup(f"it has a run with more than {most:,} ancestors: {ancestor!r:.60}")
+            ancestors[ancestor] = number
 
 
 def _check_types(connection: Connection, table: Table) -> None:
@@ -151,17 +153,17 @@ def _check_types(connection: Connection, table: Table) -> None:
 def _check_documents(connection: Connection, table: Table) -> None:
     """Parse every document as it will be: a database takes some that Python refuses, and the other way."""
     for column in (column for column in table.columns if isinstance(column.type, JSON)):
-        name, place = f'"{column.name}"', f"a row of {table.name} in its database"
+        name, row_name = f'"{column.name}"', f"a row of {table.name} in its database"
         query = f'SELECT CAST({name} AS TEXT) FROM "{table.name}" WHERE {name} IS NOT NULL'  # noqa: S608 - our own names
         for document in connection.scalars(text(query), execution_options={"yield_per": DOCUMENTS}):
             try:
                 is_deep = is_too_deep(json.loads(document), DEEPEST)
             except (ValueError, RecursionError):
                 reason = f"has a {column.name} that is not JSON"
-                raise BadBackup(f"{place} {reason}: {document!r:.60}") from None
+                raise BadBackup(f"{row_name} {reason}: {document!r:.60}") from None
             if is_deep:
                 reason = f"has a {column.name} that is nested deeper than {DEEPEST} levels"
-                raise BadBackup(f"{place} {reason}: {document!r:.60}")
+                raise BadBackup(f"{row_name} {reason}: {document!r:.60}")
 
 
 def _conditions(table: Table) -> Iterator[str]:
@@ -170,5 +172,5 @@ def _conditions(table: Table) -> Iterator[str]:
         if isinstance(column.type, Float):
             yield f"typeof({name}) IN ('real', 'integer', 'null')"
             continue
-        kind = next((kind for known, kind in TYPES if isinstance(column.type, known)), "text")
+        kind = next((kind for column_type, kind in TYPES if isinstance(column.type, column_type)), "text")
         yield f"typeof({name}) IN ('{kind}', 'null')"

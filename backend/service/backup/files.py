@@ -47,7 +47,10 @@ def is_canonical(name: str) -> bool:
         and unicodedata.is_normalized("NFC", name)
         and "\\" not in name
         and not any(unicodedata.category(sign) == "Cc" for sign in name)
-        and all(part not in ("", ".", "..") and len(part.encode()) <= NAME_BYTES for part in name.split("/"))
+        and all(
+            segment not in ("", ".", "..") and len(segment.encode()) <= NAME_BYTES
+            for segment in name.split("/")
+        )
     )
 
 
@@ -75,20 +78,20 @@ def _folded(name: str) -> str:
 def open_below(directory: Path, name: str) -> BufferedReader:
     """A regular file below a directory. Raises OSError, also where a link lies on the way."""
     *parents, last = name.split("/")
-    place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    parent = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        for part in parents:
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
-            os.close(place)
-            place = inner
+        for segment in parents:
+            inner = os.open(segment, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+            os.close(parent)
+            parent = inner
         # A pipe without a writer would be waited for.
-        found = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+        descriptor = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
     finally:
-        os.close(place)
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
+        os.close(parent)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(f"{name} is not a regular file")
-    return os.fdopen(found, "rb")
+    return os.fdopen(descriptor, "rb")
 
 
 def files_in(directory: Path) -> Iterator[str]:

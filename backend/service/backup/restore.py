@@ -74,21 +74,21 @@ def _check_fits(settings: Settings, manifest: Manifest) -> None:
             f"this backup has schema {manifest.schema_revision}, which this version does not know "
             f"(its newest is {newest_schema()}): restore it with the version that made it, or a newer one"
         )
-    known = {table.name: set(table.columns.keys()) for table in ordered_tables()}
+    columns_by_table = {table.name: set(table.columns.keys()) for table in ordered_tables()}
     for name, table in manifest.tables.items():
-        if name not in known or (strangers := sorted(set(table.columns) - known[name])):
-            stranger = name if name not in known else f"{name}.{strangers[0]}"
+        if name not in columns_by_table or (strangers := sorted(set(table.columns) - columns_by_table[name])):
+            stranger = name if name not in columns_by_table else f"{name}.{strangers[0]}"
             raise BadBackup(
                 f"this backup has a table or column that this version does not know: {stranger!r:.200}"
             )
 
 
 def _check_place(settings: Settings, *, overwrite: bool) -> None:
-    found = _content(settings)
-    if found.has_workers:
+    content = _content(settings)
+    if content.has_workers:
         raise Conflict("a worker is using this database, or was half a minute ago: stop all workers first")
     has_files = any((settings.state / "runs").glob("*"))
-    if (found.has_rows or has_files) and not overwrite:
+    if (content.has_rows or has_files) and not overwrite:
         raise Conflict(
             f"{settings.state} or its database is not empty: "
             "set OVERWRITE=1 to replace them, or choose another STATE_DIR or DATABASE_URL"
@@ -187,11 +187,11 @@ def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)
     for name, expected in manifest.files.items():
-        top, _, rest = name.partition("/")
+        top, _, path_below = name.partition("/")
         if top == "runs":
-            copy_out(directory, name, draft / rest, expected)
+            copy_out(directory, name, draft / path_below, expected)
         elif top == UPLOADS:
-            _take_upload(directory, name, uploads / rest, expected)
+            _take_upload(directory, name, uploads / path_below, expected)
     for path in [*draft.rglob("*"), draft]:
         sync(path)
     return draft

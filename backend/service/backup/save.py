@@ -107,7 +107,7 @@ def _may_have(copies: Copies, name: str) -> bool:
 def _damage(connection: Connection) -> list[str]:
     """Points and completions that this backup has, and that nobody can read."""
     session = Session(connection)
-    points = [sentence(session, place, reason) for place, reason in damaged(session)]
+    points = [sentence(session, block, reason) for block, reason in damaged(session)]
     return [*points, *damaged_groups(session)]
 
 
@@ -179,9 +179,9 @@ def _moment(engine: Engine, draft: Path) -> Iterator[Connection]:
 
 
 def _check_schema(connection: Connection) -> None:
-    if (found := schema_of(connection)) != newest_schema():
+    if (schema := schema_of(connection)) != newest_schema():
         raise Conflict(
-            f"the database has schema {found or 'none'}, this version has {newest_schema()}: "
+            f"the database has schema {schema or 'none'}, this version has {newest_schema()}: "
             "start the service once to upgrade it"
         )
 

@@ -36,13 +36,13 @@ def _used(paths: Mapping[str, Any], schemas: Mapping[str, Any]) -> set[str]:
     """Names of the schemas that responses refer to, directly or through other schemas."""
     responses = [method["responses"] for path in paths.values() for method in path.values()]
     waiting = [name for response in responses for name in _references(response)]
-    found: set[str] = set()
+    used: set[str] = set()
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in used:
+            used.add(name)
             waiting.extend(_references(schemas[name]))
-    return found
+    return used
 
 
 def _references(node: Any) -> Iterator[str]:

@@ -40,18 +40,18 @@ def pages() -> dict[Path, str]:
 def with_tables(texts: Mapping[Path, str]) -> dict[Path, str]:
     """The pages with every table up to date."""
     written = tables()
-    places = [place[2] for text in texts.values() for place in PLACE.finditer(text)]
+    places = [match[2] for text in texts.values() for match in PLACE.finditer(text)]
     for name in written:
         if places.count(name) != 1:
             raise SystemExit(
                 f"docs/ has {places.count(name)} places for the table {name}: "
                 f"write <!-- {name} --> and <!-- /{name} --> into one page"
             )
-    return {page: PLACE.sub(lambda place: _filled(place, written), text) for page, text in texts.items()}
+    return {page: PLACE.sub(lambda match: _filled(match, written), text) for page, text in texts.items()}
 
 
-def _filled(place: re.Match[str], written: Mapping[str, str]) -> str:
-    before, name, after = place.groups()
+def _filled(match: re.Match[str], written: Mapping[str, str]) -> str:
+    before, name, after = match.groups()
     if name not in written:
         raise SystemExit(f"nothing writes the table {name}, which docs/ has a place for")
     return f"{before}{written[name]}\n{after}"
@@ -150,37 +150,39 @@ def gauges() -> str:
 
 def architectures() -> str:
     """The model types that are tested, and those that are refused."""
-    known = " ".join(f"`{kind}`" for kind in sorted(TESTED))
+    tested = " ".join(f"`{kind}`" for kind in sorted(TESTED))
     rows = [[f"`{kind}`", reason] for kind, reason in sorted(REFUSED.items())]
-    return f"Tested model types: {known}.\n\nRefused at the form:\n\n{_table(['model type', 'why'], rows)}"
+    return f"Tested model types: {tested}.\n\nRefused at the form:\n\n{_table(['model type', 'why'], rows)}"
 
 
 def fields() -> str:
     """Every field of a run's config, by section: options, defaults, values and meanings."""
-    found = sections()
-    rows = [pair for section in found.values() for pair in section.rows.items()]
-    own = {path: {row: options for row, options in rows if row.path == path} for path in found}
-    return "\n\n".join(_section(section, own[path]) for path, section in found.items())
+    sections_by_path = sections()
+    rows = [pair for section in sections_by_path.values() for pair in section.rows.items()]
+    rows_by_path = {
+        path: {row: options for row, options in rows if row.path == path} for path in sections_by_path
+    }
+    return "\n\n".join(_section(section, rows_by_path[path]) for path, section in sections_by_path.items())
 
 
-def _section(section: Section, own: Mapping[Row, Iterable[str]]) -> str:
+def _section(section: Section, options_by_row: Mapping[Row, Iterable[str]]) -> str:
     """A heading, what the section is for, the options of a union, and the table of fields."""
     title = f"`{section.path}`" if section.path else "The run"
     options = "\n".join(f"- `{name}`: {_prose(meaning)}" for name, meaning in section.options.items())
-    parts = [f"### {title}", _opening(own), options, _fields_of(section)]
-    return "\n\n".join(part for part in parts if part)
+    parts = [f"### {title}", _opening(options_by_row), options, _fields_of(section)]
+    return "\n\n".join(piece for piece in parts if piece)
 
 
-def _opening(own: Mapping[Row, Iterable[str]]) -> str:
+def _opening(options_by_row: Mapping[Row, Iterable[str]]) -> str:
     """Meaning and default of a section, from its row in the section above; each default with its options."""
-    meanings = {_prose(row.meaning) for row in own}
+    meanings = {_prose(row.meaning) for row in options_by_row}
     defaults: dict[str, list[str]] = {}
-    for row, options in own.items():
+    for row, options in options_by_row.items():
         defaults.setdefault(row.default, []).extend(options)
-    said = [f"`{default}`" for default in defaults if default]
-    if len(said) > 1:
-        said = [f"`{default}` with {_codes(options)}" for default, options in defaults.items()]
-    default = f"Default: {'; '.join(said)}." if said else ""
+    texts = [f"`{default}`" for default in defaults if default]
+    if len(texts) > 1:
+        texts = [f"`{default}` with {_codes(options)}" for default, options in defaults.items()]
+    default = f"Default: {'; '.join(texts)}." if texts else ""
     return " ".join([*(meanings if len(meanings) == 1 else ()), default]).strip()
 
 
@@ -207,27 +209,27 @@ def _codes(names: Iterable[str]) -> str:
 def _prose(text: str) -> str:
     """A docstring on one line; Markdown must not take its `<think>` for HTML."""
     parts = _one_line(text).split("`")
-    return "`".join(part if at % 2 else part.replace("<", "\\<") for at, part in enumerate(parts))
+    return "`".join(piece if at % 2 else piece.replace("<", "\\<") for at, piece in enumerate(parts))
 
 
 def _changes(changes: Mapping[str, Any]) -> str:
     """`{"objective": {"aggregation": {"type": "token_mean"}}}` as `aggregation token_mean`."""
-    flat = [part for key, value in changes.items() for part in _flat(key, value)]
+    flat = [change for key, value in changes.items() for change in _flat(key, value)]
     return "; ".join(flat).replace("objective.", "")
 
 
 def _flat(path: str, value: Any) -> list[str]:
     if not isinstance(value, Mapping):
         return [f"{path} {_plain(value)}"]
-    rest = [part for key, inner in value.items() if key != "type" for part in _flat(key, inner)]
+    changes = [change for key, inner in value.items() if key != "type" for change in _flat(key, inner)]
     if "type" in value:
-        return [f"{path} {value['type']}" + (f" ({', '.join(rest)})" if rest else "")]
-    return [part for key, inner in value.items() for part in _flat(f"{path}.{key}", inner)]
+        return [f"{path} {value['type']}" + (f" ({', '.join(changes)})" if changes else "")]
+    return [change for key, inner in value.items() for change in _flat(f"{path}.{key}", inner)]
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return ", ".join(_listed(part) for part in value)
+        return ", ".join(_listed(element) for element in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

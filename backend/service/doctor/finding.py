@@ -20,25 +20,25 @@ class Finding(NamedTuple):
         return self.level != "bad"
 
 
-def ok(what: str, text: str) -> Finding:
+def ok(topic: str, text: str) -> Finding:
     """A finding that needs nothing to be done."""
-    return Finding(what, "ok", text)
+    return Finding(topic, "ok", text)
 
 
-def warn(what: str, text: str) -> Finding:
+def warn(topic: str, text: str) -> Finding:
     """A warning: it works, but worse than it could."""
-    return Finding(what, "warn", text)
+    return Finding(topic, "warn", text)
 
 
-def bad(what: str, text: str) -> Finding:
+def bad(topic: str, text: str) -> Finding:
     """A finding that must be mended."""
-    return Finding(what, "bad", text)
+    return Finding(topic, "bad", text)
 
 
-def checked(what: str, check: Callable[[], None], text: str) -> Finding:
+def checked(topic: str, check: Callable[[], None], text: str) -> Finding:
     """`text` when the check passes, else its complaint."""
     try:
         check()
     except GrpoLabError as error:
-        return bad(what, error.detail)
-    return ok(what, text)
+        return bad(topic, error.detail)
+    return ok(topic, text)

@@ -29,17 +29,19 @@ def examine_machine(settings: Settings) -> Iterator[Finding]:
     yield torch()
     slots = find_slots(settings)
     threads = (f"{slot.threads} thread{'s' if slot.threads != 1 else ''}" for slot in slots)
-    named = (f"{slot.device_name}, {each}" for slot, each in zip(slots, threads, strict=True))
+    named = (
+        f"{slot.device_name}, {threads_of_slot}" for slot, threads_of_slot in zip(slots, threads, strict=True)
+    )
     yield ok("devices", "; ".join(named))
     yield sandbox(settings)
 
 
 def python(version: tuple[int, ...]) -> Finding:
     """Old enough to be too old?"""
-    found = f"{'.'.join(map(str, version))} ({sys.executable})"
+    description = f"{'.'.join(map(str, version))} ({sys.executable})"
     if version < OLDEST_PYTHON:
-        return bad("python", f"{found} is too old: install Python 3.11 or newer and `make clean up`")
-    return ok("python", found)
+        return bad("python", f"{description} is too old: install Python 3.11 or newer and `make clean up`")
+    return ok("python", description)
 
 
 def memory_bytes() -> int:
@@ -101,8 +103,8 @@ def driver_version() -> int:
     """Major version of NVIDIA's driver; 0 when nobody says."""
     argv = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        said = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True).stdout
+        output = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return 0
-    major = said.strip().partition(".")[0]
+    major = output.strip().partition(".")[0]
     return int(major) if platform.system() == "Linux" and major.isdecimal() else 0

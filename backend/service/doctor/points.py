@@ -27,8 +27,11 @@ def points(session: Session) -> Finding:
     if schema_of(session.connection()) != newest_schema():
         return ok("points", "checked once the schema is up to date")
     until = time.monotonic() + SECONDS
-    found = [sentence(session, *each) for each in islice(damaged(session, until=until), NAMED)]
-    return _said("points", found, until)
+    damages = [
+        sentence(session, *block_and_reason)
+        for block_and_reason in islice(damaged(session, until=until), NAMED)
+    ]
+    return _said("points", damages, until)
 
 
 def completions(session: Session) -> Finding:
@@ -39,9 +42,9 @@ def completions(session: Session) -> Finding:
     return _said("rollouts", list(islice(damaged_groups(session, until=until), NAMED)), until)
 
 
-def _said(name: str, found: Sequence[str], until: float) -> Finding:
-    if found:
-        return bad(name, "; ".join(found))
+def _said(name: str, damages: Sequence[str], until: float) -> Finding:
+    if damages:
+        return bad(name, "; ".join(damages))
     if time.monotonic() > until:
         return ok(name, f"no damaged block among those that were read in {SECONDS:.0f} s")
     return ok(name, "no damaged block")

@@ -109,10 +109,10 @@ def webhook(settings: Settings, session: Session) -> Finding:
 
 def leftovers(settings: Settings) -> Iterator[Finding]:
     """Leftovers of a killed installation; the next start removes them."""
-    found = choose_broker(settings).socket
-    is_stale = found is not None and found.exists() and not is_ready(found)
+    socket = choose_broker(settings).socket
+    is_stale = socket is not None and socket.exists() and not is_ready(socket)
     if is_stale:
-        yield warn("locks", f"{found} was left behind by a killed broker: the next start removes it")
+        yield warn("locks", f"{socket} was left behind by a killed broker: the next start removes it")
     else:
         yield ok("locks", "nothing was left behind")
 
@@ -156,8 +156,8 @@ def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
             *("server_version_num", "server_encoding", "max_connections", "fsync", "full_page_writes"),
             *("default_transaction_read_only", "synchronous_commit"),
         )
-        found = {name: _setting(connection, name) for name in names}
-        yield postgres(found | {"collation": _collation(connection)})
+        settings = {name: _setting(connection, name) for name in names}
+        yield postgres(settings | {"collation": _collation(connection)})
     else:
         yield sqlite(sqlite3.sqlite_version_info, str(connection.scalar(text("PRAGMA journal_mode"))))
         yield free_pages(connection)
@@ -171,57 +171,57 @@ def age(settings: Settings, session: Session) -> Finding:
     return warn("history", older.sentence) if older else ok("history", "as new as the state directory")
 
 
-def schema(found: str) -> Finding:
+def schema(revision: str) -> Finding:
     """Known, or to be upgraded."""
     newest = newest_schema()
-    if found and found not in known_schemas():
-        return bad("schema", f"{found}, {why_unknown(found)}")
-    if found != newest:
-        return ok("schema", f"{found or 'none yet'}: the next start brings it to {newest}")
-    return ok("schema", found)
+    if revision and revision not in known_schemas():
+        return bad("schema", f"{revision}, {why_unknown(revision)}")
+    if revision != newest:
+        return ok("schema", f"{revision or 'none yet'}: the next start brings it to {newest}")
+    return ok("schema", revision)
 
 
 def skew(seconds: float) -> Finding:
     """Between this machine's clock and the database's."""
     if abs(seconds) > CLOCK_SECONDS:
-        way = "ahead of" if seconds > 0 else "behind"
+        direction = "ahead of" if seconds > 0 else "behind"
         return warn(
             "skew",
-            f"this machine's clock is {abs(seconds):,.0f} s {way} the database's: runs are safe, "
+            f"this machine's clock is {abs(seconds):,.0f} s {direction} the database's: runs are safe, "
             "shown times are not; set both by NTP",
         )
     return ok("skew", "this machine's clock and the database's agree")
 
 
-def postgres(found: dict[str, Any]) -> Finding:
+def postgres(settings: dict[str, Any]) -> Finding:
     """Settings of a server that would lose, refuse or change what is stored."""
-    if int(found["server_version_num"]) < OLDEST_POSTGRES:
+    if int(settings["server_version_num"]) < OLDEST_POSTGRES:
         return bad("postgres", "older than version 14: upgrade the server")
-    if found["server_encoding"] != "UTF8":
+    if settings["server_encoding"] != "UTF8":
         return bad(
             "postgres",
-            f"its encoding is {found['server_encoding']}: make a database with "
+            f"its encoding is {settings['server_encoding']}: make a database with "
             "ENCODING 'UTF8' TEMPLATE template0",
         )
-    if found["default_transaction_read_only"] == "on":
+    if settings["default_transaction_read_only"] == "on":
         return bad("postgres", "it is read-only: name the primary server, not a standby, in DATABASE_URL")
-    if found["collation"]:
-        return warn("postgres", found["collation"])
-    if "off" in (found["fsync"], found["full_page_writes"]):
+    if settings["collation"]:
+        return warn("postgres", settings["collation"])
+    if "off" in (settings["fsync"], settings["full_page_writes"]):
         return warn("postgres", "fsync or full_page_writes is off: a crash of the server may lose everything")
-    if found["synchronous_commit"] == "off":
+    if settings["synchronous_commit"] == "off":
         return warn(
             "postgres",
             "synchronous_commit is off: a crash of the server loses the last committed changes; "
             "`ALTER SYSTEM SET synchronous_commit = on`, then `SELECT pg_reload_conf()`",
         )
-    if int(found["max_connections"]) < FEWEST_CONNECTIONS:
+    if int(settings["max_connections"]) < FEWEST_CONNECTIONS:
         return warn(
             "postgres",
-            f"max_connections is {found['max_connections']}: set {FEWEST_CONNECTIONS} or more "
+            f"max_connections is {settings['max_connections']}: set {FEWEST_CONNECTIONS} or more "
             "where several workers run",
         )
-    return ok("postgres", f"version {int(found['server_version_num']) // 10000}, UTF8")
+    return ok("postgres", f"version {int(settings['server_version_num']) // 10000}, UTF8")
 
 
 def _setting(connection: Connection, name: str) -> str:
@@ -238,20 +238,20 @@ def _collation(connection: Connection) -> str:
         "SELECT datcollversion, pg_database_collation_actual_version(oid) "
         "FROM pg_database WHERE datname = current_database()"
     )
-    made, now = connection.execute(query).one()
-    if made == now or made is None:
+    version_made, now = connection.execute(query).one()
+    if version_made == now or version_made is None:
         return ""
-    return f"its collation has changed since it was created ({made}, now {now}): REINDEX DATABASE"
+    return f"its collation has changed since it was created ({version_made}, now {now}): REINDEX DATABASE"
 
 
 def sqlite(version: tuple[int, ...], journal: str) -> Finding:
     """The version of the SQLite library that Python brings."""
-    found = ".".join(map(str, version))
+    version_text = ".".join(map(str, version))
     if version < OLDEST_SQLITE:
-        return bad("sqlite", f"SQLite {found} is too old: use a newer Python (3.35 is needed)")
+        return bad("sqlite", f"SQLite {version_text} is too old: use a newer Python (3.35 is needed)")
     if journal != "wal":
         return bad(
             "sqlite",
             f"its journal mode is {journal!r} instead of 'wal': use a local disk",
         )
-    return ok("sqlite", f"SQLite {found}, write-ahead log")
+    return ok("sqlite", f"SQLite {version_text}, write-ahead log")

@@ -57,10 +57,10 @@ def _try_store(settings: Settings) -> None:
 def privacy(state: Path) -> Finding:
     """Check that nobody else may read tokens or change what a run continues from."""
     for path in (state, *sorted(state.glob("*token"))):
-        found = path.stat()
-        if found.st_uid != os.getuid():
+        status = path.stat()
+        if status.st_uid != os.getuid():
             return bad("privacy", f"{path} is owned by another user: `chown -R {os.getuid()} {state}`")
-        if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             return bad("privacy", f"others may read {path}: `chmod go= {path}`")
     return ok("privacy", "only this user can read it")
 
@@ -107,9 +107,9 @@ def speed(path: Path, seconds: float) -> Finding:
 
 def file_system_of(path: Path) -> str:
     """The kind of the file system that a path lies on; empty when nobody says."""
-    there = path.absolute()
-    mounts = {Path(part.mountpoint): part.fstype for part in psutil.disk_partitions(all=True)}
-    return next((mounts[parent] for parent in (there, *there.parents) if parent in mounts), "")
+    absolute = path.absolute()
+    mounts = {Path(partition.mountpoint): partition.fstype for partition in psutil.disk_partitions(all=True)}
+    return next((mounts[parent] for parent in (absolute, *absolute.parents) if parent in mounts), "")
 
 
 def file_system(path: Path, kind: str) -> Finding:
@@ -125,11 +125,11 @@ def file_system(path: Path, kind: str) -> Finding:
 
 def models(directory: Path) -> Finding:
     """Each subdirectory is offered as a policy."""
-    found = [path for path in sorted(directory.glob("*")) if path.is_dir()]
-    for path in found:
+    directories = [path for path in sorted(directory.glob("*")) if path.is_dir()]
+    for path in directories:
         if not (path / "config.json").is_file() or not any(path.glob("*.safetensors")):
             return warn("models", f"{path} is not a policy: it must contain config.json and *.safetensors")
-    return ok("models", f"{len(found)} in {directory}, beside the built-in ones")
+    return ok("models", f"{len(directories)} in {directory}, beside the built-in ones")
 
 
 def datasets(directory: Path) -> Finding:

@@ -76,7 +76,7 @@ class Missed(NamedTuple):
 
     content: bytes
     """Its messages as they go over the wire."""
-    place: Position
+    position: Position
     """Behind the last of them."""
     is_all: bool
 
@@ -131,8 +131,8 @@ class Broadcaster:
                 yield missed.content
                 if missed.is_all:
                     break
-                missed = await run_in_threadpool(self._missed, missed.place)
-            async for content in self._follow(queue, missed.place.event):
+                missed = await run_in_threadpool(self._missed, missed.position)
+            async for content in self._follow(queue, missed.position.event):
                 yield content
         except SQLAlchemyError as error:
             logger.warning("a stream ends: %s", str(error).splitlines()[0])
@@ -149,30 +149,31 @@ class Broadcaster:
                 continue
             while not queue.empty():  # whoever is behind gets all of it at once
                 parcels.append(queue.get_nowait())
-            known = [parcel for parcel in parcels if parcel is not None]
-            if content := b"".join(parcel.content for parcel in known if not parcel.is_told(told)):
+            delivered = [parcel for parcel in parcels if parcel is not None]
+            if content := b"".join(parcel.content for parcel in delivered if not parcel.is_told(told)):
                 yield content
             if None in parcels:
                 return
 
-    def _missed(self, place: Position | None) -> Missed:
+    def _missed(self, position: Position | None) -> Missed:
         with reading(self._sessions) as session:
-            if place is None:
+            if position is None:
                 return _beginning(session, "hello")
             now = current_place(session)
-            events = events_after(session, place.event, PAGE)
-            changed = changes_after(session, place.changed, most=MOST_RUNS + 1)
+            events = events_after(session, position.event, PAGE)
+            changed = changes_after(session, position.changed, most=MOST_RUNS + 1)
             # else too old, of another database, or of a clock that was set back
             is_known = (
-                0 <= now.event - place.event <= MOST_MISSED and place.changed <= now.changed + CLOCK_SLACK
+                0 <= now.event - position.event <= MOST_MISSED
+                and position.changed <= now.changed + CLOCK_SLACK
             )
             if not is_known or len(changed) > MOST_RUNS:
                 return _beginning(session, "reset")
             is_all = len(events) < PAGE
             runs = these_runs(session, list(changed)) if is_all else ()
-            messages = list(messages_of(events, runs, place, {}))
+            messages = list(messages_of(events, runs, position, {}))
         content = b"".join(message.encode() for message in messages)
-        return Missed(content, _behind(messages, place), is_all)
+        return Missed(content, _behind(messages, position), is_all)
 
     async def _poll(self) -> None:
         try:
@@ -234,33 +235,35 @@ class Broadcaster:
             newest = current_place(session).changed  # less than it was, once a clock was set back
             self._place = self._place._replace(changed=min(self._place.changed, newest))
             events = events_after(session, self._place.event, PAGE)
-            found = changes_after(session, self._place.changed)
-            news = [run for run, at in found.items() if self._told.get(run) != at]
+            changed_at = changes_after(session, self._place.changed)
+            news = [run for run, at in changed_at.items() if self._told.get(run) != at]
             if len(news) > MOST_RUNS:
                 return None
             runs = these_runs(session, news)
             workers = session.scalars(select(Worker).order_by(Worker.id)).all()
         messages = list(messages_of(events, runs, self._place, self._steps))
         self._place = _behind(messages, self._place)
-        self._told = found
+        self._told = changed_at
         changed = [worker for worker in workers if self._workers.get(worker.id) != _state(worker)]
         self._workers = {worker.id: _state(worker) for worker in workers}
         messages += [Message("worker", _shown_worker(worker)) for worker in changed]
         return [
-            Parcel(message.encode(), message.place.event if message.place else -1, message.kind == "event")
+            Parcel(
+                message.encode(), message.position.event if message.position else -1, message.kind == "event"
+            )
             for message in messages
         ]
 
 
 def _beginning(session: Session, kind: str) -> Missed:
     """The first message to a page that resumes nothing."""
-    place = settled_place(session)
-    return Missed(Message(kind, {}, place).encode(), place, is_all=True)
+    position = settled_place(session)
+    return Missed(Message(kind, {}, position).encode(), position, is_all=True)
 
 
-def _behind(messages: Sequence[Message], place: Position) -> Position:
-    """The place behind some messages that began at `place`."""
-    return (messages[-1].place if messages else None) or place
+def _behind(messages: Sequence[Message], position: Position) -> Position:
+    """The position behind some messages that began at `position`."""
+    return (messages[-1].position if messages else None) or position
 
 
 def _state(worker: Worker) -> tuple[Any, ...]:

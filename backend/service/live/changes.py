@@ -51,11 +51,11 @@ class Message(NamedTuple):
 
     kind: str
     data: Any
-    place: Position | None = None
+    position: Position | None = None
 
     def encode(self) -> bytes:
         """The message in the wire format of server-sent events."""
-        head = f"id: {self.place.write()}\n" if self.place else ""
+        head = f"id: {self.position.write()}\n" if self.position else ""
         return f"{head}event: {self.kind}\ndata: ".encode() + Json(self.data).body + b"\n\n"
 
 
@@ -67,14 +67,14 @@ def current_place(session: Session) -> Position:
 
 def settled_place(session: Session) -> Position:
     """The position where a new stream begins: no event before it can still appear."""
-    place = current_place(session)
+    position = current_place(session)
     last = 0
-    query = select(Event.id, Event.at, db_now()).where(Event.id > place.event - RECENT).order_by(Event.id)
+    query = select(Event.id, Event.at, db_now()).where(Event.id > position.event - RECENT).order_by(Event.id)
     for event, at, now in session.execute(query):
         if last and not _is_settled(last, event, at, now):
             break
         last = event
-    return place._replace(event=last)
+    return position._replace(event=last)
 
 
 def _is_settled(last: int, event: int, at: float, now: float) -> bool:
@@ -96,13 +96,13 @@ def events_after(session: Session, last: int, limit: int) -> list[Event]:
     Postgres gives ids before it commits: a gap may be filled by a transaction that is not over yet.
     """
     query = select(Event, db_now()).where(Event.id > last).order_by(Event.id).limit(limit)
-    found: list[Event] = []
+    events: list[Event] = []
     for event, now in session.execute(query):
         if not _is_settled(last, event.id, event.at, now):
             break
         last = event.id
-        found.append(event)
-    return found
+        events.append(event)
+    return events
 
 
 def changes_after(session: Session, changed: float, *, most: int | None = None) -> dict[str, float]:
@@ -118,18 +118,18 @@ def these_runs(session: Session, runs: Sequence[str]) -> Sequence[Any]:
 
 
 def messages_of(
-    events: Sequence[Event], runs: Sequence[Any], place: Position, steps: dict[str, int]
+    events: Sequence[Event], runs: Sequence[Any], position: Position, steps: dict[str, int]
 ) -> Iterator[Message]:
     """Events and runs that were found behind a place, each with the place to resume from behind it.
 
     `steps` remembers the last step that was told of each run.
     """
     for event in events:
-        place = place._replace(event=event.id)
-        yield Message("event", shown_event(event), place)
+        position = position._replace(event=event.id)
+        yield Message("event", shown_event(event), position)
     for row in runs:
-        place = place._replace(changed=max(place.changed, row.changed_at))
-        yield Message("run", shown_run(row), place)
+        position = position._replace(changed=max(position.changed, row.changed_at))
+        yield Message("run", shown_run(row), position)
         if steps.get(row.id) != row.last_step:
             steps[row.id] = row.last_step
-            yield Message("points", {"run": row.id, "step": row.last_step}, place)
+            yield Message("points", {"run": row.id, "step": row.last_step}, position)

@@ -128,20 +128,20 @@ class _OneByOne:
 
     def find(self, session: Session) -> Work | None:
         """Work through what is due; None if nothing is."""
-        self._due = [each for each in self._find(session) if each not in self._refused]
+        self._due = [subject for subject in self._find(session) if subject not in self._refused]
         return self._settle_next if self._due else None
 
     def _settle_next(self) -> bool:
         if not self._due:  # the last one failed
             return False
-        each = self._due.pop(0)
+        subject = self._due.pop(0)
         try:
-            self._settle(each)
+            self._settle(subject)
         except OSError as error:
-            logger.warning("%s %s is tried again later: %s", self._kind, each, error)
+            logger.warning("%s %s is tried again later: %s", self._kind, subject, error)
         except FAULTS:
-            self._refused.add(each)
-            logger.exception("%s %s failed, and is left alone until the next start", self._kind, each)
+            self._refused.add(subject)
+            logger.exception("%s %s failed, and is left alone until the next start", self._kind, subject)
         return bool(self._due)
 
 

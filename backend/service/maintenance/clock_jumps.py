@@ -84,9 +84,9 @@ class ClockWatch:
 
 def tell(session: Session, jump: float) -> str:
     """One line in the history of every running run, or of the installation when none runs; the line."""
-    way = "jumped ahead" if jump > 0 else "went back"
+    movement = "jumped ahead" if jump > 0 else "went back"
     line = (
-        f"the database's clock {way} by {abs(jump):,.0f} s: nothing is lost and runs continue, "
+        f"the database's clock {movement} by {abs(jump):,.0f} s: nothing is lost and runs continue, "
         "but times before and after the jump cannot be compared"
     )
     running = session.execute(select(Run.id, Run.attempt).where(Run.status == "running")).all()

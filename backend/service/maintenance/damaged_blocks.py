@@ -13,18 +13,18 @@ from backend.storage.models import Event, Run
 KIND = "data"
 
 
-def tell_damage(session: Session, found: Iterable[tuple[BlockPlace, str]]) -> int:
+def tell_damage(session: Session, damages: Iterable[tuple[BlockPlace, str]]) -> int:
     """Write an event for each block whose run has none of it yet; how many were written."""
     told = 0
-    for place, reason in list(found):
-        message = sentence(session, place, reason)
-        known = select(Event.id).where(Event.run_id == place.run, Event.message == message)
-        if session.get(Run, place.run) is not None and session.scalar(known.limit(1)) is None:
-            add_event(session, KIND, message, run_id=place.run, attempt=place.attempt, level="error")
+    for block, reason in list(damages):
+        message = sentence(session, block, reason)
+        event_query = select(Event.id).where(Event.run_id == block.run, Event.message == message)
+        if session.get(Run, block.run) is not None and session.scalar(event_query.limit(1)) is None:
+            add_event(session, KIND, message, run_id=block.run, attempt=block.attempt, level="error")
             told += 1
     return told
 
 
-def tell_block(session: Session, place: BlockPlace, reason: str) -> None:
+def tell_block(session: Session, block: BlockPlace, reason: str) -> None:
     """Write the event of one block, in the transaction that replaces it."""
-    tell_damage(session, [(place, reason)])
+    tell_damage(session, [(block, reason)])

@@ -36,9 +36,9 @@ async def readyz(request: Request) -> Response:
 
 
 def _missing(lab: Lab, status: Status) -> list[str]:
-    found = status.look()
-    missing = [found[part]["detail"] for part in ("database", "broker") if found[part]["state"] != "ok"]
-    if found["database"]["state"] == "ok":
+    states = status.look()
+    missing = [states[name]["detail"] for name in ("database", "broker") if states[name]["state"] != "ok"]
+    if states["database"]["state"] == "ok":
         with reading(lab.sessions) as session:
             missing += [] if live_slots(session) else ["no worker is running"]
     return missing

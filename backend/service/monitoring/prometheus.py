@@ -88,11 +88,11 @@ class Gauges:
     """A collector for one scrape."""
 
     def __init__(
-        self, lab: Lab, facts: dict[str, float], found: dict[str, Any], build: tuple[str, str]
+        self, lab: Lab, facts: dict[str, float], states: dict[str, Any], build: tuple[str, str]
     ) -> None:
         self._lab = lab
         self._facts = facts
-        self._found = found
+        self._found = states
         self._build = build
 
     def collect(self) -> Iterator[Metric]:
@@ -107,8 +107,8 @@ class Gauges:
 
     def _samples(self) -> Iterator[Sample]:
         yield "grpolab_build_info", (*self._build, platform.python_version()), 1
-        for part in ("database", "broker"):
-            yield f"grpolab_{part}_up", (), float(self._found[part]["state"] == "ok")
+        for component in ("database", "broker"):
+            yield f"grpolab_{component}_up", (), float(self._found[component]["state"] == "ok")
         if (free := free_bytes(self._lab.settings.state)) is not None:
             yield "grpolab_state_free_bytes", (), free
         yield "grpolab_runs_to_be_stored", (), len(self._found["waiting"])
@@ -140,9 +140,9 @@ def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
     yield "grpolab_lease_oldest_age_seconds", (), max(oldest, 0.0)
     yield "grpolab_ingest_lag_seconds", (), max((0.0, *(lag or 0.0 for _, _, lag in rows)))
     steps = [summary["last"].get(STEP_TIME) for summary, _, _ in rows]
-    if known := [step for step in steps if isinstance(step, int | float)]:
-        yield "grpolab_trainer_step_seconds", ("0.5",), median_low(known)
-        yield "grpolab_trainer_step_seconds", ("1",), max(known)
+    if seconds := [step for step in steps if isinstance(step, int | float)]:
+        yield "grpolab_trainer_step_seconds", ("0.5",), median_low(seconds)
+        yield "grpolab_trainer_step_seconds", ("1",), max(seconds)
     slots = live_slots(session)
     states = [slot.status for slot in slots]
     for state in SLOT_STATES:

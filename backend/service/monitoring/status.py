@@ -93,7 +93,7 @@ class Status:
                 for name, check in checks.items():
                     self._parts[name].become(check())
                 self._looked_at = time.monotonic()
-        shown: dict[str, Any] = {name: part.shown() for name, part in self._parts.items()}
+        shown: dict[str, Any] = {name: state.shown() for name, state in self._parts.items()}
         return shown | {"waiting": [note.shown() for note in read_notes(self._settings)]}
 
     def _database(self) -> Fault | None:

@@ -38,11 +38,12 @@ def keep_pilots(
     with _cluster(settings, devices=devices, nodes=nodes, **options) as cluster:
         while not stopping.is_set():
             try:
-                there = cluster.count()
+                pilots = cluster.count()
                 with reading(sessions) as session:
-                    need = need_of(session, there, most=most, devices=devices, nodes=nodes)
+                    need = need_of(session, pilots, most=most, devices=devices, nodes=nodes)
                 for _ in range(need.pilots):
-                    yield f"started pilot {cluster.submit()}: {need.runs} runs waited for {sum(there)} pilots"
+                    waiting = f"{need.runs} runs waited for {sum(pilots)} pilots"
+                    yield f"started pilot {cluster.submit()}: {waiting}"
                 trouble = ""
             except (GrpoLabError, SQLAlchemyError) as error:
                 words = error.detail if isinstance(error, GrpoLabError) else str(error).splitlines()[0]
@@ -113,8 +114,8 @@ def _kubernetes_job(settings: Settings, options: dict[str, Any], limits: dict[st
 def _skypilot_task(settings: Settings, options: dict[str, Any], limits: dict[str, int]) -> str:
     names = ["DATABASE_URL", "BROKER_URL", "GRPOLAB_TOKEN"]
     if settings.artifacts_url:
-        own = sorted(name for name in os.environ if name.startswith(STORAGE_VARIABLES))
-        names += ["ARTIFACTS_URL", *own]
+        variables = sorted(name for name in os.environ if name.startswith(STORAGE_VARIABLES))
+        names += ["ARTIFACTS_URL", *variables]
     return jobs.skypilot_task(
         jobs.worker_command(".venv/bin/python", **limits),
         accelerators=options["accelerators"],

@@ -33,8 +33,8 @@ class Need(NamedTuple):
     """Pilots to start now."""
 
 
-def need_of(session: Session, there: Pilots, *, most: int, devices: int = 1, nodes: int = 1) -> Need:
-    """Pilots of so many devices that are wanted beside those that are `there`; at most `most` at a time.
+def need_of(session: Session, pilots: Pilots, *, most: int, devices: int = 1, nodes: int = 1) -> Need:
+    """Pilots of so many devices that are wanted beside the `pilots` that exist; at most `most` at a time.
 
     A pilot takes one run at a time. One that has just started counts as on its way until its slot is seen.
     Runs that need more devices than a pilot has, or another number of `nodes`, are left out: it could never
@@ -44,8 +44,8 @@ def need_of(session: Session, there: Pilots, *, most: int, devices: int = 1, nod
     runs = session.scalars(select(Run.devices).where(*fits)).all()
     free = [slot for slot in live_slots(session) if slot.run_id is None and slot.nodes == nodes]
     left = left_over(runs, free) if nodes == 1 else left_for_groups(session, runs, free, nodes)
-    wanted = min(left - there.waiting, most - there.waiting - there.running)
-    return Need(len(runs), len(free), max(0, wanted))
+    needed = min(left - pilots.waiting, most - pilots.waiting - pilots.running)
+    return Need(len(runs), len(free), max(0, needed))
 
 
 def left_for_groups(session: Session, runs: Sequence[int], free: Sequence[Worker], nodes: int) -> int:
@@ -67,10 +67,10 @@ def left_over(runs: Sequence[int], free: Sequence[Worker]) -> int:
     slots = Counter((slot.host, slot.pid, slot.device == CPU) for slot in free)
     left = 0
     for devices in sorted(runs, reverse=True):
-        held = {each: 1 if each[2] else devices for each in slots if not each[2] or devices <= CPU_RANKS}
-        fitting = [each for each in held if slots[each] >= held[each]]
+        held = {pool: 1 if pool[2] else devices for pool in slots if not pool[2] or devices <= CPU_RANKS}
+        fitting = [pool for pool in held if slots[pool] >= held[pool]]
         if fitting:
-            worker = max(fitting, key=lambda each: slots[each])
+            worker = max(fitting, key=lambda pool: slots[pool])
             slots[worker] -= held[worker]
         else:
             left += 1

@@ -29,21 +29,24 @@ def launch_demo(settings: Settings, url: str) -> str:
     api = url + "/api/v1"
     answer = _asked(settings, f"{api}/experiments", body, {"Idempotency-Key": key})
     # The answer to a repeated launch is that to the first: what has become of the runs is asked apart.
-    found = [_asked(settings, f"{api}/runs/{run['id']}") for run in answer["runs"]]
-    if not found:
+    runs_now = [_asked(settings, f"{api}/runs/{run['id']}") for run in answer["runs"]]
+    if not runs_now:
         return "already launched; its runs were deleted since"
-    runs = ", ".join(f"{run['name']} ({run['status']})" for run in found)
-    is_new = all(run["status"] == "queued" for run in found)
-    return f"{len(found)} runs: {runs}" if is_new else f"already launched: {runs}"
+    runs = ", ".join(f"{run['name']} ({run['status']})" for run in runs_now)
+    is_new = all(run["status"] == "queued" for run in runs_now)
+    return f"{len(runs_now)} runs: {runs}" if is_new else f"already launched: {runs}"
 
 
 def _asked(
-    settings: Settings, address: str, body: dict[str, Any] | None = None, more: dict[str, str] | None = None
+    settings: Settings,
+    address: str,
+    body: dict[str, Any] | None = None,
+    more_headers: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     headers = {
         "Authorization": f"Bearer {token_of(settings, Role.OPERATOR)}",
         "Content-Type": "application/json",
-        **(more or {}),
+        **(more_headers or {}),
     }
     data = None if body is None else json.dumps(body).encode()
     try:

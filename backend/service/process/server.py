@@ -82,11 +82,15 @@ class Protocol(H11Protocol):
 
         Silence needs no token: whoever only connects must not keep others out.
         """
-        others = (other for other in self.connections if isinstance(other, Protocol) and other is not self)
-        silent = [other for other in others if other.waits_for_client()]
+        connections = (
+            connection
+            for connection in self.connections
+            if isinstance(connection, Protocol) and connection is not self
+        )
+        silent = [connection for connection in connections if connection.waits_for_client()]
         if not silent:
             return False
-        min(silent, key=lambda other: other.heard_at).transport.abort()
+        min(silent, key=lambda connection: connection.heard_at).transport.abort()
         return True
 
     def waits_for_client(self) -> bool:

@@ -10,11 +10,11 @@ STALLED_SECONDS = 30
 
 def listen(settings: Settings) -> list[socket.socket]:
     """Bound sockets, one for each address of the host's name; raises OSError."""
-    found = socket.getaddrinfo(
+    infos = socket.getaddrinfo(
         settings.host.strip("[]"), settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     # The protocol is named: without it asyncio leaves Nagle's algorithm on, which costs 40 ms an answer.
-    return [_bound(family, address) for family, _, _, _, address in dict.fromkeys(found)]
+    return [_bound(family, address) for family, _, _, _, address in dict.fromkeys(infos)]
 
 
 def _bound(family: int, address: tuple[object, ...]) -> socket.socket:

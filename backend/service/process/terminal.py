@@ -74,11 +74,11 @@ def tunnel_hint(settings: Settings) -> str:
 
 def link_command(settings: Settings) -> str:
     """The command that prints a link of this installation, with the settings that are not the defaults."""
-    given = {"PORT": settings.port, "STATE_DIR": settings.state_dir}
+    settings_used = {"PORT": settings.port, "STATE_DIR": settings.state_dir}
     usual = Settings.model_fields
     differing = [
         f"{name}={shlex.quote(str(value))}"
-        for name, value in given.items()
+        for name, value in settings_used.items()
         if value != usual[name.lower()].default
     ]
     is_installed = FILES_ROOT != CODE_ROOT

@@ -56,7 +56,7 @@ def resolve(url: str, *, private: bool, seconds: float = SECONDS) -> Target:
         raise Unreachable("the webhook's address must begin with https://")
     port = parts.port or (443 if is_tls else 80)
     addresses = _look_up(host, port, seconds)
-    if not private and any(not is_outside(ipaddress.ip_address(one)) for one in addresses):
+    if not private and any(not is_outside(ipaddress.ip_address(address)) for address in addresses):
         raise Unreachable(
             f"the webhook's host {host} has an internal address ({', '.join(addresses)}); "
             "GRPOLAB_WEBHOOK_PRIVATE=true allows it"
@@ -67,18 +67,18 @@ def resolve(url: str, *, private: bool, seconds: float = SECONDS) -> Target:
 
 def _look_up(host: str, port: int, seconds: float) -> list[str]:
     """Addresses of a host, looked up in a thread that is left behind when it takes too long."""
-    found: Future[list[str]] = Future()
+    future: Future[list[str]] = Future()
 
     def ask() -> None:
         try:
             entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found.set_result(list(dict.fromkeys(str(entry[4][0]) for entry in entries)))
+            future.set_result(list(dict.fromkeys(str(entry[4][0]) for entry in entries)))
         except (OSError, ValueError) as error:
-            found.set_exception(error)
+            future.set_exception(error)
 
     threading.Thread(target=ask, name="webhook-lookup", daemon=True).start()
     try:
-        return found.result(seconds)
+        return future.result(seconds)
     except TimeoutError:
         raise Unreachable(f"the webhook's host {host} is not found within {seconds:g} s") from None
     except (OSError, ValueError) as error:

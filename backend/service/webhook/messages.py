@@ -36,10 +36,10 @@ class RunNames(NamedTuple):
     verdict: str | None
 
 
-def format_of(url: str, wanted: str) -> Format:
+def format_of(url: str, requested: str) -> Format:
     """The format that was asked for, else the one that the address is known for."""
-    if wanted in {"json", "slack", "discord"}:
-        return wanted  # type: ignore[return-value]
+    if requested in {"json", "slack", "discord"}:
+        return requested  # type: ignore[return-value]
     parts = urlsplit(url)
     if parts.hostname == "hooks.slack.com":
         return "slack"

@@ -34,8 +34,8 @@ class _Connection(http.client.HTTPConnection):
         self._check_time()
 
     def _first_that_answers(self) -> socket.socket:
-        *others, last = self._target.addresses
-        for address in others:
+        *earlier, last = self._target.addresses
+        for address in earlier:
             with suppress(OSError):
                 return self._connect_to(address)
         return self._connect_to(last)

@@ -86,7 +86,14 @@ class Sender:
                 return False
             events = events_after(session, row.event_id, PAGE) if row else []
             old = _of_archives(session, events)
-            event = next((each for each in events if self._is_wanted(each) and each.run_id not in old), None)
+            event = next(
+                (
+                    candidate
+                    for candidate in events
+                    if self._is_wanted(candidate) and candidate.run_id not in old
+                ),
+                None,
+            )
             run = _names(session, event.run_id) if event else None
         if row is not None and not events:
             return False
@@ -96,16 +103,16 @@ class Sender:
             if row is None:
                 _position(session)
                 return False
-        place, failures, now = row.event_id, row.failures, self._clock()
+        event_id, failures, now = row.event_id, row.failures, self._clock()
         if event is None:
-            self._settle(place, events[-1].id, delivered=False)
+            self._settle(event_id, events[-1].id, delivered=False)
             return len(events) == PAGE
         try:
             self._deliver(event, run, now)
         except Exception as error:  # noqa: BLE001 - an event that cannot be written holds up no other one
-            self._fail(place, event, failures, error)
+            self._fail(event_id, event, failures, error)
             return False
-        self._settle(place, event.id, delivered=True)
+        self._settle(event_id, event.id, delivered=True)
         return True
 
     def _is_due(self, row: Webhook) -> bool:
@@ -127,22 +134,22 @@ class Sender:
         target = target_of(settings)
         post(target, body, headers, seconds=until - time.monotonic())
 
-    def _settle(self, place: int, reached: int, *, delivered: bool) -> None:
+    def _settle(self, event_id: int, reached: int, *, delivered: bool) -> None:
         with self._sessions.begin() as session:
             row = _position(session)
-            if row.event_id == place:  # else another process was quicker
+            if row.event_id == event_id:  # else another process was quicker
                 row.event_id, row.failures, row.last_error = reached, 0, ""
                 row.delivered_at = self._clock() if delivered else row.delivered_at
 
-    def _fail(self, place: int, event: Event, failures: int, error: Exception) -> None:
+    def _fail(self, event_id: int, event: Event, failures: int, error: Exception) -> None:
         is_known = isinstance(error, Unreachable)
-        said = str(error) if is_known else f"{type(error).__name__}: {error}"
-        reason = redact(clean_text(said))[:MOST_REASON]  # an endpoint may answer anything
+        error_text = str(error) if is_known else f"{type(error).__name__}: {error}"
+        reason = redact(clean_text(error_text))[:MOST_REASON]  # an endpoint may answer anything
         trace = None if is_known else error
         logger.warning("the webhook of event %d failed: %s", event.id, reason, exc_info=trace)
         with self._sessions.begin() as session:
             row = _position(session)
-            if row.event_id != place:
+            if row.event_id != event_id:
                 return
             row.last_error = reason
             if failures < len(BACKOFF_SECONDS):

@@ -11,5 +11,5 @@ FILE_NAME = re.compile(r"(trainer/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,190}\.(safetens
 
 def age_order(name: str) -> tuple[int, int]:
     """Step and attempt of a checkpoint's name, by which names are sorted; (-1, -1) for another name."""
-    found = CHECKPOINT_NAME.fullmatch(name)
-    return (int(found[1]), int(found[2])) if found else (-1, -1)
+    match = CHECKPOINT_NAME.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else (-1, -1)

@@ -111,11 +111,11 @@ class ArtifactStore:
         except FileNotFoundError:
             return {}
         names = [path[len(base) + 1 :].split("/", 1) for path in paths if path.startswith(f"{base}/")]
-        found: dict[str, bool] = {}
+        has_manifest: dict[str, bool] = {}
         for checkpoint, *file in names:
             if CHECKPOINT_NAME.fullmatch(checkpoint):
-                found[checkpoint] = found.get(checkpoint, False) or file == [MANIFEST]
-        return found
+                has_manifest[checkpoint] = has_manifest.get(checkpoint, False) or file == [MANIFEST]
+        return has_manifest
 
     def manifest(self, directory: Path) -> bytes:
         """Manifest of a checkpoint's copy, at most 4 MB; raises FileNotFoundError and ArtifactFault."""
@@ -176,8 +176,8 @@ class ArtifactStore:
             raise BadCopy(self._words(f"{directory.name}/{MANIFEST} names no files of a checkpoint"))
         source, draft = self._key(directory), directory.with_name(f".{directory.name}.fetch")
         for name, size in sizes.items():
-            if (there := self._call(self._files.size, f"{source}/{name}")) != size:
-                words = f"{directory.name}/{name} has {there} bytes in place of {size}"
+            if (stored_size := self._call(self._files.size, f"{source}/{name}")) != size:
+                words = f"{directory.name}/{name} has {stored_size} bytes in place of {size}"
                 raise BadCopy(self._words(words))
         free, needed = free_bytes(directory.parent), sum(sizes.values()) + RESERVE_BYTES
         if free is not None and free < needed:
@@ -227,9 +227,9 @@ class ArtifactStore:
         """Remove one, its manifest first: half of one is never taken for a whole. Raises ArtifactFault."""
         if not CHECKPOINT_NAME.fullmatch(name):
             raise self._fault(f"{name!r:.60} is not the name of a checkpoint")
-        place = f"{self._run(run_id)}/{name}"
-        self._remove(f"{place}/{MANIFEST}")
-        self._remove(place)
+        path = f"{self._run(run_id)}/{name}"
+        self._remove(f"{path}/{MANIFEST}")
+        self._remove(path)
 
     def remove_run(self, run_id: str) -> None:
         """Remove all that is there of a run. Raises ArtifactFault."""
@@ -240,11 +240,11 @@ class ArtifactStore:
         path, content = f"{self._base}/.probe-{secrets.token_hex(8)}", secrets.token_bytes(16)
         try:
             self._call(self._files.pipe_file, path, content)
-            found = self._read(path, 0, len(content))
+            read_back = self._read(path, 0, len(content))
             self._call(self._files.rm_file, path)
         except FileNotFoundError as error:  # there is no such bucket
             raise self._fault(str(error)) from error
-        if found != content:
+        if read_back != content:
             raise self._fault("it gives back other bytes than it was given")
 
     def _remove(self, path: str) -> None:

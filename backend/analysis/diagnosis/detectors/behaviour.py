@@ -33,8 +33,8 @@ def mismatch(log: Log, outcome: Outcome) -> Answer:
         Sign("mismatch/k3", "up", 3.0, 1e-4, is_log=True, beyond=1e-2),
         Sign("mismatch/prob_diff_mean", "up", 2.0, 1e-3, beyond=0.03),
     )
-    if (found := first_of(log, outcome, *signs)) is not None:
-        return finding_of("mismatch", found)
+    if (change := first_of(log, outcome, *signs)) is not None:
+        return finding_of("mismatch", change)
     return standing(log, "mismatch", "mismatch/k3", 5e-2)
 
 
@@ -49,7 +49,7 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
         return lacking(log, "staleness", needs, "sampling/staleness", "optim/updates")
     if not (is_old or is_reused):
         return None
-    found = first_of(
+    change = first_of(
         log, outcome,
         Sign("sampling/staleness", "up", 1.5, 0.5, is_setting=True, beyond=0.9),
         Sign("clip/low_frac", "up", 2.0, 0.02, beyond=0.1),
@@ -57,13 +57,13 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
         Sign("ratio/max", "up", 3.0, 0.2, is_log=True, beyond=5.0),
         Sign("optim/updates", "up", 1.5, 0.5, is_setting=True, beyond=1.0),
     )  # fmt: skip
-    if found is None:
+    if change is None:
         return None
     why = f"samples are {np.median(age[1].values):.0f} steps old" if is_old and age else ""
     reuse = f"{np.median(updates[1].values):.0f} updates a step" if is_reused and updates else ""
-    words = " and ".join(part for part in (why, reuse) if part)
-    is_cause = found.metric in {"sampling/staleness", "optim/updates"} or is_old
-    return finding_of("staleness", found, tier="specific" if is_cause else "consistent", words=(words,))
+    words = " and ".join(reason for reason in (why, reuse) if reason)
+    is_cause = change.metric in {"sampling/staleness", "optim/updates"} or is_old
+    return finding_of("staleness", change, tier="specific" if is_cause else "consistent", words=(words,))
 
 
 def router_drift(log: Log, outcome: Outcome) -> Answer:
@@ -74,38 +74,38 @@ def router_drift(log: Log, outcome: Outcome) -> Answer:
         Sign("router/expert_change_frac", "up", 1.5, 0.02, beyond=0.3),
         Sign("router/shift_mean", "down", 0.9, 0.02),
     )
-    found = first_of(log, outcome, *signs)
-    return None if found is None else finding_of("router_drift", found)
+    change = first_of(log, outcome, *signs)
+    return None if change is None else finding_of("router_drift", change)
 
 
 def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
     """Entropy far above its healthy level: the text becomes nonsense."""
     if gap := lacking(log, "entropy_explosion", "the policy's entropy", "policy/entropy"):
         return gap
-    found = change_of(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02))
-    if found is None or found.extreme - found.healthy < 0.25:
+    change = change_of(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02))
+    if change is None or change.extreme - change.healthy < 0.25:
         return None
-    return _pushed(log, outcome, "entropy_explosion", found, "down")
+    return _pushed(log, outcome, "entropy_explosion", change, "down")
 
 
 def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
     """Entropy far below its healthy level, with groups whose completions are all alike."""
     if gap := lacking(log, "entropy_collapse", "the policy's entropy", "policy/entropy"):
         return gap
-    found = change_of(log, outcome, Sign("policy/entropy", "down", 0.3, 0.02))
-    if found is None:
+    change = change_of(log, outcome, Sign("policy/entropy", "down", 0.3, 0.02))
+    if change is None:
         return None
-    return _pushed(log, outcome, "entropy_collapse", found, "up")
+    return _pushed(log, outcome, "entropy_collapse", change, "up")
 
 
-def _pushed(log: Log, outcome: Outcome, cause: str, found: Change, direction: Direction) -> Finding:
+def _pushed(log: Log, outcome: Outcome, cause: str, change: Change, direction: Direction) -> Finding:
     """A finding that begins with the entropy term of the loss where that grew first."""
     term = change_of(
         log,
         outcome,
         Sign("loss/entropy", direction, 3.0 if direction == "up" else -3.0, 1e-3, is_setting=True),
     )
-    if term is None or term.onset.sick > found.onset.sick:
+    if term is None or term.onset.sick > change.onset.sick:
         alike = first_of(
             log,
             outcome,
@@ -114,8 +114,8 @@ def _pushed(log: Log, outcome: Outcome, cause: str, found: Change, direction: Di
         )
         is_specific = cause == "entropy_explosion" or alike is not None
         words = (f"{alike.metric} went to {alike.extreme:.2f}",) if alike else ()
-        return finding_of(cause, found, tier="specific" if is_specific else "consistent", words=words)
-    pushed = finding_of(cause, found, words=(f"loss/entropy went to {term.extreme:.3g} before it",))
+        return finding_of(cause, change, tier="specific" if is_specific else "consistent", words=words)
+    pushed = finding_of(cause, change, words=(f"loss/entropy went to {term.extreme:.3g} before it",))
     return pushed._replace(onset=term.onset, metrics=("loss/entropy", *pushed.metrics))
 
 
@@ -129,17 +129,17 @@ def length_blowup(log: Log, outcome: Outcome) -> Answer:
         Sign("length/mean", "up", 1.5, 2.0),
         Sign("length/truncated_frac", "up", 1.5, 0.02, beyond=0.1),
     )
-    found = first_of(log, outcome, *signs)
-    return None if found is None else finding_of("length_blowup", found)
+    change = first_of(log, outcome, *signs)
+    return None if change is None else finding_of("length_blowup", change)
 
 
 def length_collapse(log: Log, outcome: Outcome) -> Answer:
     """Completions far shorter than when the run was healthy, and not because the cap truncates them."""
     if gap := lacking(log, "length_collapse", "the length of completions", "length/mean"):
         return gap
-    found = change_of(log, outcome, Sign("length/mean", "down", 0.6, 2.0))
+    change = change_of(log, outcome, Sign("length/mean", "down", 0.6, 2.0))
     is_cut = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, beyond=0.1))
-    return None if found is None or is_cut else finding_of("length_collapse", found)
+    return None if change is None or is_cut else finding_of("length_collapse", change)
 
 
 def repetition(log: Log, outcome: Outcome) -> Answer:
@@ -152,8 +152,8 @@ def repetition(log: Log, outcome: Outcome) -> Answer:
         Sign("text/repetition", "up", 2.0, 0.02, beyond=0.2),
         Sign("text/compression", "down", 0.6, 0.02),
     )
-    found = first_of(log, outcome, *signs)
-    return None if found is None else finding_of("repetition", found)
+    change = first_of(log, outcome, *signs)
+    return None if change is None else finding_of("repetition", change)
 
 
 def broken_format(log: Log, outcome: Outcome) -> Answer:
@@ -166,8 +166,8 @@ def broken_format(log: Log, outcome: Outcome) -> Answer:
         Sign("text/structure_broken", "up", 2.0, 0.02, beyond=0.1),
         Sign("text/structure_polluted", "up", 2.0, 0.02, beyond=0.1),
     )
-    if (found := first_of(log, outcome, *signs)) is not None:
-        return finding_of("broken_format", found)
+    if (change := first_of(log, outcome, *signs)) is not None:
+        return finding_of("broken_format", change)
     lost = change_of(log, outcome, Sign("text/structure_ok", "down", 0.7, 0.02))
     return None if lost is None else finding_of("broken_format", lost, tier="consistent")
 
@@ -181,5 +181,5 @@ def language_mix(log: Log, outcome: Outcome) -> Answer:
         "text/unusual_script_frac",
     ):
         return gap
-    found = change_of(log, outcome, Sign("text/unusual_script_frac", "up", 2.0, 0.01, beyond=0.05))
-    return None if found is None else finding_of("language_mix", found)
+    change = change_of(log, outcome, Sign("text/unusual_script_frac", "up", 2.0, 0.01, beyond=0.05))
+    return None if change is None else finding_of("language_mix", change)

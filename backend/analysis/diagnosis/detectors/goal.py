@@ -41,10 +41,10 @@ JUMP = 4.0
 
 def verifier(log: Log, outcome: Outcome) -> Answer:
     """A goal that drops within a step while the policy stays as it was, or that never changes at all."""
-    found = log.find(outcome.goal) if outcome.goal else None
-    if found is None:
+    goal_series = log.find(outcome.goal) if outcome.goal else None
+    if goal_series is None:
         return unjudged("verifier", "an accuracy or a reward")
-    series = found[1]
+    series = goal_series[1]
     if outcome.verdict == "never_learned" and float(np.ptp(series.values)) == 0.0:
         value = float(series.values[0])
         words = f"{outcome.goal} is {value:.3g} at all {len(series)} steps: all completions are judged alike"
@@ -61,10 +61,10 @@ def verifier(log: Log, outcome: Outcome) -> Answer:
 
 def _always_wrong(log: Log) -> Answer:
     """Groups that are all wrong at nearly every step: problems too hard, or answers that are wrong."""
-    found = log.find("groups/all_wrong_frac", least=5)
-    if found is None or (middle := float(np.median(found[1].values))) < 0.8:
+    all_wrong = log.find("groups/all_wrong_frac", least=5)
+    if all_wrong is None or (middle := float(np.median(all_wrong[1].values))) < 0.8:
         return None
-    first = int(found[1].steps[0])
+    first = int(all_wrong[1].steps[0])
     words = f"{middle:.0%} of the groups were all wrong in the median step: too hard, or judged wrongly"
     onset, metrics = Interval(first, first), ("groups/all_wrong_frac",)
     return Finding("verifier", TITLES["verifier"], onset, "consistent", middle, 1.0, (words,), metrics)
@@ -102,24 +102,24 @@ def _sudden(log: Log, outcome: Outcome, series: Series, fall: Interval) -> Answe
     drops = np.array(
         [near.values[max(0, i - 3) : i].mean() - near.values[i : i + 4].mean() for i in range(1, len(near))]
     )
-    place = int(np.argmax(drops)) + 1
-    after = series.values[series.steps >= near.steps[place]][:6]
+    index = int(np.argmax(drops)) + 1
+    after = series.values[series.steps >= near.steps[index]][:6]
     level = float(before[-5:].mean())
     if level - float(after.mean()) < max(JUMP * sigma / math.sqrt(min(3, len(after))), 0.6 * level):
         return None
-    step = int(near.steps[place])
+    step = int(near.steps[index])
     behaviour = ("policy/entropy", "length/mean", "kl/k3", "policy/token_prob_mean")
-    known = [name for name in behaviour if _is_known_before(log, name, step)]
-    if not known:
+    unchanging = [name for name in behaviour if _is_known_before(log, name, step)]
+    if not unchanging:
         return unjudged("verifier", "entropy, length or KL, to see whether the policy changed too")
-    if any(_moved_at(log.series[name], step) for name in known):
+    if any(_moved_at(log.series[name], step) for name in unchanging):
         return None
-    earlier = [found for sign in BEHAVIOUR if (found := change_of(log, outcome, sign)) is not None]
-    if any(found.onset.healthy < step for found in earlier):
+    earlier = [change for sign in BEHAVIOUR if (change := change_of(log, outcome, sign)) is not None]
+    if any(change.onset.healthy < step for change in earlier):
         return None
     words = (
         f"{outcome.goal} fell from {level:.3g} to {float(after.mean()):.3g} within step {step}",
-        f"{', '.join(known)} did not change at that step",
+        f"{', '.join(unchanging)} did not change at that step",
     )
     onset = Interval(int(series.steps[series.steps < step][-1]), step)
     return Finding("verifier", TITLES["verifier"], onset, "specific", 1.0, 1.0, words, (outcome.goal,))
@@ -173,14 +173,16 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
         f"{goal} fell from {outcome.best:.3g} to {outcome.end:.3g}",
     )
     strength, metrics = min(1.0, 0.5 + share / 2), ("reward/mean", goal)
-    found = Finding(
+    finding = Finding(
         "reward_hacking", TITLES["reward_hacking"], outcome.onset, "specific", strength, 1.0, words, metrics
     )
     if unearned is None:
-        return found
-    said = f"wrong completions earned {unearned.extreme:.0%} of the reward, {unearned.healthy:.0%} before"
-    onset = min(found.onset, unearned.onset, key=lambda each: each.sick)
-    return found._replace(onset=onset, evidence=(said, *words), metrics=("reward/unearned_share", *metrics))
+        return finding
+    sentence = f"wrong completions earned {unearned.extreme:.0%} of the reward, {unearned.healthy:.0%} before"
+    onset = min(finding.onset, unearned.onset, key=lambda interval: interval.sick)
+    return finding._replace(
+        onset=onset, evidence=(sentence, *words), metrics=("reward/unearned_share", *metrics)
+    )
 
 
 def overfitting(log: Log, outcome: Outcome) -> Answer:
@@ -206,12 +208,12 @@ def overfitting(log: Log, outcome: Outcome) -> Answer:
 
 def vanishing_signal(log: Log, outcome: Outcome) -> Answer:
     """Groups whose completions all earn the same: no gradient comes from them."""
-    found = log.find("groups/zero_variance_frac", least=5)
-    if found is None:
+    equal_groups = log.find("groups/zero_variance_frac", least=5)
+    if equal_groups is None:
         needs = "the share of groups with equal rewards"
         return lacking(log, "vanishing_signal", needs, "groups/zero_variance_frac", least=5)
-    if outcome.verdict == "never_learned" and (middle := float(np.median(found[1].values))) > 0.5:
-        first = int(found[1].steps[0])
+    if outcome.verdict == "never_learned" and (middle := float(np.median(equal_groups[1].values))) > 0.5:
+        first = int(equal_groups[1].steps[0])
         words = f"{middle:.0%} of the groups had equal rewards in the median step"
         onset = Interval(first, first)
         title, metrics = TITLES["vanishing_signal"], ("groups/zero_variance_frac",)

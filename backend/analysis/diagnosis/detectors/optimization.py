@@ -52,8 +52,8 @@ def non_finite(log: Log, outcome: Outcome) -> Answer:
 def update_size(log: Log, outcome: Outcome) -> Answer:
     """Gradients and learning rate that grow: a step moves the policy further than it tolerates."""
     if not has(log, "optim/grad_norm", "optim/lr", "optim/update_norm"):
-        found = _large_from_the_start(log, outcome)
-        return found or unjudged("update_size", "the gradient norm or the learning rate")
+        finding = _large_from_the_start(log, outcome)
+        return finding or unjudged("update_size", "the gradient norm or the learning rate")
     signs = (
         Sign("optim/lr", "up", 1.5, 1e-12, is_log=True, is_setting=True),
         Sign("optim/grad_norm", "up", 3.0, 1e-6, is_log=True),
@@ -107,11 +107,11 @@ def dead_run(log: Log, outcome: Outcome) -> Answer:
     if outcome.onset is not None:
         return None  # what fell has moved
     limits = {"optim/update_norm": 0.0, "optim/lr": NO_RATE, "optim/grad_norm": 0.0}
-    known = [found for name in limits if (found := log.find(name, least=5)) is not None]
-    if not known:
+    logged = [named_series for name in limits if (named_series := log.find(name, least=5)) is not None]
+    if not logged:
         needs = "the learning rate, the gradient norm or the size of the updates"
         return lacking(log, "dead_run", needs, *limits, least=5)
-    for name, series in known:
+    for name, series in logged:
         still = float(np.mean(series.values[len(series) // 10 :] <= limits[name]))
         if still > 0.9:
             onset = Interval(int(series.steps[0]), int(series.steps[0]))
@@ -128,17 +128,17 @@ NO_RATE = 1e-9
 
 
 def _same_evaluations(log: Log) -> tuple[str, ...]:
-    found = log.find("eval/accuracy")
-    if found is None or float(np.ptp(found[1].values)) > 0:
+    evaluations = log.find("eval/accuracy")
+    if evaluations is None or float(np.ptp(evaluations[1].values)) > 0:
         return ()
-    return (f"all {len(found[1])} evaluations gave exactly {found[1].values[0]:.3g}",)
+    return (f"all {len(evaluations[1])} evaluations gave exactly {evaluations[1].values[0]:.3g}",)
 
 
 def kl_pull(log: Log, outcome: Outcome) -> Answer:
     """A KL term whose size in the loss jumps; a k1 in the loss may even push away from the reference."""
     if not has(log, "loss/kl", "optim/kl_share"):
         return None if has(log, "loss/total") else unjudged("kl_pull", "the KL term of the loss")
-    found = first_of(
+    change = first_of(
         log,
         outcome,
         Sign("loss/kl", "up", 3.0, 1e-3, is_setting=True),
@@ -150,13 +150,13 @@ def kl_pull(log: Log, outcome: Outcome) -> Answer:
     always = _share_of_kl(log, 0, outcome)
     if always > DOMINANT:
         return _always_pulled(log, (_dominates(always), *words))
-    if found is None:
+    if change is None:
         return None
-    share = _share_of_kl(log, found.onset.sick, outcome)
+    share = _share_of_kl(log, change.onset.sick, outcome)
     if share > DOMINANT:
         words = (_dominates(share), *words)
     is_specific = kind == "k1" or share > DOMINANT
-    return finding_of("kl_pull", found, tier="specific" if is_specific else "consistent", words=words)
+    return finding_of("kl_pull", change, tier="specific" if is_specific else "consistent", words=words)
 
 
 DOMINANT = 0.6
@@ -190,8 +190,8 @@ def kl_runaway(log: Log, outcome: Outcome) -> Answer:
         Sign("kl/k3", "up", 5.0, 1e-3, is_log=True, beyond=0.05),
         Sign("kl/k2", "up", 5.0, 1e-3, is_log=True, beyond=0.05),
     )
-    found = first_of(log, outcome, *signs)
-    return None if found is None else finding_of("kl_runaway", found, tier="consistent")
+    change = first_of(log, outcome, *signs)
+    return None if change is None else finding_of("kl_runaway", change, tier="consistent")
 
 
 def displacement(log: Log, outcome: Outcome) -> Answer:
@@ -222,9 +222,9 @@ def critic(log: Log, outcome: Outcome) -> Answer:
     """A critic whose predictions are worse than the mean of the returns."""
     if not has(log, "critic/explained_variance"):
         return None  # no critic
-    found = first_of(
+    change = first_of(
         log, outcome,
         Sign("critic/loss", "up", 5.0, 1e-6, is_log=True),
         Sign("critic/explained_variance", "down", 0.0, 0.1, beyond=0.0),
     )  # fmt: skip
-    return None if found is None else finding_of("critic", found, tier="consistent")
+    return None if change is None else finding_of("critic", change, tier="consistent")

@@ -48,15 +48,15 @@ class Tallies(NamedTuple):
     def rows(self, run_id: str) -> Iterator[list[dict[str, Any]]]:
         """Rows for the database, some at a time."""
         for start in range(0, len(self.texts["kind"]), ROWS_AT_ONCE):
-            part = slice(start, start + ROWS_AT_ONCE)
-            columns: dict[str, list[Any]] = {name: values[part] for name, values in self.texts.items()}
+            chunk = slice(start, start + ROWS_AT_ONCE)
+            columns: dict[str, list[Any]] = {name: values[chunk] for name, values in self.texts.items()}
             columns |= {
-                name: values[part].astype(np.int64).tolist()
+                name: values[chunk].astype(np.int64).tolist()
                 for name, values in self.numbers.items()
                 if name != "reward"
             }
             rewards = [
-                None if math.isnan(value) else value for value in self.numbers["reward"][part].tolist()
+                None if math.isnan(value) else value for value in self.numbers["reward"][chunk].tolist()
             ]
             columns["reward"] = rewards
             names = list(columns)
@@ -68,14 +68,14 @@ class Tallies(NamedTuple):
 
 def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
     """All tallies; raises BadLog. `attempts` are those of the run."""
-    whole = (*TALLY_PLACE, *TALLY_COUNTS)
+    whole_columns = (*TALLY_PLACE, *TALLY_COUNTS)
     texts: dict[str, list[str]] = {name: [] for name in TALLY_TEXTS}
-    numbers: dict[str, list[Floats]] = {name: [np.empty(0)] for name in (*whole, "reward")}
-    for cells in read_cells(file, (*whole, "reward"), TALLY_TEXTS, most=MOST_TALLIES):
-        for name in whole:
+    numbers: dict[str, list[Floats]] = {name: [np.empty(0)] for name in (*whole_columns, "reward")}
+    for cells in read_cells(file, (*whole_columns, "reward"), TALLY_TEXTS, most=MOST_TALLIES):
+        for name in whole_columns:
             _check_whole(cells, name)
         for name in TALLY_TEXTS:
-            texts[name] += [_interned(each) for each in cells.texts[name]]
+            texts[name] += [_interned(text) for text in cells.texts[name]]
         if not all(map(KIND.fullmatch, set(texts["kind"][-cells.rows :]))):
             raise BadLog(f"is damaged: {TALLIES} has an unknown kind")
         if strangers := set(cells.numbers["attempt"].tolist()) - attempts:
@@ -85,7 +85,7 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
         marks = cells.numbers["marks"].astype(np.int64)
         if (marks >= 1 << len(MARKS)).any() or (marks & BIT["stored"]).any():
             raise BadLog(f"is damaged: {TALLIES} has marks that a group which is not stored cannot have")
-        for name in whole:
+        for name in whole_columns:
             numbers[name].append(cells.numbers[name])
         reward = np.where(cells.is_there["reward"], cells.numbers["reward"], np.nan)
         numbers["reward"].append(np.where(np.isfinite(reward), reward, np.nan))
@@ -111,43 +111,43 @@ def _interned(content: bytes | None) -> str:
 def read_prompts(file: LogFile, run_id: str) -> list[dict[str, Any]]:
     """The prompts as rows for the database; raises BadLog."""
     texts = (*PROMPT_TEXTS, *PROMPT_EXACT, *map(exact_name, PROMPT_EXACT))
-    found: list[dict[str, Any]] = []
+    prompts: list[dict[str, Any]] = []
     size = 0
     for cells in read_cells(file, (), texts, most=MOST_PROMPTS):
-        for place in range(cells.rows):
+        for row in range(cells.rows):
             try:
-                own = {name: clean_text(utf8(cells.texts[name][place])) for name in PROMPT_TEXTS}
-                exact = {name: exact_text(cells, name, place) for name in PROMPT_EXACT}
-                own, exact = redact_document([own, exact])
+                plain = {name: clean_text(utf8(cells.texts[name][row])) for name in PROMPT_TEXTS}
+                exact = {name: exact_text(cells, name, row) for name in PROMPT_EXACT}
+                plain, exact = redact_document([plain, exact])
             except ValueError as error:
-                raise BadLog(f"is damaged: row {len(found)} of {PROMPTS} {error}"[:300]) from None
+                raise BadLog(f"is damaged: row {len(prompts)} of {PROMPTS} {error}"[:300]) from None
             size += sum(map(len, exact.values()))
             if size > MOST_TEXT_BYTES:
                 raise BadLog(f"is too large: {PROMPTS} has more than {MOST_TEXT_BYTES:,} characters")
             packed = {name: pack_text(text) for name, text in exact.items()}
-            found.append({"run_id": run_id, **own, **packed})
-    return found
+            prompts.append({"run_id": run_id, **plain, **packed})
+    return prompts
 
 
 def read_labels(file: IO[bytes], completions: int) -> list[ArchivedLabel]:
     """The labels, which name rows of the completions; raises BadLog."""
-    found: list[ArchivedLabel] = []
+    labels: list[ArchivedLabel] = []
     of_row: dict[int, set[str]] = {}
     for number, line in text_lines(file):
         label = _label(line, number)
-        own = of_row.setdefault(label.rollout, set())
+        labels_of_row = of_row.setdefault(label.rollout, set())
         if label.rollout >= completions:
             reason = f"names row {label.rollout} of {ROLLOUTS}, which has {completions}"
             raise BadLog(f"is damaged: line {number} of {LABELS} {reason}")
-        if label.label in own or len(own) >= MOST_LABELS:
+        if label.label in labels_of_row or len(labels_of_row) >= MOST_LABELS:
             raise BadLog(
                 f"is damaged: line {number} of {LABELS} has a label twice, or more than {MOST_LABELS}"
             )
-        if len(found) >= MOST_LINES:
+        if len(labels) >= MOST_LINES:
             raise BadLog(f"has more than {MOST_LINES:,} labels")
-        own.add(label.label)
-        found.append(label)
-    return found
+        labels_of_row.add(label.label)
+        labels.append(label)
+    return labels
 
 
 def _label(line: str, number: int) -> ArchivedLabel:
@@ -170,10 +170,10 @@ def label_rows(
     """Labels as rows for the database; `ids` are those of the completions and their groups, row by row."""
     return [
         {
-            **redact_document(each.model_dump(exclude={"rollout"})),
-            "rollout_id": ids[each.rollout][0],
-            "group_id": ids[each.rollout][1],
+            **redact_document(label.model_dump(exclude={"rollout"})),
+            "rollout_id": ids[label.rollout][0],
+            "group_id": ids[label.rollout][1],
             "run_id": run_id,
         }
-        for each in labels
+        for label in labels
     ]

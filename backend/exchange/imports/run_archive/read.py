@@ -124,14 +124,14 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
             for name in (METRICS, ROLLOUTS, TOKENS)
         )
         series = _series(metrics)
-        attempts = {each.number for each in run.attempts}
+        attempts = {attempt.number for attempt in run.attempts}
         packed = read_rollouts(run_id, rollouts, tokens, attempts)
         beside = None
         if manifest.format > 1:
             tallies, prompts, labels = (
                 opened.enter_context(_copy(file, sandbox, name, places[name])) for name in SINCE_2
             )
-            count = sum(len(each.rollouts) for each in packed)
+            count = sum(len(groups.rollouts) for groups in packed)
             beside = BesideRollouts(
                 read_tallies(tallies, attempts),
                 read_prompts(prompts, run_id),
@@ -139,20 +139,20 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
             )
         with _copy(file, sandbox, EVENTS, places[EVENTS]) as log:
             events = _events(log.content)
-    found = _checkpoints(file, places, manifest, run)
-    return ReadArchive(run, series, packed, beside, events, found, manifest.missing)
+    checkpoints = _checkpoints(file, places, manifest, run)
+    return ReadArchive(run, series, packed, beside, events, checkpoints, manifest.missing)
 
 
 def _places(file: LogFile) -> dict[str, FileExtent]:
     answer = file.ask("tar")
     try:
         members = [Member(str(n), int(o), int(p), int(s), bool(d)) for n, o, p, s, d in answer["files"]]
-        others = int(answer["others"])
+        other_entries = int(answer["others"])
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
     names = [member.name for member in members]
-    if others:
-        raise BadLog(f"holds {others} entries that no archive of a run has, such as links")
+    if other_entries:
+        raise BadLog(f"holds {other_entries} entries that no archive of a run has, such as links")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise BadLog(f"holds {shown(twice)} twice")
@@ -161,11 +161,11 @@ def _places(file: LogFile) -> dict[str, FileExtent]:
     return {member.name: FileExtent(member.offset, member.size) for member in members}
 
 
-def _content(file: IO[bytes], place: FileExtent, most: int, name: str) -> bytes:
-    if place.size > most:
-        raise BadLog(f"is damaged: {name} has {place.size:,} bytes; expected at most {most:,}")
-    file.seek(place.offset)
-    return file.read(place.size)
+def _content(file: IO[bytes], extent: FileExtent, most: int, name: str) -> bytes:
+    if extent.size > most:
+        raise BadLog(f"is damaged: {name} has {extent.size:,} bytes; expected at most {most:,}")
+    file.seek(extent.offset)
+    return file.read(extent.size)
 
 
 def _parsed(model: type[Document], content: Any, name: str) -> Document:
@@ -181,9 +181,9 @@ def _parsed(model: type[Document], content: Any, name: str) -> Document:
         ) from None
 
 
-def _json(file: IO[bytes], place: FileExtent, name: str) -> Any:
+def _json(file: IO[bytes], extent: FileExtent, name: str) -> Any:
     try:
-        return parse(_content(file, place, DOCUMENT_BYTES, name))
+        return parse(_content(file, extent, DOCUMENT_BYTES, name))
     except ValueError as error:
         raise BadLog(f"is damaged: {name} is not JSON ({error})"[:300]) from None
 
@@ -192,8 +192,8 @@ def _manifest(file: IO[bytes], places: dict[str, FileExtent]) -> Manifest:
     if MANIFEST not in places:
         raise BadLog(f"has no {MANIFEST}")
     content = _json(file, places[MANIFEST], MANIFEST)
-    if isinstance(content, dict) and (found := content.get("format")) not in FORMATS:
-        reason = f"is an archive of format {found!r:.20}, this version reads {FORMATS[0]} and {FORMATS[-1]}"
+    if isinstance(content, dict) and (format_ := content.get("format")) not in FORMATS:
+        reason = f"is an archive of format {format_!r:.20}, this version reads {FORMATS[0]} and {FORMATS[-1]}"
         raise BadLog(f"{reason}: import it with the version that made it, or a newer one")
     return _parsed(Manifest, content, MANIFEST)
 
@@ -213,42 +213,42 @@ def _check_files(file: IO[bytes], places: dict[str, FileExtent], manifest: Manif
             raise BadLog(f"is damaged: {shown(name)} is not the file that was archived")
 
 
-def _described(file: IO[bytes], place: FileExtent) -> ArchivedFile:
+def _described(file: IO[bytes], extent: FileExtent) -> ArchivedFile:
     digest, count = hashlib.sha256(), 0
-    for block in blocks_of(file, place):
+    for block in blocks_of(file, extent):
         digest.update(block)
         count += len(block)
     return ArchivedFile(bytes=count, sha256=digest.hexdigest())
 
 
-def blocks_of(file: IO[bytes], place: FileExtent) -> Iterator[bytes]:
+def blocks_of(file: IO[bytes], extent: FileExtent) -> Iterator[bytes]:
     """Content of a file of the archive."""
-    file.seek(place.offset)
-    left = place.size
+    file.seek(extent.offset)
+    left = extent.size
     while left and (block := file.read(min(CHUNK, left))):
         left -= len(block)
         yield block
 
 
 @contextmanager
-def _copy(file: IO[bytes], sandbox: ImportSandbox, name: str, place: FileExtent) -> Iterator[LogFile]:
+def _copy(file: IO[bytes], sandbox: ImportSandbox, name: str, extent: FileExtent) -> Iterator[LogFile]:
     """A file of the archive as one of its own, which the sandbox can open."""
     path = sandbox.new_path()
     with path.open("w+b") as copy:
-        for block in blocks_of(file, place):
+        for block in blocks_of(file, extent):
             copy.write(block)
         copy.flush()
         yield LogFile(copy, sandbox, name, path)
 
 
-def _run(file: IO[bytes], place: FileExtent) -> ArchivedRun:
-    content = _json(file, place, RUN)
+def _run(file: IO[bytes], extent: FileExtent) -> ArchivedRun:
+    content = _json(file, extent, RUN)
     run = _parsed(ArchivedRun, content, RUN)
-    if found := unstorable(content):
-        raise BadLog(f"is damaged: {RUN}, {found[0]} {found[1]}")
+    if problem := unstorable(content):
+        raise BadLog(f"is damaged: {RUN}, {problem[0]} {problem[1]}")
     if run.origin not in ("", *ORIGINS):
         raise BadLog(f"is of a run of {shown(run.origin)}, which this version does not know")
-    numbers = [each.number for each in run.attempts]
+    numbers = [attempt.number for attempt in run.attempts]
     if numbers != sorted(set(numbers)):
         raise BadLog(f"is damaged: {RUN} has attempts out of order")
     if not run.origin:
@@ -264,7 +264,7 @@ def _run(file: IO[bytes], place: FileExtent) -> ArchivedRun:
 
 def _series(file: LogFile) -> dict[str, Curve]:
     """Steps and values of each metric."""
-    found: dict[str, list[Curve]] = {}
+    pieces_by_metric: dict[str, list[Curve]] = {}
     for cells in read_cells(file, ("step", "value"), ("metric",), most=MOST_VALUES):
         steps, values = cells.numbers["step"], cells.numbers["value"]
         if not (cells.is_there["step"].all() and cells.is_there["value"].all() and _are_steps(steps)):
@@ -273,10 +273,10 @@ def _series(file: LogFile) -> dict[str, Curve]:
         starts = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
         for start, end in zip(starts, [*starts[1:], len(names)], strict=True):
             piece = steps[start:end].astype(np.int64), values[start:end].copy()
-            found.setdefault(_metric(names[start]), []).append(piece)
-        if len(found) > MOST_METRICS:
+            pieces_by_metric.setdefault(_metric(names[start]), []).append(piece)
+        if len(pieces_by_metric) > MOST_METRICS:
             raise BadLog(f"has more than {MOST_METRICS:,} metrics")
-    return {name: _joined(name, pieces) for name, pieces in found.items()}
+    return {name: _joined(name, pieces) for name, pieces in pieces_by_metric.items()}
 
 
 def _joined(name: str, pieces: list[Curve]) -> Curve:
@@ -302,11 +302,11 @@ def attempt_at(attempts: list[ArchivedAttempt], steps: Ints) -> Ints:
 
     What a fork has inherited lies before all of them and goes to the first.
     """
-    found = np.full(len(steps), attempts[0].number, np.int64)
-    for each in attempts[1:]:
-        if each.from_step is not None:
-            found[steps > each.from_step] = each.number
-    return found
+    numbers = np.full(len(steps), attempts[0].number, np.int64)
+    for attempt in attempts[1:]:
+        if attempt.from_step is not None:
+            numbers[steps > attempt.from_step] = attempt.number
+    return numbers
 
 
 def _event(line: str) -> ArchivedEvent | None:
@@ -323,7 +323,7 @@ def _event(line: str) -> ArchivedEvent | None:
         and all(isinstance(text, str) for text in (event.kind, event.level, event.message))
         and 0 < len(event.kind) <= 32
         and event.level in {"info", "warning", "error"}
-        and all(each is None or (type(each) is int and -1 <= each < 2**31) for each in places)
+        and all(number is None or (type(number) is int and -1 <= number < 2**31) for number in places)
         and isinstance(event.data, dict)
         and unstorable(row) is None
     )
@@ -331,22 +331,22 @@ def _event(line: str) -> ArchivedEvent | None:
 
 
 def _events(file: IO[bytes]) -> list[ArchivedEvent]:
-    found: list[ArchivedEvent] = []
+    events: list[ArchivedEvent] = []
     for number, line in text_lines(file):
         event = _event(line)
         if event is None:
             raise BadLog(f"is damaged: line {number} of {EVENTS} is not an event")
-        if len(found) >= MOST_EVENTS:
+        if len(events) >= MOST_EVENTS:
             raise BadLog(f"has more than {MOST_EVENTS:,} events")
-        found.append(event)
-    return found
+        events.append(event)
+    return events
 
 
 def _check_configs(file: IO[bytes], files: dict[str, FileExtent], checkpoint: str) -> None:
     """Refuse a checkpoint whose configs no library should be given."""
     for name in {*CONFIG_FILES, ADAPTER_CONFIG} & files.keys():
-        place = files[name]
-        content = b"" if place.size > MOST_CONFIG_BYTES else _content(file, place, MOST_CONFIG_BYTES, name)
+        extent = files[name]
+        content = b"" if extent.size > MOST_CONFIG_BYTES else _content(file, extent, MOST_CONFIG_BYTES, name)
         if reason := config_error(name, parsed_config(content)):
             raise BadLog(f"holds a checkpoint {checkpoint} that cannot be trusted: {reason}")
 
@@ -355,27 +355,31 @@ def _checkpoints(
     file: IO[bytes], places: dict[str, FileExtent], manifest: Manifest, run: ArchivedRun
 ) -> dict[str, dict[str, FileExtent]]:
     """Files of each checkpoint; its own manifest must be the one of its row and describe the others."""
-    found: dict[str, dict[str, FileExtent]] = {each.name: {} for each in run.checkpoints}
-    for name, place in places.items():
+    files_by_checkpoint: dict[str, dict[str, FileExtent]] = {
+        checkpoint.name: {} for checkpoint in run.checkpoints
+    }
+    for name, extent in places.items():
         if (match := CHECKPOINT_FILE.fullmatch(name)) is not None:
-            if match["checkpoint"] not in found:
+            if match["checkpoint"] not in files_by_checkpoint:
                 raise BadLog(f"holds files of a checkpoint that {RUN} does not name: {match['checkpoint']}")
-            found[match["checkpoint"]][match["file"]] = place
-    for each in run.checkpoints:
-        files = found[each.name]
-        if each.name != f"s{each.step:06d}-a{each.attempt}" or "manifest.json" not in files:
-            raise BadLog(f"is incomplete: checkpoint {each.name} lacks its manifest")
-        if _described(file, files["manifest.json"]).sha256 != each.sha256:
-            raise BadLog(f"is damaged: the manifest of checkpoint {each.name} is not the one of its row")
-        _check_configs(file, files, each.name)
-        own = _json(file, files["manifest.json"], "manifest.json")
-        named = own.get("files") if isinstance(own, dict) else None
-        prefix = f"{CHECKPOINTS}/{each.name}/"
-        there = {
+            files_by_checkpoint[match["checkpoint"]][match["file"]] = extent
+    for checkpoint in run.checkpoints:
+        files = files_by_checkpoint[checkpoint.name]
+        if checkpoint.name != f"s{checkpoint.step:06d}-a{checkpoint.attempt}" or "manifest.json" not in files:
+            raise BadLog(f"is incomplete: checkpoint {checkpoint.name} lacks its manifest")
+        if _described(file, files["manifest.json"]).sha256 != checkpoint.sha256:
+            raise BadLog(
+                f"is damaged: the manifest of checkpoint {checkpoint.name} is not the one of its row"
+            )
+        _check_configs(file, files, checkpoint.name)
+        own_manifest = _json(file, files["manifest.json"], "manifest.json")
+        named = own_manifest.get("files") if isinstance(own_manifest, dict) else None
+        prefix = f"{CHECKPOINTS}/{checkpoint.name}/"
+        described = {
             name: manifest.files[prefix + name].model_dump() for name in files if name != "manifest.json"
         }
-        if named != there:
-            raise BadLog(f"is damaged: checkpoint {each.name} has other files than its manifest names")
-    if found and run.origin:
+        if named != described:
+            raise BadLog(f"is damaged: checkpoint {checkpoint.name} has other files than its manifest names")
+    if files_by_checkpoint and run.origin:
         raise BadLog("has checkpoints of another trainer's run, which has none")
-    return found
+    return files_by_checkpoint

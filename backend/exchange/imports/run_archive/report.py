@@ -14,26 +14,31 @@ MOST_NAMED = 20
 """Missing things that are named."""
 
 
-def archive_answer(found: ReadArchive, names: Names, run_id: str | None) -> ImportAnswer:
+def archive_answer(archive: ReadArchive, names: Names, run_id: str | None) -> ImportAnswer:
     """Answer of an import: names, the run that was made, and what the archive holds."""
-    run = found.run
-    completions = sum(len(packed.rollouts) for packed in found.rollouts)
-    steps = [step for own, _ in found.series.values() if len(own) for step in (int(own[0]), int(own[-1]))]
-    rows = len({int(step) for own, _ in found.series.values() for step in own})
+    run = archive.run
+    completions = sum(len(packed.rollouts) for packed in archive.rollouts)
+    steps = [
+        step
+        for curve_steps, _ in archive.series.values()
+        if len(curve_steps)
+        for step in (int(curve_steps[0]), int(curve_steps[-1]))
+    ]
+    rows = len({int(step) for curve_steps, _ in archive.series.values() for step in curve_steps})
     item = RunItemOfImport(
         label=run.name, is_chosen=True, run=run_id, name=names.run, rows=rows, completions=completions
     )
     columns = [
-        ColumnItem(column=name, metric=name, state="taken", points=len(own), reason="")
-        for name, (own, _) in sorted(found.series.items())
+        ColumnItem(column=name, metric=name, state="taken", points=len(curve_steps), reason="")
+        for name, (curve_steps, _) in sorted(archive.series.items())
     ]
     report = ImportReport(
         format="grpolab",
         format_title="Archive of GRPO Lab",
         origin=run.origin or ARCHIVED,
         rows=rows,
-        metrics=len(found.series),
-        points=sum(len(own) for own, _ in found.series.values()),
+        metrics=len(archive.series),
+        points=sum(len(curve_steps) for curve_steps, _ in archive.series.values()),
         first_step=min(steps, default=0),
         last_step=max(steps, default=0),
         step="step",
@@ -46,7 +51,7 @@ def archive_answer(found: ReadArchive, names: Names, run_id: str | None) -> Impo
         replaced=0,
         completions=completions,
         config_fields=len(run.config),
-        notes=_notes(found, completions),
+        notes=_notes(archive, completions),
     )
     return ImportAnswer(
         run=run_id,
@@ -59,20 +64,22 @@ def archive_answer(found: ReadArchive, names: Names, run_id: str | None) -> Impo
     )
 
 
-def _notes(found: ReadArchive, completions: int) -> list[str]:
-    run = found.run
-    notes = [f"{completions:,} completions with their tokens and {len(found.events):,} events are restored."]
-    if count_of := len(found.checkpoints):
+def _notes(archive: ReadArchive, completions: int) -> list[str]:
+    run = archive.run
+    notes = [
+        f"{completions:,} completions with their tokens and {len(archive.events):,} events are restored."
+    ]
+    if count_of := len(archive.checkpoints):
         notes.append(
             f"{count_of} checkpoint{'s are' if count_of > 1 else ' is'} restored; the run can be forked."
         )
     elif not run.origin:
         notes.append("The archive has no checkpoints: the run cannot be forked or evaluated.")
-    if found.beside is not None and (labels := len(found.beside.labels)):
+    if archive.beside is not None and (labels := len(archive.beside.labels)):
         notes.append(f"{labels:,} label{'s are' if labels > 1 else ' is'} restored.")
-    notes += [f"Missing in the archive: {clean_text(each)}" for each in found.missing[:MOST_NAMED]]
-    if (more := len(found.missing) - MOST_NAMED) > 0:
-        notes.append(f"{more:,} more things are missing in the archive; its {MANIFEST} names them.")
+    notes += [f"Missing in the archive: {clean_text(sentence)}" for sentence in archive.missing[:MOST_NAMED]]
+    if (unnamed := len(archive.missing) - MOST_NAMED) > 0:
+        notes.append(f"{unnamed:,} more things are missing in the archive; its {MANIFEST} names them.")
     if run.fork_step is not None:
         notes.append(
             f"The run is a fork: its metrics up to step {run.fork_step} are those of the run it left."

@@ -98,10 +98,10 @@ class _Packer:
         if attempt not in self._attempts:
             raise ValueError(f"is of attempt {attempt}, which the run does not have")
         if position == 0:
-            own = (step, attempt, group.kind, group.prompt_index)
-            if own in self._groups:  # one of the two would be stored
+            group_key = (step, attempt, group.kind, group.prompt_index)
+            if group_key in self._groups:  # one of the two would be stored
                 raise ValueError(f"repeats prompt {group.prompt_index} of step {step} ({group.kind})")
-            self._groups.add(own)
+            self._groups.add(group_key)
             self.finish()
             if self._place != (step, attempt):
                 self.packed.append(PackedGroups())
@@ -125,8 +125,8 @@ class _Packer:
     def finish(self) -> None:
         """Pack the last group; raises ValueError for what the database cannot hold."""
         if self._group is not None:
-            more = pack_groups(self._run_id, *self._place, [self._group])
-            self.packed[-1].extend(more)
+            packed_group = pack_groups(self._run_id, *self._place, [self._group])
+            self.packed[-1].extend(packed_group)
             self._group = None
 
 
@@ -137,9 +137,9 @@ def read_rollouts(
     packer, own_tokens = _Packer(run_id, attempts), _Tokens(tokens)
     row, texts = 0, _text_columns(column_names(rollouts))
     for cells in read_cells(rollouts, (*NUMBERS, *VALUES), texts, most=MOST_COMPLETIONS):
-        for place in range(cells.rows):
+        for cell_row in range(cells.rows):
             try:
-                group, completion, at = _completion(cells, place, own_tokens.of(row))
+                group, completion, at = _completion(cells, cell_row, own_tokens.of(row))
                 packer.add(at, group, completion)
             except BadLog:
                 raise
@@ -151,18 +151,18 @@ def read_rollouts(
     return packer.packed
 
 
-def _text_columns(there: Sequence[str]) -> list[str]:
+def _text_columns(columns: Sequence[str]) -> list[str]:
     """Columns of text; older archives do not say why a group was left out, or know no turns."""
-    texts = [name for name in TEXTS if name not in (LEFT_OUT, TURNS) or name in there]
+    texts = [name for name in TEXTS if name not in (LEFT_OUT, TURNS) or name in columns]
     return [*texts, *EXACT, *map(exact_name, EXACT)]
 
 
 def _completion(
-    cells: Cells, place: int, tokens: Tokens | None
+    cells: Cells, cell_row: int, tokens: Tokens | None
 ) -> tuple[ArchivedGroup, ArchivedCompletion, Position]:
-    whole = {name: whole_number(cells, name, place) for name in NUMBERS}
-    text = {name: utf8(cells.texts[name][place]) for name in TEXTS if name in cells.texts}
-    text |= {name: exact_text(cells, name, place) for name in EXACT}
+    numbers = {name: whole_number(cells, name, cell_row) for name in NUMBERS}
+    text = {name: utf8(cells.texts[name][cell_row]) for name in TEXTS if name in cells.texts}
+    text |= {name: exact_text(cells, name, cell_row) for name in EXACT}
     documents = {name: parse(text.pop(name)) for name in JSON_TEXTS if name in text}
     written = text["text"]
     text, documents = redact_document([text, documents])
@@ -171,48 +171,48 @@ def _completion(
         raise ValueError(f"was left out of training for an unknown reason: {left_out!r:.40}")
     if not KIND.fullmatch(text["kind"]) or not REASON.fullmatch(text["finish_reason"]):
         raise ValueError("has an unknown kind or reason to finish")
-    if not 0 <= whole["position"] < MOST_OF_GROUP:
-        raise ValueError(f"has place {whole['position']} in its group")
+    if not 0 <= numbers["position"] < MOST_OF_GROUP:
+        raise ValueError(f"has place {numbers['position']} in its group")
     rewards, flags, turns = (documents.get(name, []) for name in JSON_TEXTS)
     if not isinstance(rewards, dict) or not isinstance(flags, list) or unstorable([rewards, flags]):
         raise ValueError("has rewards or flags that cannot be stored")
-    if tokens is not None and len(tokens.ids) != whole["tokens"]:
-        raise ValueError(f"has {whole['tokens']} tokens, and {len(tokens.ids)} in {TOKENS}")
+    if tokens is not None and len(tokens.ids) != numbers["tokens"]:
+        raise ValueError(f"has {numbers['tokens']} tokens, and {len(tokens.ids)} in {TOKENS}")
     if text["text"] != written:  # its tokens would spell the secret, and turns begin at other characters
         tokens, turns = None, []
     same = ("kind", "prompt_id", "problem", "domain", "prompt", "answer")
     group = ArchivedGroup(
         **{name: text[name] for name in same},
-        prompt_index=whole["prompt_index"],
+        prompt_index=numbers["prompt_index"],
         completions=[],
         left_out=left_out,
     )
     completion = ArchivedCompletion(
         text=text["text"],
-        reward=_value(cells, "reward", place),
+        reward=_value(cells, "reward", cell_row),
         rewards={str(name): None if value is None else float(value) for name, value in rewards.items()},
-        advantage=_value(cells, "advantage", place),
+        advantage=_value(cells, "advantage", cell_row),
         finish_reason=text["finish_reason"],
-        correct=None if (correct := _value(cells, "correct", place)) is None else bool(correct),
+        correct=None if (correct := _value(cells, "correct", cell_row)) is None else bool(correct),
         flags=[str(flag) for flag in flags],
-        turns=read_turns(turns, text["text"], whole["tokens"]),
-        token_ids=range(whole["tokens"]) if tokens is None else tokens.ids,
+        turns=read_turns(turns, text["text"], numbers["tokens"]),
+        token_ids=range(numbers["tokens"]) if tokens is None else tokens.ids,
         token_strings=() if tokens is None else tokens.strings,
         arrays={} if tokens is None else tokens.arrays,
     )
-    return group, completion, (whole["step"], whole["attempt"], whole["position"])
+    return group, completion, (numbers["step"], numbers["attempt"], numbers["position"])
 
 
-def whole_number(cells: Cells, name: str, place: int, *, most: int = 2**31 - 1) -> int:
+def whole_number(cells: Cells, name: str, cell_row: int, *, most: int = 2**31 - 1) -> int:
     """A number of the table from 0 to `most`; raises ValueError."""
-    value = cells.numbers[name][place]
-    if not cells.is_there[name][place] or not 0 <= value <= most or value != int(value):
+    value = cells.numbers[name][cell_row]
+    if not cells.is_there[name][cell_row] or not 0 <= value <= most or value != int(value):
         raise ValueError(f"has no whole number as {name}")
     return int(value)
 
 
-def _value(cells: Cells, name: str, place: int) -> float | None:
-    return float(cells.numbers[name][place]) if cells.is_there[name][place] else None
+def _value(cells: Cells, name: str, cell_row: int) -> float | None:
+    return float(cells.numbers[name][cell_row]) if cells.is_there[name][cell_row] else None
 
 
 def utf8(content: bytes | None) -> str:
@@ -222,10 +222,10 @@ def utf8(content: bytes | None) -> str:
     return content.decode()
 
 
-def exact_text(cells: Cells, name: str, place: int) -> str:
+def exact_text(cells: Cells, name: str, cell_row: int) -> str:
     """Text of a cell with what UTF-8 cannot hold; raises ValueError."""
-    exact = cells.texts[exact_name(name)][place]
-    return utf8(cells.texts[name][place]) if exact is None else exact.decode("utf-8", "surrogatepass")
+    exact = cells.texts[exact_name(name)][cell_row]
+    return utf8(cells.texts[name][cell_row]) if exact is None else exact.decode("utf-8", "surrogatepass")
 
 
 class _Tokens:
@@ -271,8 +271,8 @@ class _Tokens:
                     for name in self._names
                     if cells.is_there[VALUE + name][start:end].all()
                 }
-                own = Tokens(strings[start:end], ids[start:end].astype(np.int32), arrays)
-                yield int(rows[start]), own
+                token_piece = Tokens(strings[start:end], ids[start:end].astype(np.int32), arrays)
+                yield int(rows[start]), token_piece
 
 
 def _token_strings(cells: Cells) -> list[str]:

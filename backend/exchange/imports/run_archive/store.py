@@ -69,32 +69,32 @@ def import_any(
     run_id = new_id()
     try:
         with _one_at_a_time:
-            found = read_run_archive(file, run_id)
+            archive = read_run_archive(file, run_id)
     except BadLog as error:
         raise InvalidRequest([FieldError("file", f"{request.file} {error}")]) from None
     except Unusable as error:
         raise Unavailable(f"archives are read in the sandbox, which does not start here: {error}") from None
     with reading(sessions) as session:
-        names = _names(session, found.run, request)
+        names = _names(session, archive.run, request)
     if request.dry_run:
-        return archive_answer(found, names, None)
-    digest = digest_of([request.file, request.name, request.experiment, request.variant, _content(found)])
+        return archive_answer(archive, names, None)
+    digest = digest_of([request.file, request.name, request.experiment, request.variant, _content(archive)])
     with reading(sessions) as session:
-        made = made_before(session, key, digest) if key else None
-    made = made or _enter(sessions, settings, file, found, names, run_id, key, digest)
+        made_id = made_before(session, key, digest) if key else None
+    made_id = made_id or _enter(sessions, settings, file, archive, names, run_id, key, digest)
     with reading(sessions) as session:  # another request with this key may have given it another name
-        names = names._replace(run=session.scalar(select(Run.name).where(Run.id == made)) or names.run)
-    return archive_answer(found, names, made)
+        names = names._replace(run=session.scalar(select(Run.name).where(Run.id == made_id)) or names.run)
+    return archive_answer(archive, names, made_id)
 
 
 _OF_LOGS = ("into", "step", "mapping", "runs", "seed")
 """Wishes that make no sense for an archive."""
 
 
-def _content(found: ReadArchive) -> Any:
+def _content(archive: ReadArchive) -> Any:
     return [
-        found.run.model_dump(mode="json"),
-        {name: len(steps) for name, (steps, _) in found.series.items()},
+        archive.run.model_dump(mode="json"),
+        {name: len(steps) for name, (steps, _) in archive.series.items()},
     ]
 
 
@@ -103,9 +103,9 @@ def _names(session: Session, run: ArchivedRun, request: ImportRequest) -> Names:
     experiment = request.experiment or clean_text(run.experiment) or request.file
     query = select(Run.name).join(Experiment, Experiment.id == Run.experiment_id)
     taken = set(session.scalars(query.where(Experiment.name == experiment)))
-    wanted = clean_text(run.name) or request.file
-    numbered = (f"{wanted} {number}" if number > 1 else wanted for number in count(1))
-    name = request.name or next(each for each in numbered if each not in taken)
+    wanted_name = clean_text(run.name) or request.file
+    numbered = (f"{wanted_name} {number}" if number > 1 else wanted_name for number in count(1))
+    name = request.name or next(candidate for candidate in numbered if candidate not in taken)
     return Names(name, experiment, request.variant or clean_text(run.variant), run.seed, request.file)
 
 
@@ -113,7 +113,7 @@ def _enter(
     sessions: Sessions,
     settings: Settings,
     file: IO[bytes],
-    found: ReadArchive,
+    archive: ReadArchive,
     names: Names,
     run_id: str,
     key: str,
@@ -122,20 +122,20 @@ def _enter(
     """Files first, then the rows, as a trainer does; after an error nothing of either stays."""
     artifacts = settings.artifacts_of(run_id)
     try:
-        _write_checkpoints(file, found, artifacts)
+        _write_checkpoints(file, archive, artifacts)
         if (store := artifact_store(settings)) is not None:
-            for name in found.checkpoints:
+            for name in archive.checkpoints:
                 store.upload(artifacts / name)
         with sessions.begin() as session:
-            made = _store(session, found, names, run_id, key, digest)
+            made_id = _store(session, archive, names, run_id, key, digest)
     except BaseException:
         _take_back(settings, run_id)
         raise
-    if made is None:  # somebody with the same key was quicker by a moment
+    if made_id is None:  # somebody with the same key was quicker by a moment
         _take_back(settings, run_id)
         with reading(sessions) as session:
             return made_before(session, key, digest) or ""
-    return made
+    return made_id
 
 
 def _take_back(settings: Settings, run_id: str) -> None:
@@ -145,8 +145,8 @@ def _take_back(settings: Settings, run_id: str) -> None:
             store.remove_run(run_id)
 
 
-def _write_checkpoints(file: IO[bytes], found: ReadArchive, artifacts: Path) -> None:
-    needed = sum(place.size for files in found.checkpoints.values() for place in files.values())
+def _write_checkpoints(file: IO[bytes], archive: ReadArchive, artifacts: Path) -> None:
+    needed = sum(extent.size for files in archive.checkpoints.values() for extent in files.values())
     if not needed:
         return
     make_directory(artifacts)
@@ -155,27 +155,27 @@ def _write_checkpoints(file: IO[bytes], found: ReadArchive, artifacts: Path) -> 
         raise Unavailable(
             f"the checkpoints need {size_text(needed)}, and {size_text(free)} are free on {artifacts}"
         )
-    for name, files in found.checkpoints.items():
+    for name, files in archive.checkpoints.items():
         draft = artifacts / f".{name}.draft"
-        for path, place in files.items():
-            _write(file, place, draft / path)
-        for each in draft.rglob("*"):
-            sync(each)
+        for path, extent in files.items():
+            _write(file, extent, draft / path)
+        for path_of_draft in draft.rglob("*"):
+            sync(path_of_draft)
         publish(draft, artifacts / name)
 
 
-def _write(file: IO[bytes], place: FileExtent, target: Path) -> None:
+def _write(file: IO[bytes], extent: FileExtent, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("xb") as copy:
-        for block in blocks_of(file, place):
+        for block in blocks_of(file, extent):
             copy.write(block)
 
 
 def _store(
-    session: Session, found: ReadArchive, names: Names, run_id: str, key: str, digest: str
+    session: Session, archive: ReadArchive, names: Names, run_id: str, key: str, digest: str
 ) -> str | None:
     """Enter everything; the run's id, or None where there is a run with this idempotency key."""
-    run = found.run
+    run = archive.run
     experiment = experiment_of(session, names)
     row = {
         "id": run_id,
@@ -198,36 +198,36 @@ def _store(
         "finished_at": run.finished_at,
         **_config(run, experiment, names),
         **_status(run),
-        **_verdict(found, names),
+        **_verdict(archive, names),
     }
     statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
-    made: str | None = session.scalar(statement.returning(Run.id))
-    if made is None:
+    made_id: str | None = session.scalar(statement.returning(Run.id))
+    if made_id is None:
         return None
-    _store_history(session, found, run_id)
-    _store_rollouts(session, found, run_id)
-    session.add_all(_checkpoint_rows(found, run_id))
-    values = sum(len(steps) for steps, _ in found.series.values())
-    what = f"{values:,} values of {len(found.series)} metrics"
-    message = f"imported from an archive of GRPO Lab, {names.file}: {what}"
+    _store_history(session, archive, run_id)
+    _store_rollouts(session, archive, run_id)
+    session.add_all(_checkpoint_rows(archive, run_id))
+    values = sum(len(steps) for steps, _ in archive.series.values())
+    content = f"{values:,} values of {len(archive.series)} metrics"
+    message = f"imported from an archive of GRPO Lab, {names.file}: {content}"
     data = {"to": _status(run)["status"], "file": names.file}
     add_event(session, "lifecycle", message, run_id=run_id, data=data)
-    for each in found.missing:
-        missing = f"missing in the archive: {clean_text(each)}"
+    for sentence in archive.missing:
+        missing = f"missing in the archive: {clean_text(sentence)}"
         add_event(session, "data", missing, run_id=run_id, level="warning")
-    return made
+    return made_id
 
 
-def _store_rollouts(session: Session, found: ReadArchive, run_id: str) -> None:
+def _store_rollouts(session: Session, archive: ReadArchive, run_id: str) -> None:
     """Prompts before the groups, whose own ones then stay away, and labels behind their completions."""
-    if (beside := found.beside) is not None:
+    if (beside := archive.beside) is not None:
         write_groups(session, PackedGroups(prompts=beside.prompts))
         for rows in beside.tallies.rows(run_id):
             write_groups(session, PackedGroups(tallies=rows))
-    for packed in found.rollouts:
+    for packed in archive.rollouts:
         write_groups(session, packed)
     if beside is not None and beside.labels:
-        ids = [ids for packed in found.rollouts for ids in packed.rollouts]
+        ids = [ids for packed in archive.rollouts for ids in packed.rollouts]
         session.execute(insert(RolloutLabel), label_rows(beside.labels, ids, run_id))
 
 
@@ -244,33 +244,33 @@ def _status(run: ArchivedRun) -> dict[str, Any]:
     return {"status": "stopped", "reason": f"was {run.status} when it was archived"}
 
 
-def _verdict(found: ReadArchive, names: Names) -> dict[str, Any]:
+def _verdict(archive: ReadArchive, names: Names) -> dict[str, Any]:
     """The columns of its diagnosis, made anew: the archive's own word proves nothing."""
-    run = found.run
+    run = archive.run
     if not run.last_step or not run.steps:
         return columns_of(None, run.last_step)
-    series = {name: LogSeries(*found.series[name]).thinned() for name in METRICS if name in found.series}
+    series = {name: LogSeries(*archive.series[name]).thinned() for name in METRICS if name in archive.series}
     config = run.config if not run.origin else {}
     log = Log(series, config, _status(run)["status"], _status(run)["reason"])
     return columns_of(diagnosis_of(log, names.run), run.last_step)
 
 
-def _store_history(session: Session, found: ReadArchive, run_id: str) -> None:
-    for each in found.run.attempts:
-        from_step = NOT_BEGUN if each.from_step is None else each.from_step
-        same = each.model_dump(exclude={"from_step"})
+def _store_history(session: Session, archive: ReadArchive, run_id: str) -> None:
+    for attempt in archive.run.attempts:
+        from_step = NOT_BEGUN if attempt.from_step is None else attempt.from_step
+        same = attempt.model_dump(exclude={"from_step"})
         session.add(Attempt(run_id=run_id, worker_id="", from_step=from_step, **same))
     session.flush()
     parts: dict[int, dict[str, Any]] = {}
-    for name, (steps, values) in found.series.items():
-        numbers = attempt_at(found.run.attempts, steps)
+    for name, (steps, values) in archive.series.items():
+        numbers = attempt_at(archive.run.attempts, steps)
         for number in dict.fromkeys(numbers.tolist()):
-            own = numbers == number
-            parts.setdefault(number, {})[name] = steps[own], values[own]
+            is_of_attempt = numbers == number
+            parts.setdefault(number, {})[name] = steps[is_of_attempt], values[is_of_attempt]
     for number, series in sorted(parts.items()):
         write_series(session, run_id, number, series)
-    if found.events:
-        rows = [{"run_id": run_id, **each._asdict()} for each in found.events]
+    if archive.events:
+        rows = [{"run_id": run_id, **event._asdict()} for event in archive.events]
         session.execute(insert(Event), [_redacted(row) for row in rows])
 
 
@@ -278,15 +278,15 @@ def _redacted(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "message": redact(row["message"]), "data": redact_document(row["data"])}
 
 
-def _checkpoint_rows(found: ReadArchive, run_id: str) -> Iterable[Checkpoint]:
-    for each in found.run.checkpoints:
-        files = found.checkpoints[each.name]
+def _checkpoint_rows(archive: ReadArchive, run_id: str) -> Iterable[Checkpoint]:
+    for checkpoint in archive.run.checkpoints:
+        files = archive.checkpoints[checkpoint.name]
         yield Checkpoint(
             run_id=run_id,
-            step=each.step,
-            attempt=each.attempt,
-            path=each.name,
-            sha256=each.sha256,
-            bytes_total=sum(place.size for place in files.values()),
-            manifest={"files": sorted(files), "accuracy": each.accuracy},
+            step=checkpoint.step,
+            attempt=checkpoint.attempt,
+            path=checkpoint.name,
+            sha256=checkpoint.sha256,
+            bytes_total=sum(extent.size for extent in files.values()),
+            manifest={"files": sorted(files), "accuracy": checkpoint.accuracy},
         )

@@ -149,12 +149,12 @@ class Run:
         May have `reward`, `rewards` (by name), `advantage`, `answer`, `tokens`, `finish_reason`, `correct`.
         """
         groups: list[dict[str, Any]] = []
-        for given in completions:
-            prompt, answer = _text(given.get("prompt", "")), _text(given.get("answer", ""))
+        for completion in completions:
+            prompt, answer = _text(completion.get("prompt", "")), _text(completion.get("answer", ""))
             if not groups or groups[-1]["prompt"] != prompt or groups[-1]["answer"] != answer:
                 groups.append({"kind": "completions", "split": split, "prompt": prompt, "answer": answer,
                                "completions": []})  # fmt: skip
-            groups[-1]["completions"].append(_completion(given))
+            groups[-1]["completions"].append(_completion(completion))
         self._write(step, groups)
 
     @property
@@ -231,9 +231,9 @@ class Run:
             self._send_files()
 
     def _send_files(self) -> None:
-        own = {spool.path for spool in self._spools}
+        own_paths = {spool.path for spool in self._spools}
         for path in _by_age(self._directory.glob("*.jsonl")):
-            if path not in own and (left := _Spool.adopt(path)):
+            if path not in own_paths and (left := _Spool.adopt(path)):
                 _say(f"sending what an earlier process of run {self.id} left behind")
                 self._send(left)
                 left.close(remove=True)
@@ -249,12 +249,12 @@ class Run:
             self._wake.clear()
             is_closing = self._closing.is_set()
             try:
-                more, pause = self._service.send(spool), 0.0
+                has_more, pause = self._service.send(spool), 0.0
             except _Later as later:
-                more, pause = True, max(later.seconds, min(LONGEST_PAUSE, max(1.0, pause * 2)))
-            if not more and self._is_over(spool, is_closing=is_closing):
+                has_more, pause = True, max(later.seconds, min(LONGEST_PAUSE, max(1.0, pause * 2)))
+            if not has_more and self._is_over(spool, is_closing=is_closing):
                 return
-            if not more and self._wake.wait(SIGN_SECONDS):
+            if not has_more and self._wake.wait(SIGN_SECONDS):
                 self._closing.wait(BATCH_SECONDS)  # more may come that can travel along
             elif pause and is_closing:
                 time.sleep(1.0)
@@ -330,14 +330,14 @@ class _Service:
         return answer
 
     def _refused(self, spool: _Spool, lines: list[bytes], error: urllib.error.HTTPError) -> None:
-        place, detail = _problem_of(error)
+        path, detail = _problem_of(error)
         if error.code == 410 and "problem+json" in error.headers.get("Content-Type", ""):
             self.should_stop = self.is_refused = True
             self._tell(f"{detail}; nothing more is sent, and what is logged stays in its file")
             raise _Unwanted
         if error.code in (404, 409) and (spool.sent or spool.is_known):
             return spool.rewind()  # the service lost what it had confirmed: a restored backup, a deleted run
-        is_of_run = place.split(".")[0] == "run" or lines == [b"null"]  # no record is to blame
+        is_of_run = path.split(".")[0] == "run" or lines == [b"null"]  # no record is to blame
         if error.code in (400, 413, 422) and len(lines) > 1 and not is_of_run:
             return spool.send_singly(len(lines))
         if error.code in (400, 413, 422) and lines and not is_of_run:
@@ -433,15 +433,15 @@ class _Spool:
             os.lseek(self._reading, self._offset, os.SEEK_SET)
             block = os.read(self._reading, min(size, self.end - self._offset))
             size *= 2
-        found = block[: block.rfind(b"\n") + 1].splitlines()[: 1 if self._singly else None]
+        lines = block[: block.rfind(b"\n") + 1].splitlines()[: 1 if self._singly else None]
         values = 0
-        for n, line in enumerate(found):
+        for n, line in enumerate(lines):
             values += line.count(b'": ')  # at least as many as it has
             if n and values > BATCH_VALUES:
-                found = found[:n]
+                lines = lines[:n]
                 break
-        self._lengths = [len(line) + 1 for line in found]
-        return [b"null" if self.sent + n in self._left_out else line for n, line in enumerate(found, 1)]
+        self._lengths = [len(line) + 1 for line in lines]
+        return [b"null" if self.sent + n in self._left_out else line for n, line in enumerate(lines, 1)]
 
     def confirm(self, lines: list[bytes]) -> None:
         """The service has stored these."""
@@ -499,11 +499,11 @@ if hasattr(os, "register_at_fork"):
 
 def _by_age(paths: Iterable[Path]) -> list[Path]:
     """The oldest first; another process may remove one at any time."""
-    found = []
+    paths_by_age = []
     for path in paths:
         with contextlib.suppress(OSError):
-            found.append((path.stat().st_mtime, path))
-    return [path for _, path in sorted(found)]
+            paths_by_age.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(paths_by_age)]
 
 
 def _take(descriptor: int) -> bool:
@@ -591,10 +591,12 @@ class GRPOLabCallback:
         completions = []
         for n, (prompt, text) in enumerate(zip(logs["prompt"], texts)):
             rewards = {name: values[n] for name, values in terms.items() if n < len(values)}
-            known = [w * r for w, r in zip(weights, rewards.values()) if r is not None and not math.isnan(r)]
+            weighted = [
+                w * r for w, r in zip(weights, rewards.values()) if r is not None and not math.isnan(r)
+            ]
             completions.append({
                 "prompt": prompt, "completion": text, "rewards": rewards,
-                "reward": math.fsum(known) if known else None,
+                "reward": math.fsum(weighted) if weighted else None,
                 "advantage": advantages[n] if n < len(advantages) else None,
                 "answer": list(extra["answer"])[n] if "answer" in extra else "",
             })  # fmt: skip
@@ -628,7 +630,7 @@ class VerlLogger:
     def log_samples(self, samples: Sequence[Sequence[Any]], step: int) -> None:
         """Validation samples as verl gives them: input, output, score."""
         self.run.log_completions(
-            [{"prompt": given[0], "completion": given[1], "reward": given[2]} for given in samples],
+            [{"prompt": sample[0], "completion": sample[1], "reward": sample[2]} for sample in samples],
             step=step,
             split="eval",
         )
@@ -680,17 +682,17 @@ def _optional(value: Any) -> float | str | None:
     return None if number is None else _spelled(number)
 
 
-def _completion(given: Mapping[str, Any]) -> dict[str, Any]:
-    correct, tokens = given.get("correct"), given.get("tokens")
+def _completion(completion: Mapping[str, Any]) -> dict[str, Any]:
+    correct, tokens = completion.get("correct"), completion.get("tokens")
     return {
-        "text": _text(given.get("completion", "")),
-        "reward": _optional(given.get("reward")),
+        "text": _text(completion.get("completion", "")),
+        "reward": _optional(completion.get("reward")),
         "rewards": {
-            str(name)[:128]: _optional(value) for name, value in (given.get("rewards") or {}).items()
+            str(name)[:128]: _optional(value) for name, value in (completion.get("rewards") or {}).items()
         },
-        "advantage": _optional(given.get("advantage")),
+        "advantage": _optional(completion.get("advantage")),
         "tokens": None if tokens is None else max(0, int(tokens)),
-        "finish_reason": str(given.get("finish_reason") or "")[:16],
+        "finish_reason": str(completion.get("finish_reason") or "")[:16],
         "correct": None if correct is None else bool(correct),
     }
 
@@ -709,24 +711,24 @@ def _text(value: Any) -> str:
 
 def _storable(head: dict[str, Any]) -> dict[str, Any]:
     """What describes a run, as the service takes it: one that it refuses would never arrive."""
-    found = dict(head)
+    storable = dict(head)
     for field in _NAMES:
         if len(text := _clean(str(head.get(field, "")))) > NAME_CHARACTERS:
             _say(f"{field}: expected at most {NAME_CHARACTERS} characters, got {len(text)}: it is cut")
         if field in head:
-            found[field] = text[:NAME_CHARACTERS]
+            storable[field] = text[:NAME_CHARACTERS]
     for field, (least, most) in _WHOLE.items():
         if field in head and (number := _whole(head[field], least, most)) is None:
             expected = f"expected a whole number from {least} to {most}, got {head[field]!r:.40}"
             _say(f"{field}: {expected}: it is left out")
-            del found[field]
+            del storable[field]
         elif field in head:
-            found[field] = number
+            storable[field] = number
     config = json.dumps(head.get("config"), ensure_ascii=False, separators=(",", ":"))
     if (size := len(config.encode("utf-8", "replace"))) > CONFIG_BYTES:
         _say(f"config: expected at most {CONFIG_BYTES:,} bytes of JSON, got {size:,}: it is left out")
-        del found["config"]
-    return found
+        del storable["config"]
+    return storable
 
 
 def _whole(value: Any, least: int, most: int) -> int | None:
@@ -744,9 +746,9 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, float):
         return _spelled(value)
     if isinstance(value, dict) and depth < 20:
-        return {_clean(str(key)): _plain(part, depth + 1) for key, part in value.items()}
+        return {_clean(str(key)): _plain(child, depth + 1) for key, child in value.items()}
     if isinstance(value, list | tuple | set) and depth < 20:
-        return [_plain(part, depth + 1) for part in value]
+        return [_plain(child, depth + 1) for child in value]
     return _clean(str(value))
 
 
@@ -758,9 +760,9 @@ def _clean(text: str) -> str:
 def _without_secrets(value: Any, name: str = "") -> Any:
     """The config without what is called like a secret: it is written to a file."""
     if isinstance(value, dict):
-        return {key: _without_secrets(part, str(key)) for key, part in value.items()}
+        return {key: _without_secrets(child, str(key)) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_secrets(part, name) for part in value]
+        return [_without_secrets(child, name) for child in value]
     return "[secret]" if isinstance(value, str) and value and _SECRET.search(name) else value
 
 
@@ -790,9 +792,9 @@ def _ending(error: BaseException | None) -> tuple[str, str]:
 def _problem_of(error: urllib.error.HTTPError) -> tuple[str, str]:
     """(place in the request, the service's sentence), or nothing and the status in words."""
     try:
-        found = json.loads(error.read(100_000))
-        first = (found.get("errors") or [{}])[0]
-        at = f"{first['path']}: {first['message']}" if first.get("message") else found["detail"]
+        problem = json.loads(error.read(100_000))
+        first = (problem.get("errors") or [{}])[0]
+        at = f"{first['path']}: {first['message']}" if first.get("message") else problem["detail"]
         return str(first.get("path", "")), _clean(str(at))[:500]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return "", str(error.reason)
