@@ -2,19 +2,18 @@
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from backend.config.merge import config_hash, resolve
 from backend.metrics.store import write_points
+from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.store import pack_groups, write_groups
 from backend.storage.completion import Completion
 from backend.storage.completions import in_pieces
@@ -102,52 +101,59 @@ def seeded_metrics(steps: int, *, seed: int = 0, spike_at: int | None = None) ->
     return found
 
 
-@dataclass(frozen=True)
-class MadeCompletion:
-    """A completion as a trainer hands it over."""
+class MadeCompletion(CompletionRecord):
+    """A completion as a trainer hands it over, with tokens of one character."""
 
-    text: str = "<think>1+1=2</think>\\boxed{2}"
-    reward: float | None = 1.0
-    rewards: Mapping[str, float | None] = field(default_factory=lambda: {"correctness": 1.0})
-    advantage: float | None = 0.5
-    finish_reason: str = "stop"
-    correct: bool | None = True
-    flags: tuple[str, ...] = ()
-    turns: tuple[dict[str, Any], ...] = ()
+    __slots__ = ()
 
-    @property
-    def token_strings(self) -> list[str]:
-        return list(self.text)
+    def __init__(
+        self,
+        text: str = "<think>1+1=2</think>\\boxed{2}",
+        reward: float | None = 1.0,
+        rewards: Mapping[str, float | None] | None = None,
+        advantage: float | None = 0.5,
+        **fields: Any,
+    ) -> None:
+        length = len(text)
+        usual: dict[str, Any] = {
+            "token_strings": list(text),
+            "token_ids": [ord(character) % 1000 for character in text],
+            "finish_reason": "stop",
+            "correct": True,
+            "arrays": {
+                "logprob": -np.arange(length, dtype=np.float32),
+                "entropy": np.ones(length, np.float32),
+            },
+        }
+        terms = {"correctness": 1.0} if rewards is None else rewards
+        super().__init__(text, reward=reward, rewards=terms, advantage=advantage, **(usual | fields))
 
-    @property
-    def token_ids(self) -> list[int]:
-        return [ord(character) % 1000 for character in self.text]
 
-    @property
-    def arrays(self) -> dict[str, NDArray[np.float32]]:
-        length = len(self.text)
-        return {"logprob": -np.arange(length, dtype=np.float32), "entropy": np.ones(length, np.float32)}
-
-
-@dataclass(frozen=True)
-class MadeGroup:
+class MadeGroup(GroupRecord):
     """A group as a trainer hands it over."""
 
-    prompt: str = "1+1=?"
-    answer: str = "2"
-    prompt_index: int = 0
-    kind: str = "train"
-    problem: str = "sums"
-    domain: str = "math"
-    left_out: str = ""
-    completions: tuple[MadeCompletion, ...] = (
-        MadeCompletion(),
-        MadeCompletion(text="no idea", reward=0.0, advantage=-0.5, correct=False, flags=("wrong",)),
-    )
+    __slots__ = ()
 
-    @property
-    def prompt_id(self) -> str:
-        return f"{self.problem}/{self.prompt}"
+    def __init__(
+        self, prompt: str = "1+1=?", completions: Sequence[CompletionRecord] = (), **fields: Any
+    ) -> None:
+        problem = fields.get("problem", "sums")
+        usual: dict[str, Any] = {
+            "kind": "train",
+            "prompt_index": 0,
+            "domain": "math",
+            "answer": "2",
+            "problem": problem,
+        }
+        super().__init__(
+            **(usual | {"prompt_id": f"{problem}/{prompt}"} | fields),
+            prompt=prompt,
+            completions=completions
+            or (
+                MadeCompletion(),
+                MadeCompletion(text="no idea", reward=0.0, advantage=-0.5, correct=False, flags=("wrong",)),
+            ),
+        )
 
 
 def make_group(

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, Literal
 
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
+from backend.rollouts.records import GroupRecord
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.rollouts.tallies import of_groups
 from backend.storage.completion_codec import decode
@@ -34,44 +33,7 @@ def as_finish_reason(text: str) -> str:
     return re.sub(r"\W", "_", text)
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignCompletion:
-    """A completion as `pack_groups` takes it; of its tokens the number alone."""
-
-    text: str
-    reward: float | None = None
-    rewards: Mapping[str, float | None] = field(default_factory=dict)
-    advantage: float | None = None
-    finish_reason: str = ""
-    correct: bool | None = None
-    token_ids: Sequence[int] = range(0)
-    token_strings: Sequence[str] = ()
-    flags: Sequence[str] = ()
-    turns: Sequence[Mapping[str, Any]] = ()
-    arrays: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignGroup:
-    """The completions of one prompt at one step."""
-
-    kind: Split
-    prompt_index: int
-    """Position of the prompt within its step."""
-    prompt: str
-    answer: str
-    completions: Sequence[ForeignCompletion]
-    problem: str = ""
-    domain: str = ""
-    left_out: str = ""
-
-    @property
-    def prompt_id(self) -> str:
-        """The same for the same prompt."""
-        return sha256(self.prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def pack_foreign(run_id: str, step: int, groups: Sequence[ForeignGroup]) -> PackedGroups:
+def pack_foreign(run_id: str, step: int, groups: Sequence[GroupRecord]) -> PackedGroups:
     """The rows of a step's groups."""
     return pack_groups(run_id, step, ATTEMPT, groups, with_tokens=False)
 

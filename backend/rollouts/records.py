@@ -1,54 +1,79 @@
-"""What a trainer hands over of its completions."""
+"""Completions as they are handed over to be stored: by the trainer, a push or an import."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 
-class RecordedCompletion(Protocol):
-    """A completion as the trainer hands it over."""
+@dataclass(frozen=True, slots=True)
+class CompletionRecord:
+    """One completion. Of other trainers' completions the tokens are unknown, or their number alone."""
+
+    text: str
+    token_strings: Sequence[str] = ()
+    token_ids: Sequence[int] | NDArray[np.integer[Any]] = range(0)
+    reward: float | None = None
+    """Total reward; None when it could not be scored."""
+    rewards: Mapping[str, float | None] = field(default_factory=dict)
+    """Each reward term, before its weight."""
+    advantage: float | None = None
+    finish_reason: str = ""
+    """`stop` or `length`, or the word of another trainer."""
+    correct: bool | None = None
+    flags: Sequence[str] = ()
+    """What is conspicuous about it: truncated, wrong, unparsed, no_think, repetitive, language."""
+    arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    """Per-token values of equal length T, e.g. logprob, entropy, ratio."""
+    turns: Sequence[Mapping[str, Any]] = ()
+    """Calls of tools and their answers: see backend.rollouts.turns."""
 
     @property
-    def text(self) -> str: ...
-    @property
-    def token_strings(self) -> Sequence[str]: ...
-    @property
-    def token_ids(self) -> Any: ...
-    @property
-    def reward(self) -> float | None: ...
-    @property
-    def rewards(self) -> Mapping[str, float | None]: ...
-    @property
-    def advantage(self) -> float | None: ...
-    @property
-    def finish_reason(self) -> str: ...
-    @property
-    def correct(self) -> bool | None: ...
-    @property
-    def flags(self) -> Sequence[str]: ...
-    @property
-    def turns(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def arrays(self) -> Mapping[str, Any]: ...
+    def loss(self) -> float:
+        """Sum of its tokens' contributions to the step's loss; 0 where it did not train."""
+        return float(self.arrays["loss"].sum(dtype=np.float64)) if "loss" in self.arrays else 0.0
 
 
-class RecordedGroup(Protocol):
-    """The completions of one prompt as the trainer hands them over."""
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """The G completions of one prompt at one step."""
+
+    kind: str
+    """`train`, `eval`, or `eval/<suite>`."""
+    prompt_index: int
+    """Position of the prompt within its step."""
+    prompt_id: str
+    problem: str
+    domain: str
+    prompt: str
+    answer: str
+    completions: Sequence[CompletionRecord]
+    left_out: str = ""
+    """Why it does not train at this step: see backend.rollouts.marks; "" where it does."""
 
     @property
-    def kind(self) -> str: ...
+    def rewards(self) -> list[float]:
+        """Rewards of the completions that could be scored."""
+        return [completion.reward for completion in self.completions if completion.reward is not None]
+
     @property
-    def prompt_index(self) -> int: ...
+    def reward_mean(self) -> float | None:
+        """Mean reward; None when nothing could be scored."""
+        rewards = self.rewards
+        return sum(rewards) / len(rewards) if rewards else None
+
     @property
-    def prompt_id(self) -> str: ...
-    @property
-    def problem(self) -> str: ...
-    @property
-    def domain(self) -> str: ...
-    @property
-    def prompt(self) -> str: ...
-    @property
-    def answer(self) -> str: ...
-    @property
-    def left_out(self) -> str: ...
-    @property
-    def completions(self) -> Sequence[RecordedCompletion]: ...
+    def longest(self) -> int:
+        """Tokens of the longest completion."""
+        return max((len(completion.token_ids) for completion in self.completions), default=0)
+
+
+def foreign_group(
+    kind: str, prompt_index: int, prompt: str, answer: str, completions: Sequence[CompletionRecord]
+) -> GroupRecord:
+    """A group of another trainer, whose prompt has the same id wherever its text is the same."""
+    prompt_id = sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return GroupRecord(kind, prompt_index, prompt_id, "", "", prompt, answer, completions)

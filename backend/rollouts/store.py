@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from backend.base.text import clean_text
 from backend.rollouts.packing import Tokens, pack_text, pack_tokens
-from backend.rollouts.records import RecordedCompletion, RecordedGroup
+from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.tallies import prompt_row, tally_rows
 from backend.storage.completion import DIGITS, Completion, base32
 from backend.storage.completion_codec import encode
@@ -45,9 +45,9 @@ def pack_groups(
     run_id: str,
     step: int,
     attempt: int,
-    groups: Iterable[RecordedGroup],
+    groups: Iterable[GroupRecord],
     *,
-    counted: Iterable[RecordedGroup] = (),
+    counted: Iterable[GroupRecord] = (),
     with_tokens: bool = True,
 ) -> PackedGroups:
     """The rows of a step's groups. Ids follow from the place: the same step gives the same rows.
@@ -88,7 +88,7 @@ def write_groups(session: Session, packed: PackedGroups) -> None:
             connection.execute(insert_into(session, table.__table__).on_conflict_do_nothing(), rows)
 
 
-def _group_row(group: RecordedGroup, **ids_of_row: Any) -> dict[str, Any]:
+def _group_row(group: GroupRecord, **ids_of_row: Any) -> dict[str, Any]:
     mean, deviation = _spread([c.reward for c in group.completions if c.reward is not None])
     return {
         **ids_of_row,
@@ -116,7 +116,7 @@ def _spread(rewards: Sequence[float]) -> tuple[float | None, float | None]:
     return mean, math.sqrt(math.fsum((reward - mean) ** 2 for reward in finite) / len(finite))
 
 
-def _completion(completion: RecordedCompletion, group_id: str, position: int) -> Completion:
+def _completion(completion: CompletionRecord, group_id: str, position: int) -> Completion:
     numbers = {"reward": completion.reward, "advantage": completion.advantage}
     known_numbers = {name: float(value) for name, value in numbers.items() if value is not None}
     stored = {name: to_stored(value) for name, value in known_numbers.items()}
@@ -141,7 +141,7 @@ def _plain(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _tokens(group: RecordedGroup) -> list[Tokens]:
+def _tokens(group: GroupRecord) -> list[Tokens]:
     """Tokens of each completion; none of one whose token strings were not recorded."""
     return [
         Tokens(completion.token_strings, np.asarray(completion.token_ids, np.int32), completion.arrays)

@@ -12,12 +12,12 @@ from sqlalchemy.sql.elements import ColumnElement
 from backend.base.text import clean_text
 from backend.rollouts.marks import group_marks, marks_of
 from backend.rollouts.packing import pack_text
-from backend.rollouts.records import RecordedGroup
+from backend.rollouts.records import GroupRecord
 from backend.storage.models import GroupTally
 from backend.storage.numbers import to_stored
 
 
-def tally_rows(group: RecordedGroup, *, is_stored: bool, **ids_of_row: Any) -> list[dict[str, Any]]:
+def tally_rows(group: GroupRecord, *, is_stored: bool, **ids_of_row: Any) -> list[dict[str, Any]]:
     """One row for each combination of marks and reward in a group."""
     shared = group_marks(
         [completion.reward for completion in group.completions], group.left_out, is_stored=is_stored
@@ -44,7 +44,7 @@ def tally_rows(group: RecordedGroup, *, is_stored: bool, **ids_of_row: Any) -> l
     ]
 
 
-def prompt_row(group: RecordedGroup, run_id: str) -> dict[str, Any]:
+def prompt_row(group: GroupRecord, run_id: str) -> dict[str, Any]:
     """The prompt of a group, which is stored once per run."""
     return {
         "run_id": run_id,

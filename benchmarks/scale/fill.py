@@ -14,11 +14,11 @@ from backend.analysis.diagnosis.detectors import VERSION
 from backend.config.merge import config_hash, resolve
 from backend.metrics.sealing import seal, sealable
 from backend.metrics.store import write_points
+from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.store import pack_groups, write_groups
 from backend.storage.engine import Sessions, new_id, reading
 from backend.storage.models import ALL_PACKED, Attempt, Experiment, Metric, MetricBlock, Run
 from backend.storage.rollout_words import index_groups
-from worker.recording.records import CompletionRecord, GroupRecord
 
 METRICS = [f"reward/term_{number}/mean" for number in range(7)] + [
     "reward/mean",

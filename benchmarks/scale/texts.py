@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import insert
 
+from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.storage.engine import Sessions
 from backend.storage.models import Attempt, Experiment, Run
 from backend.storage.rollout_words import index_groups
 from benchmarks.scale.fill import attempt_row, run_row
-from worker.recording.records import CompletionRecord, GroupRecord
 
 COMPLETIONS = 8
 GROUPS = 125

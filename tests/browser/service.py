@@ -21,6 +21,7 @@ import uvicorn
 from backend.base.settings import Settings
 from backend.http.timeout import RequestTimeout
 from backend.metrics.store import write_points
+from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint
@@ -31,7 +32,6 @@ from backend.service.process.server import server_config
 from backend.service.process.sockets import listen
 from backend.storage.migrate import upgrade
 from tests.api_client import empty
-from worker.recording.records import CompletionRecord, GroupRecord
 
 TOKEN = "a-token-for-tests"
 VIEWER_TOKEN = "a-viewers-token-for-tests"

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.store import pack_groups, write_groups
 from tests.browser.service import HOSTILE, running, viewports
 from tests.browser.watched import watched
 from tests.factories import make_run
-from worker.recording.records import CompletionRecord, GroupRecord
 
 pytestmark = pytest.mark.nightly
 

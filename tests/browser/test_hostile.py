@@ -21,6 +21,7 @@ from backend.catalog.datasets.files import Upload, Uploads
 from backend.config.merge import config_hash, resolve
 from backend.config.run import RunConfig
 from backend.metrics.store import write_points
+from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs.events import add_event
 from backend.runs.store import append_log
@@ -30,7 +31,6 @@ from tests.browser.payloads import PAYLOADS, seen
 from tests.browser.service import running
 from tests.browser.watched import watched
 from worker.host.trainer_logs import clean_line
-from worker.recording.records import CompletionRecord, GroupRecord
 
 pytestmark = pytest.mark.nightly
 

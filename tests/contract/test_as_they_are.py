@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from backend.base.text import clean_text
 from backend.config.run import RunConfig
 from backend.metrics.store import key_ids
+from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.runs import lifecycle
 from backend.runs.events import add_event
 from backend.runs.store import append_log
 from backend.storage.models import Event, Run
 from tests.factories import make_run
 from worker.recording.recorder import Recorder
-from worker.recording.records import CompletionRecord, GroupRecord, StepRecord
+from worker.recording.records import StepRecord
 
 quickly = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
 STRANGE_FLOATS = (0.0, -0.0, 5e-324, -2.2e-308, 1e308, -1.7976931348623157e308, math.nan, math.inf, -math.inf)

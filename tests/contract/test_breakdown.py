@@ -236,17 +236,13 @@ def test_a_share_of_equal_groups_is_divided_by_the_groups_themselves(client, dat
     assert a["value"] == pytest.approx((1 / 2 + 1 / 3) / 2 * 1)
 
 
-class WithTokens(MadeCompletion):
-    """A completion whose tokens have an entropy of their number, and a loss of a tenth each."""
-
-    @property
-    def arrays(self):
-        count = len(self.text)
-        return {
-            "entropy": np.full(count, float(count), np.float32),
-            "kl": np.full(count, 0.5, np.float32),
-            "loss": np.full(count, 0.125, np.float32),
-        }
+def with_tokens(text):
+    """A completion whose tokens have an entropy of their number, and a loss of an eighth each."""
+    count = len(text)
+    values = {"entropy": float(count), "kl": 0.5, "loss": 0.125}
+    return MadeCompletion(
+        text, arrays={name: np.full(count, each, np.float32) for name, each in values.items()}
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,8 +257,8 @@ class WithTokens(MadeCompletion):
 def test_values_of_tokens_add_up_and_what_is_not_stored_is_the_rest(
     client, database, run, metric, first, second, rest
 ):
-    store(database, run, 1, group("a", WithTokens(text="xx"), WithTokens(text="xxxx")))
-    store(database, run, 2, group("a", WithTokens(text="x" * 6), WithTokens(text="x" * 6)))
+    store(database, run, 1, group("a", with_tokens("xx"), with_tokens("xxxx")))
+    store(database, run, 2, group("a", with_tokens("x" * 6), with_tokens("x" * 6)))
     log(database, run, {1: {metric: first}, 2: {metric: second}})
     found = broken_down(client, run, metric=metric)
     assert found["rows"][-1]["total"] == pytest.approx(rest, abs=1e-6)
@@ -271,8 +267,8 @@ def test_values_of_tokens_add_up_and_what_is_not_stored_is_the_rest(
 
 
 def test_groups_whose_tokens_are_not_stored_are_the_rest_of_a_loss(client, database, run):
-    one = group("a", WithTokens(text="xx"))
-    store(database, run, 1, one, counted=(group("b", WithTokens(text="xx"), index=1),))
+    one = group("a", with_tokens("xx"))
+    store(database, run, 1, one, counted=(group("b", with_tokens("xx"), index=1),))
     store(database, run, 2, one)
     log(database, run, {1: {"loss/total": 1.25}, 2: {"loss/total": 0.25}})
     found = broken_down(client, run, metric="loss/total")

@@ -1,7 +1,7 @@
 """Caps of the sampler correction over stored tokens, on both databases, by hand."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,19 +13,12 @@ from tests.factories import MadeCompletion, MadeGroup, make_run
 RHO = (0.6, 1.0, 1.9, 4.0)
 
 
-@dataclass(frozen=True)
-class Sampled(MadeCompletion):
+def Sampled(text="abcd", rho=RHO, *, masked=False, **fields):  # noqa: N802 - stands beside MadeCompletion
     """One token for each rho."""
-
-    text: str = "abcd"
-    rho: tuple[float, ...] = RHO
-    masked: bool = False
-
-    @property
-    def arrays(self):
-        logprob = np.full(len(self.rho), -3.0, np.float32)
-        mask = {"mask": np.zeros(len(self.rho), np.float32)} if self.masked else {}
-        return mask | {"logprob": logprob, "policy_logprob": logprob + np.log(self.rho).astype(np.float32)}
+    logprob = np.full(len(rho), -3.0, np.float32)
+    mask = {"mask": np.zeros(len(rho), np.float32)} if masked else {}
+    arrays = mask | {"logprob": logprob, "policy_logprob": logprob + np.log(rho).astype(np.float32)}
+    return replace(MadeCompletion(text, **fields), arrays=arrays)
 
 
 @pytest.fixture

@@ -223,17 +223,15 @@ def test_damaged_tokens_say_so_and_those_beside_them_are_read(client, database, 
     assert client.post("/api/v1/rollouts/what-if", json=order).status_code < 500
 
 
-class Trained(MadeCompletion):
+def trained(text, advantage):
     """A completion with the values that its loss is computed from."""
-
-    @property
-    def arrays(self):
-        logprob = -np.ones(len(self.text), np.float32)
-        return dict.fromkeys(("logprob", "old_logprob", "policy_logprob", "loss"), logprob)
+    logprob = -np.ones(len(text), np.float32)
+    arrays = dict.fromkeys(("logprob", "old_logprob", "policy_logprob", "loss"), logprob)
+    return MadeCompletion(text, advantage=advantage, arrays=arrays)
 
 
 def test_the_loss_computed_again_beside_a_damaged_group_is_that_of_the_others(client, database, run):
-    completions = tuple(Trained(text="12345678", advantage=each) for each in (1.0, -0.5))
+    completions = tuple(trained("12345678", advantage) for advantage in (1.0, -0.5))
     store(database, run, *(MadeGroup(prompt_index=n, completions=completions) for n in range(2)))
     order = {"run": run.id, "step": 1, "variants": []}
     whole = client.post("/api/v1/rollouts/what-if", json=order).json()

@@ -19,14 +19,13 @@ STEPS = 6
 LONG = "".join(chr(32 + (n * n * 7919 + n // 3) % 90) for n in range(4_000))
 
 
-class WithAlternatives(MadeCompletion):
+def with_alternatives(text):
     """A completion with the likeliest token at each token."""
-
-    @property
-    def arrays(self):
-        ids = np.array(self.token_ids, np.float32)
-        logprobs = -np.random.default_rng(0).random(len(ids)).astype(np.float32)
-        return super().arrays | {"alternative_0_id": ids, "alternative_0_logprob": logprobs}
+    completion = MadeCompletion(text)
+    ids = np.array(completion.token_ids, np.float32)
+    logprobs = -np.random.default_rng(0).random(len(ids)).astype(np.float32)
+    more = {"alternative_0_id": ids, "alternative_0_logprob": logprobs}
+    return replace(completion, arrays={**completion.arrays, **more})
 
 
 @pytest.fixture
@@ -165,7 +164,7 @@ def test_a_step_that_is_too_large_to_compute_again_is_refused_before_it_is_read(
 def test_alternatives_give_way_before_anything_else(database, monkeypatch):
     with database.sessions.begin() as session:
         run = make_run(session, last_step=STEPS, config={"recording": {"alternatives": 1}})
-        completion = WithAlternatives(text="x" * 50)
+        completion = with_alternatives(text="x" * 50)
         for step in (1, 2, 3):
             make_group(session, run, step=step, completions=(completion,))
     before = sizes(database, run)
@@ -191,7 +190,7 @@ def test_a_config_of_another_trainer_does_not_end_the_sweep(database, monkeypatc
         run = make_run(session, last_step=STEPS, origin="script")
         session.execute(update(Run).where(Run.id == run.id).values(config=config))
         for step in (1, 2):
-            make_group(session, run, step=step, completions=(WithAlternatives(text="x" * 50),))
+            make_group(session, run, step=step, completions=(with_alternatives(text="x" * 50),))
     sweep(database, monkeypatch, of_run=1)
     assert messages(database, run)[0].startswith(
         "removed values that colour tokens up to step 1 and all tokens"

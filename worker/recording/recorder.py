@@ -23,6 +23,7 @@ from backend.config.run import RunConfig
 from backend.metrics.history import valid_steps
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
+from backend.rollouts.records import GroupRecord
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.runs.check_report import CheckReport
@@ -33,7 +34,7 @@ from backend.storage.models import Run
 from backend.storage.sort_values import sort_values
 from worker.db_retry import consult, left_for_later, persist
 from worker.recording.outage_note import Backlog, Outage
-from worker.recording.records import EventRecord, GroupRecord, LifeRecord, StepRecord, VerdictRecord
+from worker.recording.records import EventRecord, LifeRecord, StepRecord, VerdictRecord
 from worker.recording.selection import recording_mode, select_groups
 from worker.recording.write_queue import WriteQueue
 

@@ -18,10 +18,10 @@ from backend.config.metrics import suite_metric
 from backend.config.rewards import CorrectnessReward, EnvironmentReward, RewardTerm
 from backend.config.run import RunConfig
 from backend.config.served_rewards import CodeReward
+from backend.rollouts.records import GroupRecord
 from worker.policy.model import Policy
 from worker.problems.suites import LoadedSuite
 from worker.prompt import Prompt
-from worker.recording.records import GroupRecord
 from worker.rewards.score import Scorer
 from worker.rollout.episodes import draw
 from worker.rollout.row_limit import RowLimit

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from backend.base.text import clean_text
+from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.token_values import alternative_names
 from backend.rollouts.turns import MOST_NAME
-from worker.recording.records import CompletionRecord, GroupRecord
 from worker.rewards.score import Scorer
 from worker.rollout.collector import Collected
 from worker.training.update_stats import CONTRIBUTIONS, Arrays, UpdateStats

@@ -20,6 +20,7 @@ import torch
 
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
+from backend.rollouts.records import GroupRecord
 from backend.runs.lifecycle import ENDED, has_ended
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
@@ -31,7 +32,7 @@ from worker.policy.weight_sample import WeightSample
 from worker.problems.mixture import build_mixture
 from worker.problems.suites import load_suites
 from worker.recording.recorder import Recorder
-from worker.recording.records import GroupRecord, StepRecord
+from worker.recording.records import StepRecord
 from worker.rewards.score import Scorer
 from worker.rollout.ahead import RolloutsAhead, age_metrics
 from worker.rollout.behaviour import Behaviour

@@ -9,8 +9,9 @@ from backend.base.text import clean_text
 from backend.exchange.imports.table import as_number
 from backend.exchange.imports.texts import MOST_TEXT
 from backend.rollouts.foreign import MOST_COMPLETIONS as MOST_OF_GROUP
-from backend.rollouts.foreign import ForeignCompletion, ForeignGroup, Split, pack_foreign
+from backend.rollouts.foreign import Split, pack_foreign
 from backend.rollouts.foreign_metrics import Places, foreign_metrics
+from backend.rollouts.records import CompletionRecord, GroupRecord, foreign_group
 from backend.rollouts.store import PackedGroups
 from backend.rollouts.text_metrics import Written
 
@@ -89,7 +90,7 @@ class Completions:
             notes.append(f"{self.cut:,} completions are cut: a text has at most {MOST_TEXT:,} characters.")
         return notes
 
-    def steps(self) -> Iterator[tuple[int, list[ForeignGroup]]]:
+    def steps(self) -> Iterator[tuple[int, list[GroupRecord]]]:
         """The groups of each step: completions of one prompt, in the order in which prompts first come."""
         places: dict[int, dict[tuple[Split, str, str], list[Sample]]] = defaultdict(dict)
         for sample in self.samples:
@@ -97,12 +98,12 @@ class Completions:
             places[sample.step].setdefault(key, []).append(sample)
         for step, groups in sorted(places.items()):
             seen = dict.fromkeys(("train", "eval"), 0)
-            foreign_groups = []
+            records = []
             for (split, prompt, answer), samples in groups.items():
                 completions = [_completion(sample) for sample in samples[:MOST_OF_GROUP]]
-                foreign_groups.append(ForeignGroup(split, seen[split], prompt, answer, completions))
+                records.append(foreign_group(split, seen[split], prompt, answer, completions))
                 seen[split] += 1
-            yield step, foreign_groups
+            yield step, records
 
     def packed(self, run_id: str) -> list[PackedGroups]:
         """Rows for the database, step by step."""
@@ -138,10 +139,14 @@ class Completions:
         return max(sample.step for sample in self.samples)
 
 
-def _completion(sample: Sample) -> ForeignCompletion:
+def _completion(sample: Sample) -> CompletionRecord:
     rewards = {clean_text(name): value for name, value in sample.rewards.items()}
-    return ForeignCompletion(
-        sample.completion, sample.reward, rewards, sample.advantage, correct=sample.correct
+    return CompletionRecord(
+        sample.completion,
+        reward=sample.reward,
+        rewards=rewards,
+        advantage=sample.advantage,
+        correct=sample.correct,
     )
 
 

@@ -27,8 +27,9 @@ from backend.exchange.push.schemas import (
 )
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
-from backend.rollouts.foreign import ATTEMPT, ForeignCompletion, ForeignGroup, pack_foreign, replace_groups
+from backend.rollouts.foreign import ATTEMPT, pack_foreign, replace_groups
 from backend.rollouts.foreign_metrics import Points, caught_up, is_cut, text_points
+from backend.rollouts.records import CompletionRecord, foreign_group
 from backend.rollouts.store import PackedGroups
 from backend.rollouts.text_metrics import Written
 from backend.runs.events import add_event
@@ -322,7 +323,7 @@ def _written(records: Iterable[Any]) -> dict[int, dict[int, list[Written]]]:
 
 
 def _pack(run_id: str, record: CompletionsRecord) -> PackedGroups:
-    group = ForeignGroup(
+    group = foreign_group(
         kind=record.split,
         prompt_index=record.index,
         prompt=record.prompt,
@@ -332,8 +333,8 @@ def _pack(run_id: str, record: CompletionsRecord) -> PackedGroups:
     return pack_foreign(run_id, record.step, [group])
 
 
-def _completion(completion: Completion) -> ForeignCompletion:
-    return ForeignCompletion(
+def _completion(completion: Completion) -> CompletionRecord:
+    return CompletionRecord(
         text=completion.text,
         reward=completion.reward,
         rewards={clean_text(name): value for name, value in completion.rewards.items()},

@@ -10,6 +10,7 @@ from sqlalchemy.exc import OperationalError
 from backend.base.errors import Fenced
 from backend.config.run import RunConfig
 from backend.metrics.history import valid_steps
+from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.runs import lifecycle
 from backend.storage.completion import Completion
 from backend.storage.engine import db_now
@@ -19,7 +20,7 @@ from tests.waiting import wait_for
 from worker.recording import recorder as recorder_module
 from worker.recording import write_queue as outbox
 from worker.recording.recorder import Recorder
-from worker.recording.records import CompletionRecord, GroupRecord, StepRecord
+from worker.recording.records import StepRecord
 
 
 @pytest.fixture

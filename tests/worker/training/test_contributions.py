@@ -10,10 +10,11 @@ import torch
 from backend.config.merge import resolve
 from backend.config.presets.book import BOOK
 from backend.rollouts.packing import Tokens, pack_tokens, unpack_tokens
+from backend.rollouts.records import GroupRecord
 from backend.rollouts.what_if import _padded
 from tests.gate import first_in_gate
 from tests.presets import METHODS
-from worker.recording.records import GroupRecord, StepRecord
+from worker.recording.records import StepRecord
 from worker.training.what_if import answer
 
 AGGREGATIONS = (

@@ -1,10 +1,9 @@
 """Rollouts of an archive: completions with their prompts, and the tokens that were recorded of them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from backend.exchange.imports.table import BadLog
 from backend.rollouts.foreign import FINISH_REASON
 from backend.rollouts.marks import REASONS
 from backend.rollouts.packing import Tokens
+from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.store import PackedGroups, pack_groups
 from backend.rollouts.turns import read_turns
 
@@ -42,38 +42,6 @@ KIND = re.compile(r"train|eval(/[a-z0-9][a-z0-9_-]{0,31})?")
 REASON = re.compile(FINISH_REASON)
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedCompletion:
-    """A completion as `pack_groups` takes it."""
-
-    text: str
-    reward: float | None
-    rewards: Mapping[str, float | None]
-    advantage: float | None
-    finish_reason: str
-    correct: bool | None
-    flags: Sequence[str]
-    token_ids: Any
-    token_strings: Sequence[str] = ()
-    arrays: Mapping[str, Any] = field(default_factory=dict)
-    turns: Sequence[Mapping[str, Any]] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ArchivedGroup:
-    """A group as `pack_groups` takes it."""
-
-    kind: str
-    prompt_index: int
-    prompt_id: str
-    problem: str
-    domain: str
-    prompt: str
-    answer: str
-    completions: list[ArchivedCompletion]
-    left_out: str = ""
-
-
 Position = tuple[int, int, int]
 """step, attempt, place within the group."""
 
@@ -86,13 +54,14 @@ class _Packer:
         self._attempts = attempts
         self._place = (-1, -1)
         self._groups: set[tuple[int, int, str, int]] = set()
-        self._group: ArchivedGroup | None = None
+        self._group: GroupRecord | None = None
+        self._completions: list[CompletionRecord] = []
         self._group_bytes = 0
         self._text_bytes = 0
         self.packed: list[PackedGroups] = []
         """One for each step of an attempt."""
 
-    def add(self, at: Position, group: ArchivedGroup, completion: ArchivedCompletion) -> None:
+    def add(self, at: Position, group: GroupRecord, completion: CompletionRecord) -> None:
         """Enter a completion; those of a group follow one another, from place 0 on. Raises ValueError."""
         step, attempt, position = at
         if attempt not in self._attempts:
@@ -106,13 +75,14 @@ class _Packer:
             if self._place != (step, attempt):
                 self.packed.append(PackedGroups())
             self._place, self._group, self._group_bytes = (step, attempt), group, 0
+            self._completions = []
         last = self._group if self._place == (step, attempt) else None
-        if last is None or len(last.completions) != position or last.prompt_index != group.prompt_index:
+        if last is None or len(self._completions) != position or last.prompt_index != group.prompt_index:
             raise ValueError("is out of order")
         self._count(group, completion)
-        last.completions.append(completion)
+        self._completions.append(completion)
 
-    def _count(self, group: ArchivedGroup, completion: ArchivedCompletion) -> None:
+    def _count(self, group: GroupRecord, completion: CompletionRecord) -> None:
         text = len(group.prompt) + len(group.answer) + len(completion.text)
         self._text_bytes += text
         if self._text_bytes > MOST_TEXT_BYTES:
@@ -125,7 +95,8 @@ class _Packer:
     def finish(self) -> None:
         """Pack the last group; raises ValueError for what the database cannot hold."""
         if self._group is not None:
-            packed_group = pack_groups(self._run_id, *self._place, [self._group])
+            group = replace(self._group, completions=self._completions)
+            packed_group = pack_groups(self._run_id, *self._place, [group])
             self.packed[-1].extend(packed_group)
             self._group = None
 
@@ -159,7 +130,7 @@ def _text_columns(columns: Sequence[str]) -> list[str]:
 
 def _completion(
     cells: Cells, cell_row: int, tokens: Tokens | None
-) -> tuple[ArchivedGroup, ArchivedCompletion, Position]:
+) -> tuple[GroupRecord, CompletionRecord, Position]:
     numbers = {name: whole_number(cells, name, cell_row) for name in NUMBERS}
     text = {name: utf8(cells.texts[name][cell_row]) for name in TEXTS if name in cells.texts}
     text |= {name: exact_text(cells, name, cell_row) for name in EXACT}
@@ -181,13 +152,13 @@ def _completion(
     if text["text"] != written:  # its tokens would spell the secret, and turns begin at other characters
         tokens, turns = None, []
     same = ("kind", "prompt_id", "problem", "domain", "prompt", "answer")
-    group = ArchivedGroup(
+    group = GroupRecord(
         **{name: text[name] for name in same},
         prompt_index=numbers["prompt_index"],
         completions=[],
         left_out=left_out,
     )
-    completion = ArchivedCompletion(
+    completion = CompletionRecord(
         text=text["text"],
         reward=_value(cells, "reward", cell_row),
         rewards={str(name): None if value is None else float(value) for name, value in rewards.items()},

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from backend.metrics.store import write_points
-from backend.rollouts.foreign import ForeignCompletion, ForeignGroup, pack_foreign, replace_groups
+from backend.rollouts.foreign import pack_foreign, replace_groups
+from backend.rollouts.records import CompletionRecord, foreign_group
 from tests.backend.analysis.diagnosis.logs import broken, healthy
 from tests.factories import make_attempt, make_run
 
@@ -82,17 +83,17 @@ def test_a_viewer_reads_it(viewer):
     assert viewer.get("/api/v1/runs/nothing/diagnosis").status_code == 404
 
 
-RIGHT = ForeignCompletion("\\boxed{2}", reward=1.0, correct=True)
-WRONG = ForeignCompletion("3", reward=0.0, correct=False)
-HACKED = ForeignCompletion("3", reward=1.0, correct=False)
-CUT = ForeignCompletion("33333", reward=0.0, correct=False, finish_reason="length")
+RIGHT = CompletionRecord("\\boxed{2}", reward=1.0, correct=True)
+WRONG = CompletionRecord("3", reward=0.0, correct=False)
+HACKED = CompletionRecord("3", reward=1.0, correct=False)
+CUT = CompletionRecord("33333", reward=0.0, correct=False, finish_reason="length")
 
 
 def with_completions(client, run, steps, kind="train"):
     """Store one group of completions at each of these steps."""
     with client.app.state.lab.sessions.begin() as session:
         for step, completions in steps.items():
-            group = ForeignGroup(kind, 0, "1+1=?", "2", completions)
+            group = foreign_group(kind, 0, "1+1=?", "2", completions)
             replace_groups(session, pack_foreign(run, step, [group]))
 
 
