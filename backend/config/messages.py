@@ -115,10 +115,10 @@ def _content(value: object, path: str) -> str:
         return value
     if not isinstance(value, list) or not value:
         raise ValueError(f"{path}: content: expected text, got {_shown(value)}")
-    return "".join(_part(piece, path) for piece in value)
+    return "".join(_text_of_piece(piece, path) for piece in value)
 
 
-def _part(piece: object, path: str) -> str:
+def _text_of_piece(piece: object, path: str) -> str:
     kind = piece.get("type") if isinstance(piece, Mapping) else None
     text = piece.get("text") if isinstance(piece, Mapping) else None
     if kind == "text" and isinstance(text, str):

@@ -89,7 +89,7 @@ class ReasoningGymProblem(Frozen):
         return f"{self.name}:{self.task}"
 
     @model_validator(mode="after")
-    def _known(self) -> "ReasoningGymProblem":
+    def _check_task(self) -> "ReasoningGymProblem":
         if self.task not in TASKS:
             raise refusal([("task", f"there is no task {self.task!r}{_nearest(self.task, TASKS)}")])
         if errors := parameter_errors(self.task, TASKS[self.task], self.task_config):

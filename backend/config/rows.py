@@ -147,7 +147,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
         raise ValueError(f"is not UTF-8 at byte {error.start + 1} ({error.reason})") from None
     try:
         row = json.loads(
-            text, object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite, parse_int=_whole
+            text, object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite, parse_int=_integer
         )
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON at column {error.colno} ({error.msg}): {shown_value(text)}") from None
@@ -229,7 +229,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number of {len(text):,} digits: expected at most {MAX_DIGITS:,} outside of text")
     return int(text)

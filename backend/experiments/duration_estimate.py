@@ -65,7 +65,7 @@ def slots_of(session: Session, configs: Sequence[RunConfig]) -> list[int]:
 
 def durations(session: Session, configs: Sequence[RunConfig], models_dir: Path) -> list[Duration]:
     """The same of many runs, with one look at those of the past; runs of one size are estimated once."""
-    seen = _seen(session)
+    seen = _past_runs(session)
     by_size: dict[str, Duration] = {}
     estimates = []
     for config in configs:
@@ -100,7 +100,7 @@ def _duration(
     return Duration(*_by_size(session, config, models_dir, least, most))
 
 
-def _seen(session: Session) -> Sequence[tuple[float, dict[str, Any]]]:
+def _past_runs(session: Session) -> Sequence[tuple[float, dict[str, Any]]]:
     """Step time and config of the newest runs that have trained."""
     query = (
         select(Run.config, Run.summary)

@@ -28,7 +28,7 @@ def engine_warnings(config: RunConfig, settings: Settings) -> list[str]:
     urls = settings.engine_urls
     if config.sampling.engine.type != "server" or not urls:
         return []
-    reason_by_url = dict(zip(urls, _asked(urls), strict=True))
+    reason_by_url = dict(zip(urls, _reasons(urls), strict=True))
     if not (silent := [f"{_shown(url)} ({reason})" for url, reason in reason_by_url.items() if reason]):
         return []
     servers = f"{len(silent)} of {len(urls)} sampling servers cannot be reached from the service"
@@ -36,7 +36,7 @@ def engine_warnings(config: RunConfig, settings: Settings) -> list[str]:
     return [f"sampling.engine: {servers}: {why}"]
 
 
-def _asked(urls: Sequence[str]) -> list[str]:
+def _reasons(urls: Sequence[str]) -> list[str]:
     """Why each server cannot be used; "" for one that answers."""
     with _lock:  # one form asks at a time: the next one is told the same
         now = time.monotonic()

@@ -42,7 +42,7 @@ class SearchSettings(Body):
 
     @field_validator("metric")
     @classmethod
-    def _known(cls, metric: str) -> str:
+    def _check_metric(cls, metric: str) -> str:
         if find_metric(metric) is None:
             raise ValueError(f"there is no metric {metric!r} in the catalog")
         return metric

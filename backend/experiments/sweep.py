@@ -49,7 +49,7 @@ class SweptKnob(Body):
 
     @field_validator("values")
     @classmethod
-    def _some(cls, values: str | list[JsonValue]) -> str | list[JsonValue]:
+    def _check_values(cls, values: str | list[JsonValue]) -> str | list[JsonValue]:
         most = MOST_TEXT if isinstance(values, str) else MOST_LISTED
         if not 0 < len(values) <= most:
             unit = "characters" if isinstance(values, str) else "values"

@@ -102,7 +102,7 @@ def _sayable(document: Any) -> Any:
 def answer_to(scope: Scope, error: Exception) -> Response:
     """The answer to an error in front of the application, where its handlers do not reach."""
     if isinstance(error, GrpoLabError):
-        return _known(Request(scope), error)
+        return _grpolab_error(Request(scope), error)
     if isinstance(error, HTTPException):
         return _http(Request(scope), error)
     logger.error("cannot use the state directory", exc_info=error)
@@ -112,7 +112,7 @@ def answer_to(scope: Scope, error: Exception) -> Response:
 
 def answer_errors(app: FastAPI) -> None:
     """Give every error of this application the one shape."""
-    app.add_exception_handler(GrpoLabError, _known)
+    app.add_exception_handler(GrpoLabError, _grpolab_error)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(SQLAlchemyError, _database)
@@ -120,7 +120,7 @@ def answer_errors(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-def _known(_request: Request, error: Exception) -> Response:
+def _grpolab_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, GrpoLabError)  # noqa: S101 - registered for this class
     errors = error.errors if isinstance(error, InvalidRequest) else ()
     headers = {"Retry-After": str(error.retry_seconds)} if error.retry_seconds else None

@@ -220,7 +220,7 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
             decompressed = _content_of(row, row[7], reader)
         except BlockDamaged as error:
             run, key, attempt, number, _, last, *_ = row
-            points_of_it = _whole(session, row, reader)
+            points_of_it = _full_content(session, row, reader)
             notice(
                 BlockPlace(run, key, attempt, number, number * BLOCK, last, points_of_it is not None),
                 str(error),
@@ -237,7 +237,7 @@ def _content_of(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> by
     return content(data, reader, points=row[6], within=(row[3] * BLOCK, row[5]))
 
 
-def _whole(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:
+def _full_content(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:
     """All points of a block whose outline is damaged; None where it is the block itself."""
     run, key, attempt, number, *_ = row
     conditions = (MetricBlock.run_id == run, MetricBlock.key_id == key, MetricBlock.attempt == attempt)

@@ -25,7 +25,7 @@ def csv_lines(sessions: Sessions, run_id: str, *, all_attempts: bool) -> Iterato
     A fork's steps begin with those of the runs it comes from; its attempts are its own alone.
     """
     with reading(sessions) as session:
-        parts = _parts(session, run_id, all_attempts=all_attempts)
+        parts = _points_of_run(session, run_id, all_attempts=all_attempts)
     names = sorted({name for points in parts for name in points.keys.values()})
     yield ",".join(["step", *(["attempt"] if all_attempts else []), *map(_quoted, names)]) + "\n"
     for points in parts:
@@ -34,7 +34,7 @@ def csv_lines(sessions: Sessions, run_id: str, *, all_attempts: bool) -> Iterato
             yield "".join(",".join(cells) + "\n" for cells in lines)
 
 
-def _parts(session: Session, run_id: str, *, all_attempts: bool) -> list[RunPoints]:
+def _points_of_run(session: Session, run_id: str, *, all_attempts: bool) -> list[RunPoints]:
     stretches = [Stretch(run_id)] if all_attempts else lineages(session, [run_id])[run_id]
     return run_points_of(session, stretches, all_attempts=all_attempts)
 

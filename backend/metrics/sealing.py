@@ -189,11 +189,11 @@ def _is_ours(session: Session, task: Task, packed: int) -> bool:
     run_query = select(Run.id).where(Run.id == task.run, Run.deleting_at.is_(None))
     if session.scalar(run_query.with_for_update(key_share=True)) is None:
         return False
-    mine = and_(_own(task.run, task.attempt), Attempt.packed_step == packed)
+    mine = and_(_is_attempt(task.run, task.attempt), Attempt.packed_step == packed)
     return session.scalar(select(Attempt.number).where(mine).with_for_update(key_share=True)) is not None
 
 
-def _own(run: str, attempt: int) -> Any:
+def _is_attempt(run: str, attempt: int) -> Any:
     return and_(Attempt.run_id == run, Attempt.number == attempt)
 
 
@@ -214,7 +214,7 @@ def _seal_block(session: Session, task: Task, first: int, tell: Tell | None) -> 
     if not any(stored.steps[-1] == end for stored in points.values()):
         following = session.scalar(_NEXT, {**attempt_keys, "after": end, "last": task.last})
         last = task.last if following is None else following - 1
-    session.execute(update(Attempt).where(_own(task.run, task.attempt)).values(packed_step=last))
+    session.execute(update(Attempt).where(_is_attempt(task.run, task.attempt)).values(packed_step=last))
     put_into_blocks(session, task.run, task.attempt, points, tell)
     _remove_rows(
         session, task, list(points), first, end, count=sum(len(stored.steps) for stored in points.values())
@@ -268,7 +268,7 @@ def put_into_blocks(
 
 def seal_curves(session: Session, run: str, attempt: int, curves: Mapping[int, Stored]) -> None:
     """Store all points of an attempt that has none yet as blocks, by metric and in order of their steps."""
-    session.execute(update(Attempt).where(_own(run, attempt)).values(packed_step=ALL_PACKED))
+    session.execute(update(Attempt).where(_is_attempt(run, attempt)).values(packed_step=ALL_PACKED))
     rows = (
         {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block(block_points)}
         for key, points in sorted(curves.items())
@@ -355,7 +355,7 @@ def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> in
     Part of the transaction that writes them: the attempt stays locked, so nobody seals what it has not
     committed. A run that goes on behind its newest block writes rows again.
     """
-    is_attempt = _own(run, attempt)
+    is_attempt = _is_attempt(run, attempt)
     packed = session.scalar(select(Attempt.packed_step).where(is_attempt).with_for_update(key_share=True))
     if packed is None or packed < min(steps):
         return BEFORE_ALL_STEPS

@@ -64,10 +64,10 @@ def run_points_of(
     """The points of these stretches that count now, with hidden ones or without."""
     stretches = list(stretches)
     limits = {} if all_attempts else limits_of(session, [stretch.run for stretch in stretches])
-    return [_part(session, stretch, limits.get(stretch.run, ())) for stretch in stretches]
+    return [_points_of_stretch(session, stretch, limits.get(stretch.run, ())) for stretch in stretches]
 
 
-def _part(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> RunPoints:
+def _points_of_stretch(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> RunPoints:
     newest = select(func.coalesce(func.max(Attempt.number), NO_LIMIT)).where(Attempt.run_id == stretch.run)
     attempt = session.scalars(newest).one()
     draft = RunPoints(stretch.run, stretch.last_step, attempt, limits, {})

@@ -88,7 +88,7 @@ def put_label(session: Session, rollout_id: str, request: LabelRequest, role: st
     """Add a label, or change its note; the labels of the completion then. Raises NotFound and Conflict."""
     group = _group_of(session, rollout_id)
     if request.version:
-        conditions = _own(rollout_id, request.label, request.version)
+        conditions = _is_label(rollout_id, request.label, request.version)
         changes = {"note": request.note, "role": role, "version": RolloutLabel.version + 1}
         statement = update(RolloutLabel).where(*conditions).values(changes).returning(RolloutLabel.version)
     else:
@@ -107,7 +107,7 @@ def put_label(session: Session, rollout_id: str, request: LabelRequest, role: st
 def remove_label(session: Session, rollout_id: str, label: str, version: int) -> list[dict[str, Any]]:
     """Remove a label; those that are left. Raises NotFound and Conflict."""
     _group_of(session, rollout_id)
-    gone = delete(RolloutLabel).where(*_own(rollout_id, label, version)).returning(RolloutLabel.version)
+    gone = delete(RolloutLabel).where(*_is_label(rollout_id, label, version)).returning(RolloutLabel.version)
     if session.scalar(gone) is None:
         raise ChangedMeanwhile(label, _row(session, rollout_id, label))
     return labels_of(session, [rollout_id]).get(rollout_id, [])
@@ -135,7 +135,7 @@ def label_counts(session: Session, runs: Sequence[str]) -> list[dict[str, Any]]:
     return [row._asdict() for row in session.execute(query.limit(200))]
 
 
-def _own(rollout_id: str, label: str, version: int) -> list[Any]:
+def _is_label(rollout_id: str, label: str, version: int) -> list[Any]:
     of_label = [RolloutLabel.rollout_id == rollout_id, RolloutLabel.label == label]
     return [*of_label, RolloutLabel.version == version]
 

@@ -27,13 +27,13 @@ def _blocks(text: str, turns: Sequence[Mapping[str, Any]]) -> Iterator[dict[str,
             if first > written:
                 yield {"kind": "own", "text": text[written:first], "turn": None}
             if end > first or kind == "call":
-                yield {"kind": kind, "text": text[first:end], "turn": _said(turn)}
+                yield {"kind": kind, "text": text[first:end], "turn": _facts(turn)}
             written = max(written, end)
     if written < len(text):
         yield {"kind": "own", "text": text[written:], "turn": None}
 
 
-def _said(turn: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(turn: Mapping[str, Any]) -> dict[str, Any]:
     return {name: turn[name] for name in ("tool", "outcome", "seconds", "is_cut")}
 
 

@@ -113,7 +113,7 @@ def _trash(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: s
     listed = [row for row in rows if row.deleted_at is None]
     training = [row for row in listed if row.status == "running"]
     still = [row for row in listed if row.status != "running"]
-    return _set(session, still, deleted_at=db_now()) + _each(session, training, outcome, trash_run)
+    return _set(session, still, deleted_at=db_now()) + _one_by_one(session, training, outcome, trash_run)
 
 
 def _restore(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
@@ -121,19 +121,19 @@ def _restore(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag:
     trashed = [row for row in rows if row.deleted_at is not None]
     training = [row for row in trashed if row.status == "running"]
     still = [row for row in trashed if row.status != "running"]
-    return _set(session, still, deleted_at=None) + _each(session, training, outcome, restore_run)
+    return _set(session, still, deleted_at=None) + _one_by_one(session, training, outcome, restore_run)
 
 
 def _stop(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
     active = [row for row in rows if row.status in ("queued", "running", "paused") and row.wish != "stop"]
-    return _each(session, active, outcome, partial(request_wish, wish="stop"))
+    return _one_by_one(session, active, outcome, partial(request_wish, wish="stop"))
 
 
 def _delete(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
-    return _each(session, rows, outcome, begin_deletion)
+    return _one_by_one(session, rows, outcome, begin_deletion)
 
 
-def _each(
+def _one_by_one(
     session: Session,
     rows: Sequence[Row[Any]],
     outcome: Outcome,

@@ -7,11 +7,11 @@ from pydantic import ConfigDict
 from backend.base.documented import Documented
 
 
-class _Part(Documented):
+class _Section(Documented):
     model_config = ConfigDict(frozen=True)
 
 
-class SignalChance(_Part):
+class SignalChance(_Section):
     """The expected signal at one group size."""
 
     group_size: int
@@ -25,7 +25,7 @@ class SignalChance(_Part):
     """Share of the prompts whose estimated pass rate is below that."""
 
 
-class WrongReference(_Part):
+class WrongReference(_Section):
     """A prompt whose reference answer the grader calls wrong."""
 
     id: str
@@ -34,7 +34,7 @@ class WrongReference(_Part):
     answer: str
 
 
-class ReferenceCheck(_Part):
+class ReferenceCheck(_Section):
     """The grader on the reference answers, each in the form that the reward asks for."""
 
     checked: int
@@ -47,7 +47,7 @@ class ReferenceCheck(_Part):
     """Mean reward of the reference answers; null: none was scored."""
 
 
-class RewardProbe(_Part):
+class RewardProbe(_Section):
     """A text without work, and the reward that it earns."""
 
     name: Literal["empty", "echo", "format", "ten_answers"]
@@ -58,14 +58,14 @@ class RewardProbe(_Part):
     """Mean over the prompts; null: none was scored."""
 
 
-class ConfigChange(_Part):
+class ConfigChange(_Section):
     """A field of the config, and the value that mends something."""
 
     path: str
     value: str
 
 
-class CheckFinding(_Part):
+class CheckFinding(_Section):
     """A conclusion from the numbers."""
 
     level: Literal["good", "warn", "bad"]
@@ -74,7 +74,7 @@ class CheckFinding(_Part):
     """Leaves the rows out that this is about."""
 
 
-class FormTrial(_Part):
+class FormTrial(_Section):
     """A form in which the policy was asked a few of the prompts."""
 
     name: Literal["own", "plain", "chat", "chat_boxed", "chat_quiet"]
@@ -93,7 +93,7 @@ class FormTrial(_Part):
     """The reason why the policy cannot be asked so; empty: it can."""
 
 
-class RowsReport(_Part):
+class RowsReport(_Section):
     """A source of rows: what repeats itself, and what overlaps with held-out questions."""
 
     source: str
@@ -115,7 +115,7 @@ class RowsReport(_Part):
     """Fields of `data` that leave their rows out already."""
 
 
-class CheckReport(_Part):
+class CheckReport(_Section):
     """Everything that a check before launch found."""
 
     prompts: int

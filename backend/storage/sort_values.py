@@ -43,20 +43,20 @@ def last_of(metric: str) -> Callable[[Any], float | None]:
 
 def number_of(path: str) -> Callable[[Any], float | None]:
     """The default of a number's column in a new row."""
-    return lambda context: _number(_found(context, path))
+    return lambda context: _number(_config_value(context, path))
 
 
 def words_of(path: str) -> Callable[[Any], str | None]:
     """The default of a word's column in a new row."""
 
     def value(context: Any) -> str | None:
-        config_value = _found(context, path)
+        config_value = _config_value(context, path)
         return config_value if isinstance(config_value, str) else None
 
     return value
 
 
-def _found(context: Any, path: str) -> Any:
+def _config_value(context: Any, path: str) -> Any:
     value = context.get_current_parameters().get("config")
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None

@@ -105,14 +105,19 @@ def _other_pull(config: RunConfig) -> Remedies:
     kl = config.objective.kl
     if isinstance(kl, knobs.NoKl):
         return
-    yield {"objective.kl": {"type": "k3", "coef": _each(kl.coef, lambda coef: min(coef or 0.01, MOST_KL))}}
-    yield {"objective.kl.coef": _each(kl.coef, lambda coef: _rounded(coef / 4))}
+    yield {
+        "objective.kl": {
+            "type": "k3",
+            "coef": _changed_coef(kl.coef, lambda coef: min(coef or 0.01, MOST_KL)),
+        }
+    }
+    yield {"objective.kl.coef": _changed_coef(kl.coef, lambda coef: _rounded(coef / 4))}
 
 
 def _stronger_pull(config: RunConfig) -> Remedies:
     kl = config.objective.kl
     if not isinstance(kl, knobs.NoKl):
-        yield {"objective.kl": {"type": "k3", "coef": _each(kl.coef, lambda coef: 2 * coef or 0.01)}}
+        yield {"objective.kl": {"type": "k3", "coef": _changed_coef(kl.coef, lambda coef: 2 * coef or 0.01)}}
     yield {"objective.kl": {"type": "k3", "coef": 0.01}}
 
 
@@ -239,7 +244,7 @@ def _usual_rate(config: RunConfig) -> float:
         return float(merged_fields(base | {"preset": ""}, {})["optimizer"]["lr"])
 
 
-def _each(coef: Any, change: Callable[[float], float]) -> Any:
+def _changed_coef(coef: Any, change: Callable[[float], float]) -> Any:
     """The change of a coefficient, or of that of each domain."""
     if isinstance(coef, Mapping):
         return {domain: change(value) for domain, value in coef.items()}

@@ -164,7 +164,7 @@ async def _received(request: Request, settings: Settings) -> AsyncGenerator[tupl
 def repeats(sha256: str, settings: SettingsOf) -> Json:
     """Count rows of an upload that repeat one another, or what the file holds out; takes up to minutes."""
     uploads = Uploads(settings.datasets_dir)
-    dataset = _found(uploads, sha256)
+    dataset = _existing(uploads, sha256)
     take_time(CHECK_SECONDS)
     return Json(
         repeats_of(dataset, settings.datasets_dir.expanduser().absolute() / dataset.path).model_dump()
@@ -175,14 +175,14 @@ def repeats(sha256: str, settings: SettingsOf) -> Json:
 def delete(sha256: str, session: WriteSession, settings: SettingsOf) -> Json:
     """Remove an upload, unless a run that is not finished trains on it."""
     uploads = Uploads(settings.datasets_dir)
-    dataset = _found(uploads, sha256)
+    dataset = _existing(uploads, sha256)
     if users := runs_that_need(session, dataset.sha256):
         raise Conflict(f"{dataset.name!r} is used by {', '.join(users)}: wait until they end, or delete them")
     uploads.remove(dataset.sha256)
     return Json(shown_upload(dataset))
 
 
-def _found(uploads: Uploads, sha256: str) -> Upload:
+def _existing(uploads: Uploads, sha256: str) -> Upload:
     dataset = uploads.find(sha256) if SHA256.fullmatch(sha256) else None
     if dataset is None:
         raise NotFound(f"there is no uploaded dataset {sha256!r}")

@@ -29,7 +29,9 @@ def upload_file(settings: Settings, path: Path, *, dry_run: bool, columns: dict[
         uploads.sweep()
         with path.open("rb") as file:
             packed = Draft(path, file)
-            yield from _told(preview_upload(packed, name=name, kind=kind, named=columns, is_cut=False))
+            yield from _preview_lines(
+                preview_upload(packed, name=name, kind=kind, named=columns, is_cut=False)
+            )
             if dry_run:
                 return
             limit = settings.upload_bytes
@@ -50,7 +52,7 @@ def _check(columns: dict[str, str]) -> None:
         raise InvalidRequest([FieldError(str(first["loc"][0]), first["msg"])]) from None
 
 
-def _told(preview: DatasetPreview) -> Iterator[str]:
+def _preview_lines(preview: DatasetPreview) -> Iterator[str]:
     if preview.mapping is None:
         yield f"  no columns were recognised among {', '.join(map(repr, preview.columns[:10]))}"
         return

@@ -98,8 +98,8 @@ def guessed(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Mapp
 
 def _columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Columns | None:
     names = {name.casefold(): name for name in reversed(columns_of(rows))}
-    prompts = [named["prompt_field"]] if "prompt_field" in named else _known(PROMPTS, names)
-    answers = [named["answer_field"]] if "answer_field" in named else _known(ANSWERS, names)
+    prompts = [named["prompt_field"]] if "prompt_field" in named else _names_of(PROMPTS, names)
+    answers = [named["answer_field"]] if "answer_field" in named else _names_of(ANSWERS, names)
     pairs = [Columns(prompt, answer) for prompt in prompts for answer in answers]
     if "answer_field" not in named:
         pairs = [Columns(prompt, prompt) for prompt in prompts] + pairs
@@ -108,7 +108,7 @@ def _columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Col
     return next(pair for share, pair in fits if share == best) if best >= 1 / 2 else None
 
 
-def _known(usual: Sequence[str], names: Mapping[str, str]) -> list[str]:
+def _names_of(usual: Sequence[str], names: Mapping[str, str]) -> list[str]:
     return [names[name] for name in usual if name in names]
 
 

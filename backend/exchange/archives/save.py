@@ -165,17 +165,17 @@ def _write_events(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
         after = rows[-1].id
 
 
-Found = dict[str, tuple[ArchivedCheckpoint, list[Described]]]
+CheckpointsFound = dict[str, tuple[ArchivedCheckpoint, list[Described]]]
 
 
 def _checkpoints(
     sessions: Sessions, settings: Settings, run_id: str, opened: ExitStack
-) -> tuple[Found, list[str]]:
+) -> tuple[CheckpointsFound, list[str]]:
     """The checkpoints whose files are all there, opened, with digests; and a sentence on each other one."""
     with reading(sessions) as session:
         must_exist(session, run_id)
         rows = sorted(checkpoints_of(session, run_id), key=lambda row: (row.step, row.attempt))
-    archived: Found = {}
+    archived: CheckpointsFound = {}
     gone = []
     for row in rows:
         files = _checkpoint_files(settings, row, opened)

@@ -58,7 +58,7 @@ class Member(NamedTuple):
         return "/".join(path_part for path_part in parts if path_part not in {"/", ".."})
 
 
-class Found(NamedTuple):
+class LogInArchive(NamedTuple):
     """A log in an archive."""
 
     member: Member
@@ -70,14 +70,14 @@ class _Contents:
     """Logs of the files read so far, within the limits of one import."""
 
     def __init__(self) -> None:
-        self.found: list[Found] = []
+        self.found: list[LogInArchive] = []
         self.left = MOST_POINTS
         """Values that the import still takes."""
-        self._longest: dict[str, Found] = {}
+        self._longest: dict[str, LogInArchive] = {}
         """Of the states of TRL in each directory."""
         self._runs: set[tuple[str, str] | int] = set()
 
-    def add(self, log_in_archive: Found) -> None:
+    def add(self, log_in_archive: LogInArchive) -> None:
         """One more; raises TooMany. Of the states of one run of TRL only the longest keeps its values."""
         number, kind, directory = len(self.found), log_in_archive.kind, log_in_archive.member.directory
         self.found.append(log_in_archive)
@@ -91,7 +91,7 @@ class _Contents:
         if len(self._runs) > MOST_RUNS:
             raise _too_many_runs()
 
-    def _keep_longest(self, log_in_archive: Found) -> None:
+    def _keep_longest(self, log_in_archive: LogInArchive) -> None:
         longest = self._longest.setdefault(log_in_archive.member.directory, log_in_archive)
         if longest is not log_in_archive:
             shorter, longer = sorted(
@@ -153,7 +153,7 @@ def _members(answer: dict[str, object]) -> tuple[list[Member], int]:
 
 def _read_all(
     file: LogFile, kind: str, members: list[Member], read: ReadFile
-) -> tuple[list[Found], list[tuple[str, str]]]:
+) -> tuple[list[LogInArchive], list[tuple[str, str]]]:
     """Logs of all files, and the others with the reason; raises TooMany as soon as they exceed a limit."""
     contents, unread = _Contents(), []
     for member in members:
@@ -170,7 +170,7 @@ def _read_all(
         finally:
             path.unlink(missing_ok=True)
         for log in logs:
-            contents.add(Found(member, name, log))
+            contents.add(LogInArchive(member, name, log))
     return contents.found, unread
 
 
@@ -259,10 +259,10 @@ def _cut_off() -> BadLog:
     return BadLog("is cut off: its packed content does not end")
 
 
-def _runs(logs_in_archive: list[Found]) -> list[Log]:
+def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
     """One log for each run: its event files together, the last state of TRL, completions beside them."""
-    by_place: dict[tuple[str, str], list[Found]] = defaultdict(list)
-    alone, completions = [], list[Found]()
+    by_place: dict[tuple[str, str], list[LogInArchive]] = defaultdict(list)
+    alone, completions = [], list[LogInArchive]()
     for log_file in logs_in_archive:
         if log_file.log.is_derived:
             completions.append(log_file)
@@ -283,7 +283,7 @@ def _runs(logs_in_archive: list[Found]) -> list[Log]:
     return [log for _, log in placed]
 
 
-def _merged(kind: str, log_files: list[Found]) -> Log:
+def _merged(kind: str, log_files: list[LogInArchive]) -> Log:
     if kind == "tensorboard":
         return merged_events([log_file.log for log_file in log_files])
     best = max(
@@ -296,7 +296,7 @@ def _merged(kind: str, log_files: list[Found]) -> Log:
     return best.log
 
 
-def _add_completions(placed: list[tuple[str, Log]], files: list[Found]) -> list[tuple[str, Log]]:
+def _add_completions(placed: list[tuple[str, Log]], files: list[LogInArchive]) -> list[tuple[str, Log]]:
     """Give each file of completions to the run in its directory or above; those of none become runs."""
     new_runs: dict[str, Log] = {}
     for log_file in files:

@@ -98,7 +98,7 @@ def detect(file: IO[bytes]) -> str:
         if head.startswith(beginning):
             raise BadLog(reason)
     if b"\0" in head:
-        raise BadLog(f"is a binary file of an unknown kind; {_known()} are read")
+        raise BadLog(f"is a binary file of an unknown kind; {_format_titles()} are read")
     return _text_format(head.decode("utf-8-sig", errors="replace"))
 
 
@@ -113,7 +113,7 @@ def _text_format(head: str) -> str:
         return "verl-console"
     if delimiter_of(first) is not None:
         return "csv"
-    raise BadLog(f"is text of an unknown kind; {_known()} are read")
+    raise BadLog(f"is text of an unknown kind; {_format_titles()} are read")
 
 
 def _json_format(first: str) -> str:
@@ -132,7 +132,7 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _known() -> str:
+def _format_titles() -> str:
     titles = [format_.title for format_ in FORMATS.values()]
     return f"{', '.join(titles[:-1])} and {titles[-1]}"
 

@@ -59,7 +59,7 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
     """
     about = _cleaned(batch.run) if batch.run is not None else None
     with sessions.begin() as session:
-        run = _wanted(session, owner, locks=True) or _make(session, owner, about)
+        run = _run_of(session, owner, locks=True) or _make(session, owner, about)
         run_id, stored = run.id, _open_session(session, run, batch)
     new = list(enumerate(batch.records, batch.first))[max(0, stored + 1 - batch.first) :]
     packed = {
@@ -71,12 +71,12 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
     with reading(sessions) as session:
         texts = text_points(session, run_id, written)
     with sessions.begin() as session:
-        run_now = _wanted(session, owner, locks=True)
+        run_now = _run_of(session, owner, locks=True)
         if run_now is None or run_now.id != run_id:
             raise Conflict("the run was just deleted: send it again")
         stored = _stored(session, run_now, batch)  # another request may have brought the same
         left = [(number, record) for number, record in new if number > stored]
-        process_place = _place(session, run_now, batch.session)
+        process_place = _process_place(session, run_now, batch.session)
         _store(
             session, run_now, process_place, left, packed, values, caught_up(session, run_id, written, texts)
         )
@@ -89,7 +89,7 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
         return _answer(run_now, last)
 
 
-def _wanted(session: Session, owner: Owner, *, locks: bool = False) -> Run | None:
+def _run_of(session: Session, owner: Owner, *, locks: bool = False) -> Run | None:
     """The run that this writer pushes under this key; nobody else's is ever found.
 
     Raises Gone where somebody has put it into the trash, or deleted it a moment ago.
@@ -107,7 +107,7 @@ def _wanted(session: Session, owner: Owner, *, locks: bool = False) -> Run | Non
 
 def state_of(session: Session, owner: Owner) -> PushAnswer:
     """State of a run; raises NotFound, and Gone for one in the trash."""
-    run = _wanted(session, owner)
+    run = _run_of(session, owner)
     if run is None:
         raise _no_run(owner)
     return _answer(run, 0)
@@ -168,7 +168,7 @@ def _make(session: Session, owner: Owner, about: About | None) -> Run:
     )
     if run_id is None:  # another process of this run was quicker
         trial.rollback()
-        if (run := _wanted(session, owner, locks=True)) is not None:
+        if (run := _run_of(session, owner, locks=True)) is not None:
             return run
         raise Conflict(f"the run {owner.key!r} was just deleted: send it again")
     trial.commit()
@@ -222,7 +222,7 @@ class ProcessPlace(NamedTuple):
     """Whether a newer one was still heard of when this one fell silent: the run ends with that one."""
 
 
-def _place(session: Session, run: Run, push_session: str) -> ProcessPlace:
+def _process_place(session: Session, run: Run, push_session: str) -> ProcessPlace:
     """The place of the process that pushes, before this batch counts.
 
     A process began where the service first heard of one of its sessions.

@@ -152,7 +152,7 @@ def _value(axis: Axis, index: Any) -> Any:
     return axis.range.at(index) if axis.range.count else axis.range.value(index)
 
 
-def _place(axis: Axis, value: Any) -> Any:
+def _index_of(axis: Axis, value: Any) -> Any:
     """The place of a value; None where it is none of the knob."""
     if axis.range is not None:
         return axis.range.place(value)
@@ -168,7 +168,7 @@ def _frozen(
     """The trial for the sampler; None for one that says nothing."""
     if trial.state in ("refused", "deleted", "failed", "no value"):
         return None
-    places = {f"{number}": _place(axis, trial.point[number]) for number, axis in enumerate(axes)}
+    places = {f"{number}": _index_of(axis, trial.point[number]) for number, axis in enumerate(axes)}
     if None in places.values():
         return None
     value, state = trial.value, TrialState.RUNNING

@@ -40,7 +40,7 @@ MOST_REMEMBERED = 10_000
 AGENT_CHARACTERS = 300
 
 
-class _Known(NamedTuple):
+class _Remembered(NamedTuple):
     is_open: bool
     at: float
 
@@ -50,7 +50,7 @@ class BrowserSessions:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._known: dict[str, _Known] = {}
+        self._remembered: dict[str, _Remembered] = {}
 
     async def open_one(self, logins: list[Login]) -> Login | None:
         """The first of some that is open."""
@@ -60,14 +60,14 @@ class BrowserSessions:
         return None
 
     async def _is_open(self, session_id: str) -> bool:
-        remembered = self._known.get(session_id)
+        remembered = self._remembered.get(session_id)
         if remembered and (not remembered.is_open or time.monotonic() - remembered.at < REMEMBERED_SECONDS):
             return remembered.is_open
         with anyio.move_on_after(LOOK_SECONDS):
             await anyio.to_thread.run_sync(self._look, session_id, abandon_on_cancel=True)
-        if self._known.get(session_id) is remembered:  # no answer: ask again soon, not at each request
+        if self._remembered.get(session_id) is remembered:  # no answer: ask again soon, not at each request
             self._remember(session_id, is_open=True)
-        return self._known[session_id].is_open
+        return self._remembered[session_id].is_open
 
     def _look(self, session_id: str) -> None:
         try:
@@ -81,9 +81,9 @@ class BrowserSessions:
             logger.warning("cannot check the session: the database does not answer", exc_info=True)
 
     def _remember(self, session_id: str, *, is_open: bool) -> None:
-        if len(self._known) >= MOST_REMEMBERED:
-            self._known.clear()
-        self._known[session_id] = _Known(is_open, time.monotonic())
+        if len(self._remembered) >= MOST_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[session_id] = _Remembered(is_open, time.monotonic())
 
     def _change(self, session_id: str, **values: Any) -> None:
         with self._sessions.begin() as session:

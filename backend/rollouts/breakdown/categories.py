@@ -44,17 +44,17 @@ def categories_of(by: By, cells: Sequence[Cell], weights: Weights | None) -> Cat
     """The division of the completions; `weights` of reward terms are None where they are not known."""
     match by:
         case "prompt":
-            return Categories(_whole(lambda cell: cell.prompt_id), str, prompt=str)
+            return Categories(_undivided(lambda cell: cell.prompt_id), str, prompt=str)
         case "group":
-            key = _whole(lambda cell: (cell.step, cell.prompt_index, cell.prompt_id))
+            key = _undivided(lambda cell: (cell.step, cell.prompt_index, cell.prompt_id))
             return Categories(key, lambda key: f"step {key[0]}, prompt {key[1]}", prompt=lambda key: key[2])
         case "flag":
-            key = _whole(lambda cell: tuple(cell.flags))
+            key = _undivided(lambda cell: tuple(cell.flags))
             return Categories(key, lambda key: ", ".join(key) or "no flag", marks=list)
         case "length":
             edges = _edges([cell.tokens for cell in cells])
             return Categories(
-                _whole(lambda cell: int(np.searchsorted(edges, cell.tokens, side="right"))),
+                _undivided(lambda cell: int(np.searchsorted(edges, cell.tokens, side="right"))),
                 lambda at: _range(edges, at),
             )
         case "term":
@@ -77,7 +77,7 @@ def term_weights(run: Run) -> Weights | None:
     return weights
 
 
-def _whole(key: Callable[[Cell], Key]) -> Callable[[Cell, float], list[tuple[Key, float]]]:
+def _undivided(key: Callable[[Cell], Key]) -> Callable[[Cell, float], list[tuple[Key, float]]]:
     return lambda cell, value: [(key(cell), value)]
 
 

@@ -204,12 +204,10 @@ def carried_groups(session: Session, run_id: str, kind: str, steps: Sequence[int
     """Groups of each step that the one before sampled: they come first, and no mean counts them."""
     before = [step - 1 for step in steps]
     carried: dict[int, int] = {}
-    for some_steps in _parts(before):
+    for chunk in _chunks(before):
         query = (
             select(GroupTally.step, func.count(GroupTally.prompt_index.distinct()))
-            .where(
-                *valid_tallies(session, run_id, kind), GroupTally.step.in_(some_steps), marked(BIT["waiting"])
-            )
+            .where(*valid_tallies(session, run_id, kind), GroupTally.step.in_(chunk), marked(BIT["waiting"]))
             .group_by(GroupTally.step)
         )
         carried.update((row[0] + 1, row[1]) for row in session.execute(query))
@@ -220,9 +218,9 @@ def _tallied(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> 
     table = GroupTally
     columns = (table.step, table.prompt_index, table.prompt_id, table.marks, table.reward, table.tokens)
     cells: list[Cell] = []
-    for some_steps in _parts(steps):
+    for chunk in _chunks(steps):
         query = select(*columns, table.completions).where(
-            *valid_tallies(session, run_id, kind), table.step.in_(some_steps)
+            *valid_tallies(session, run_id, kind), table.step.in_(chunk)
         )
         for step, index, prompt, marks, reward, tokens, count in _limited(session, query, len(cells)):
             cells.append(Cell(step, index, prompt, "", marks, reward, tokens, count))
@@ -237,13 +235,13 @@ def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[i
     most = MOST_TEXTS if with_texts else MOST_CELLS
     columns = (RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.prompt_id, RolloutGroup.domain)
     cells: list[Cell] = []
-    for some_steps in _parts(steps):
+    for chunk in _chunks(steps):
         query = (
             select(*columns, RolloutGroup.id)
             .where(
                 *valid_groups(session, run_id),
                 RolloutGroup.kind == mean.kind,
-                RolloutGroup.step.in_(some_steps),
+                RolloutGroup.step.in_(chunk),
             )
             .order_by(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.id)
         )
@@ -267,9 +265,9 @@ def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[i
 
 def _stored(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[GroupPlace, str]:
     group_ids: dict[GroupPlace, str] = {}
-    for some_steps in _parts(steps):
+    for chunk in _chunks(steps):
         query = select(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.id).where(
-            *valid_groups(session, run_id), RolloutGroup.kind == kind, RolloutGroup.step.in_(some_steps)
+            *valid_groups(session, run_id), RolloutGroup.kind == kind, RolloutGroup.step.in_(chunk)
         )
         group_ids.update(((row[0], row[1]), row[2]) for row in session.execute(query))
     return group_ids
@@ -287,5 +285,5 @@ def _too_many(most: int) -> Conflict:
     return Conflict(f"the two windows hold more than {most:,} completions: choose shorter ones")
 
 
-def _parts(steps: Sequence[int]) -> Iterator[Sequence[int]]:
+def _chunks(steps: Sequence[int]) -> Iterator[Sequence[int]]:
     return (steps[start : start + 500] for start in range(0, len(steps), 500))

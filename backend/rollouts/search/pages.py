@@ -39,7 +39,7 @@ PLACE_KINDS = (int, str, int)
 LAST_POSITION = 2**15 - 1
 
 
-class Found(NamedTuple):
+class FoundPage(NamedTuple):
     """A page of places."""
 
     rows: Sequence[CompletionPlace]
@@ -60,34 +60,34 @@ class Counts(NamedTuple):
 
 def find(
     session: Session, scope: Scope, terms: Sequence[Term], *, sort: str, limit: int, cursor: str
-) -> Found:
+) -> FoundPage:
     """One page of completions, in the order of step, group and position."""
     is_descending = sort.startswith("-")
-    after = _place(read_cursor(cursor, *PLACE_KINDS, order=sort))
+    after = _read_place(read_cursor(cursor, *PLACE_KINDS, order=sort))
     rows: list[CompletionPlace] = []
     terms = planned(session, terms)
     if is_rare(session, terms, RARE):
         rows += matches(session, scope, terms, WHOLE, Page(after, is_descending, limit + 1))
     else:
         until = time.monotonic() + SECONDS
-        for groups, is_last in _parts(session, scope, after, is_descending, until):
+        for groups, is_last in _group_ranges(session, scope, after, is_descending, until):
             page = Page(after, is_descending, limit + 1 - len(rows))
             rows += matches(session, scope, terms, groups, page)
             if len(rows) > limit:
                 break
             if not is_last and time.monotonic() > until:
                 step, group = groups.first if is_descending else groups.last  # type: ignore[misc]
-                return Found(rows, (step, group, -1 if is_descending else LAST_POSITION), step)
+                return FoundPage(rows, (step, group, -1 if is_descending else LAST_POSITION), step)
     if len(rows) <= limit:
-        return Found(rows, None, None)
-    return Found(rows[:limit], rows[limit - 1], None)
+        return FoundPage(rows, None, None)
+    return FoundPage(rows[:limit], rows[limit - 1], None)
 
 
-def _place(cursor: Sequence[Any] | None) -> CompletionPlace | None:
+def _read_place(cursor: Sequence[Any] | None) -> CompletionPlace | None:
     return None if cursor is None else (cursor[0], cursor[1], cursor[2])
 
 
-def _parts(
+def _group_ranges(
     session: Session,
     scope: Scope,
     after: CompletionPlace | None,
@@ -187,7 +187,7 @@ def is_more_than(session: Session, scope: Scope, terms: Sequence[Term], most: in
         return count_of_index(session, scope, terms, most + 1) > most
     all_groups = [(WHOLE, True)] if is_rare(session, terms, RARE) else None
     count = 0
-    for groups, _ in all_groups or _parts(session, scope, None, is_descending=False, until=math.inf):
+    for groups, _ in all_groups or _group_ranges(session, scope, None, is_descending=False, until=math.inf):
         count += sum(1 for _ in matches(session, scope, terms, groups))
         if count > most:
             return True

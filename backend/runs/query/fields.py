@@ -98,9 +98,9 @@ def find_field(session: Session, name: Name) -> Field:
     if text in paths or len(paths) == 1:
         return _of_config(text if text in paths else paths[0])
     if paths:
-        raise QueryError(f"{text!r} is ambiguous: {_some(paths)}", name.at)
+        raise QueryError(f"{text!r} is ambiguous: {_first_names(paths)}", name.at)
     if inner := [path for path in config_paths() if f".{text}." in f".{path}"]:
-        raise QueryError(f"{text!r} has several fields: {_some(inner)}", name.at)
+        raise QueryError(f"{text!r} has several fields: {_first_names(inner)}", name.at)
     raise QueryError(_unknown(text), name.at)
 
 
@@ -139,7 +139,7 @@ def _of_config(path: str) -> Field:
     return Field(f"{CONFIG}{path}", "config", path=tuple(path.split(".")))
 
 
-def _some(paths: Sequence[str]) -> str:
+def _first_names(paths: Sequence[str]) -> str:
     """The first of these paths."""
     shown = [f"{CONFIG}{path}" for path in paths[:MOST_NAMED]]
     return ", ".join(shown) + (f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else "")

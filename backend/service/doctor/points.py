@@ -31,7 +31,7 @@ def points(session: Session) -> Finding:
         sentence(session, *block_and_reason)
         for block_and_reason in islice(damaged(session, until=until), NAMED)
     ]
-    return _said("points", damages, until)
+    return _finding_of("points", damages, until)
 
 
 def completions(session: Session) -> Finding:
@@ -39,10 +39,10 @@ def completions(session: Session) -> Finding:
     if schema_of(session.connection()) != newest_schema():
         return ok("rollouts", "checked once the schema is up to date")
     until = time.monotonic() + SECONDS
-    return _said("rollouts", list(islice(damaged_groups(session, until=until), NAMED)), until)
+    return _finding_of("rollouts", list(islice(damaged_groups(session, until=until), NAMED)), until)
 
 
-def _said(name: str, damages: Sequence[str], until: float) -> Finding:
+def _finding_of(name: str, damages: Sequence[str], until: float) -> Finding:
     if damages:
         return bad(name, "; ".join(damages))
     if time.monotonic() > until:

@@ -27,9 +27,9 @@ def launch_demo(settings: Settings, url: str) -> str:
     # Another version's demo is another request.
     key = "demo-" + hashlib.sha256(json.dumps(body).encode()).hexdigest()[:16]
     api = url + "/api/v1"
-    answer = _asked(settings, f"{api}/experiments", body, {"Idempotency-Key": key})
+    answer = _request(settings, f"{api}/experiments", body, {"Idempotency-Key": key})
     # The answer to a repeated launch is that to the first: what has become of the runs is asked apart.
-    runs_now = [_asked(settings, f"{api}/runs/{run['id']}") for run in answer["runs"]]
+    runs_now = [_request(settings, f"{api}/runs/{run['id']}") for run in answer["runs"]]
     if not runs_now:
         return "already launched; its runs were deleted since"
     runs = ", ".join(f"{run['name']} ({run['status']})" for run in runs_now)
@@ -37,7 +37,7 @@ def launch_demo(settings: Settings, url: str) -> str:
     return f"{len(runs_now)} runs: {runs}" if is_new else f"already launched: {runs}"
 
 
-def _asked(
+def _request(
     settings: Settings,
     address: str,
     body: dict[str, Any] | None = None,

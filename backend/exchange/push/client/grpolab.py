@@ -718,7 +718,7 @@ def _storable(head: dict[str, Any]) -> dict[str, Any]:
         if field in head:
             storable[field] = text[:NAME_CHARACTERS]
     for field, (least, most) in _WHOLE.items():
-        if field in head and (number := _whole(head[field], least, most)) is None:
+        if field in head and (number := _whole_number(head[field], least, most)) is None:
             expected = f"expected a whole number from {least} to {most}, got {head[field]!r:.40}"
             _say(f"{field}: {expected}: it is left out")
             del storable[field]
@@ -731,7 +731,7 @@ def _storable(head: dict[str, Any]) -> dict[str, Any]:
     return storable
 
 
-def _whole(value: Any, least: int, most: int) -> int | None:
+def _whole_number(value: Any, least: int, most: int) -> int | None:
     try:
         number = operator.index(value)
     except TypeError:
