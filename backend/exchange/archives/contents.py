@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from backend.storage.artifacts.names import CHECKPOINT_NAME, FILE_NAME
 
-FORMATS = (1, 2)
-"""Formats that are read, the last one is written; another one is refused by name."""
+FORMAT = 2
+"""Archives of another format are refused by its name."""
 MANIFEST = "grpolab.json"
 RUN, METRICS, ROLLOUTS, TOKENS, EVENTS = (
     "run.json",
@@ -32,9 +32,7 @@ RUN, METRICS, ROLLOUTS, TOKENS, EVENTS = (
     "events.jsonl",
 )
 TALLIES, PROMPTS, LABELS = "tallies.parquet", "prompts.parquet", "labels.jsonl"
-SINCE_2 = (TALLIES, PROMPTS, LABELS)
-"""Files that an archive of format 1 does not have."""
-TABLES = (RUN, METRICS, ROLLOUTS, TOKENS, *SINCE_2, EVENTS)
+TABLES = (RUN, METRICS, ROLLOUTS, TOKENS, TALLIES, PROMPTS, LABELS, EVENTS)
 CHECKPOINTS = "checkpoints"
 
 CHECKPOINT_FILE = re.compile(
@@ -67,7 +65,7 @@ class ArchivedFile(Strict):
 class Manifest(Strict):
     """The archive's first file."""
 
-    format: Literal[1, 2] = 2
+    format: Literal[2] = 2
     program: Word
     created_at: Word
     """ISO 8601, by the clock of the machine that made it."""

@@ -117,9 +117,7 @@ def _manifest(run_id: str, members: list[Described], missing: list[str]) -> Memb
     files = {member.name: described for member, described in members}
     created = datetime.now(UTC).isoformat(timespec="seconds")
     manifest = Manifest(program=program, created_at=created, run=run_id, files=files, missing=missing)
-    # Earlier versions do not know the field, and read what has none.
-    document = manifest.model_dump(mode="json", exclude=None if missing else {"missing"})
-    content = orjson.dumps(document, option=orjson.OPT_INDENT_2)
+    content = orjson.dumps(manifest.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
     return Member(MANIFEST, BytesIO(content), len(content))
 
 

@@ -21,13 +21,15 @@ from backend.exchange.archives.contents import (
     CHECKPOINT_FILE,
     CHECKPOINTS,
     EVENTS,
-    FORMATS,
+    FORMAT,
+    LABELS,
     MANIFEST,
     METRICS,
+    PROMPTS,
     ROLLOUTS,
     RUN,
-    SINCE_2,
     TABLES,
+    TALLIES,
     TOKENS,
     ArchivedAttempt,
     ArchivedFile,
@@ -95,8 +97,7 @@ class ReadArchive(NamedTuple):
     run: ArchivedRun
     series: dict[str, Curve]
     rollouts: list[PackedGroups]
-    beside: BesideRollouts | None
-    """None: an archive of format 1."""
+    beside: BesideRollouts
     events: list[ArchivedEvent]
     checkpoints: dict[str, dict[str, FileExtent]]
     """For each checkpoint the places of its files, whose digests are right."""
@@ -126,17 +127,16 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
         series = _series(metrics)
         attempts = {attempt.number for attempt in run.attempts}
         packed = read_rollouts(run_id, rollouts, tokens, attempts)
-        beside = None
-        if manifest.format > 1:
-            tallies, prompts, labels = (
-                opened.enter_context(_copy(file, sandbox, name, places[name])) for name in SINCE_2
-            )
-            count = sum(len(groups.rollouts) for groups in packed)
-            beside = BesideRollouts(
-                read_tallies(tallies, attempts),
-                read_prompts(prompts, run_id),
-                read_labels(labels.content, count),
-            )
+        tallies, prompts, labels = (
+            opened.enter_context(_copy(file, sandbox, name, places[name]))
+            for name in (TALLIES, PROMPTS, LABELS)
+        )
+        count = sum(len(groups.rollouts) for groups in packed)
+        beside = BesideRollouts(
+            read_tallies(tallies, attempts),
+            read_prompts(prompts, run_id),
+            read_labels(labels.content, count),
+        )
         with _copy(file, sandbox, EVENTS, places[EVENTS]) as log:
             events = _events(log.content)
     checkpoints = _checkpoints(file, places, manifest, run)
@@ -192,19 +192,18 @@ def _manifest(file: IO[bytes], places: dict[str, FileExtent]) -> Manifest:
     if MANIFEST not in places:
         raise BadLog(f"has no {MANIFEST}")
     content = _json(file, places[MANIFEST], MANIFEST)
-    if isinstance(content, dict) and (format_ := content.get("format")) not in FORMATS:
-        reason = f"is an archive of format {format_!r:.20}, this version reads {FORMATS[0]} and {FORMATS[-1]}"
+    if isinstance(content, dict) and (format_ := content.get("format")) != FORMAT:
+        reason = f"is an archive of format {format_!r:.20}, this version reads {FORMAT}"
         raise BadLog(f"{reason}: import it with the version that made it, or a newer one")
     return _parsed(Manifest, content, MANIFEST)
 
 
 def _check_files(file: IO[bytes], places: dict[str, FileExtent], manifest: Manifest) -> None:
     """Every file is there, named as an archive names it, and what was saved; and no other one."""
-    tables = [name for name in TABLES if manifest.format > 1 or name not in SINCE_2]
     for name in manifest.files:
-        if name not in tables and not CHECKPOINT_FILE.fullmatch(name):
+        if name not in TABLES and not CHECKPOINT_FILE.fullmatch(name):
             raise BadLog(f"names a file that no archive of a run has: {shown(name)}")
-    if missing := sorted({*tables, *manifest.files} - places.keys()):
+    if missing := sorted({*TABLES, *manifest.files} - places.keys()):
         raise BadLog(f"is incomplete: {shown(missing[0])} is missing")
     if strangers := sorted(places.keys() - manifest.files.keys() - {MANIFEST}):
         raise BadLog(f"holds a file that its manifest does not name: {shown(strangers[0])}")

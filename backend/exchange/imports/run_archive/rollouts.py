@@ -1,7 +1,7 @@
 """Rollouts of an archive: completions with their prompts, and the tokens that were recorded of them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -34,8 +34,7 @@ MOST_GROUP_BYTES = 500_000_000
 TOKEN_BYTES = 64
 """Memory of a token with its id and text, about; each value that it has takes 4 more."""
 
-LEFT_OUT, TURNS = "left_out", "turns"
-JSON_TEXTS = ("rewards", "flags", TURNS)
+JSON_TEXTS = ("rewards", "flags", "turns")
 """Columns of JSON. It may write a secret with escapes: it is parsed before secrets are replaced."""
 
 KIND = re.compile(r"train|eval(/[a-z0-9][a-z0-9_-]{0,31})?")
@@ -106,7 +105,7 @@ def read_rollouts(
 ) -> list[PackedGroups]:
     """All rollouts as rows for the database; raises BadLog. `attempts` are those of the run."""
     packer, own_tokens = _Packer(run_id, attempts), _Tokens(tokens)
-    row, texts = 0, _text_columns(column_names(rollouts))
+    row, texts = 0, [*TEXTS, *EXACT, *map(exact_name, EXACT)]
     for cells in read_cells(rollouts, (*NUMBERS, *VALUES), texts, most=MOST_COMPLETIONS):
         for cell_row in range(cells.rows):
             try:
@@ -122,29 +121,23 @@ def read_rollouts(
     return packer.packed
 
 
-def _text_columns(columns: Sequence[str]) -> list[str]:
-    """Columns of text; older archives do not say why a group was left out, or know no turns."""
-    texts = [name for name in TEXTS if name not in (LEFT_OUT, TURNS) or name in columns]
-    return [*texts, *EXACT, *map(exact_name, EXACT)]
-
-
 def _completion(
     cells: Cells, cell_row: int, tokens: Tokens | None
 ) -> tuple[GroupRecord, CompletionRecord, Position]:
     numbers = {name: whole_number(cells, name, cell_row) for name in NUMBERS}
-    text = {name: utf8(cells.texts[name][cell_row]) for name in TEXTS if name in cells.texts}
+    text = {name: utf8(cells.texts[name][cell_row]) for name in TEXTS}
     text |= {name: exact_text(cells, name, cell_row) for name in EXACT}
-    documents = {name: parse(text.pop(name)) for name in JSON_TEXTS if name in text}
+    documents = {name: parse(text.pop(name)) for name in JSON_TEXTS}
     written = text["text"]
     text, documents = redact_document([text, documents])
-    left_out = text.get(LEFT_OUT, "")
+    left_out = text["left_out"]
     if left_out not in ("", *REASONS):
         raise ValueError(f"was left out of training for an unknown reason: {left_out!r:.40}")
     if not KIND.fullmatch(text["kind"]) or not REASON.fullmatch(text["finish_reason"]):
         raise ValueError("has an unknown kind or reason to finish")
     if not 0 <= numbers["position"] < MOST_OF_GROUP:
         raise ValueError(f"has place {numbers['position']} in its group")
-    rewards, flags, turns = (documents.get(name, []) for name in JSON_TEXTS)
+    rewards, flags, turns = (documents[name] for name in JSON_TEXTS)
     if not isinstance(rewards, dict) or not isinstance(flags, list) or unstorable([rewards, flags]):
         raise ValueError("has rewards or flags that cannot be stored")
     if tokens is not None and len(tokens.ids) != numbers["tokens"]:

@@ -220,13 +220,13 @@ def _store(
 
 def _store_rollouts(session: Session, archive: ReadArchive, run_id: str) -> None:
     """Prompts before the groups, whose own ones then stay away, and labels behind their completions."""
-    if (beside := archive.beside) is not None:
-        write_groups(session, PackedGroups(prompts=beside.prompts))
-        for rows in beside.tallies.rows(run_id):
-            write_groups(session, PackedGroups(tallies=rows))
+    beside = archive.beside
+    write_groups(session, PackedGroups(prompts=beside.prompts))
+    for rows in beside.tallies.rows(run_id):
+        write_groups(session, PackedGroups(tallies=rows))
     for packed in archive.rollouts:
         write_groups(session, packed)
-    if beside is not None and beside.labels:
+    if beside.labels:
         ids = [ids for packed in archive.rollouts for ids in packed.rollouts]
         session.execute(insert(RolloutLabel), label_rows(beside.labels, ids, run_id))
 

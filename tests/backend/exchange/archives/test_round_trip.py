@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from backend.config.run import RunConfig
-from backend.exchange.archives.contents import LABELS, MANIFEST, PROMPTS, SINCE_2, TABLES, TALLIES
+from backend.exchange.archives.contents import LABELS, MANIFEST, PROMPTS, TABLES, TALLIES
 from backend.exchange.imports.run_archive import rollouts as archived_rollouts
 from backend.metrics.sealing import seal, sealable
 from backend.rollouts.labels import LabelRequest, put_label
@@ -247,26 +247,6 @@ def parquet(table):
     made = io.BytesIO()
     pq.write_table(table, made)
     return made.getvalue()
-
-
-def as_format_1(content):
-    """The archive as versions before format 2 wrote it."""
-    files = {name: each for name, each in files_of(content).items() if name not in SINCE_2}
-    files["rollouts.parquet"] = parquet(table_of(files, "rollouts.parquet").drop_columns(["left_out"]))
-    manifest = json.loads(files[MANIFEST]) | {"format": 1}
-    return signed(files | {MANIFEST: json.dumps(manifest).encode()})
-
-
-@pytest.mark.nightly
-def test_an_archive_of_format_1_is_still_imported(client, settings):
-    run = make_full_run(client, settings)
-    copy = imported(client, as_format_1(archive_of(client, run)))
-    groups = client.get("/api/v1/rollouts", params={"run": copy}).json()["items"]
-    assert len(groups) == 3
-    assert {group["left_out"] for group in groups} == {""}
-    assert client.get("/api/v1/rollouts/labels", params={"runs": copy}).json()["items"] == []
-    counted = client.get("/api/v1/rollouts/counts", params={"run": copy}).json()["items"]
-    assert [(item["step"], item["completions"]) for item in counted] == [(2, 2), (6, 2)]
 
 
 LABEL = {"rollout": 0, "label": "good", "note": "", "role": "operator", "version": 1, "changed_at": 5.0}
@@ -512,7 +492,7 @@ HOSTILE = {
         config_of_a_checkpoint(b'{"a":' + b"[" * 1_000_000),
         "its config.json is not a JSON object",
     ),
-    "another version": (changed(MANIFEST, document(format=3)), "format 3, this version reads 1 and 2"),
+    "another version": (changed(MANIFEST, document(format=3)), "format 3, this version reads 2"),
     "a file too many": (lambda files: files | {"evil.py": b""}, "names a file that no archive of a run has"),
     "no metrics": (lambda files: {n: c for n, c in files.items() if n != "metrics.parquet"}, "is missing"),
     "another table": (lambda files: files | {"metrics.parquet": files["tokens.parquet"]}, "has no column"),
@@ -640,7 +620,7 @@ def test_a_fork_takes_its_inherited_metrics_along(client, settings):
 
 def test_what_is_damaged_or_gone_is_named_in_the_archive_and_where_it_is_imported(client, settings):
     run = make_full_run(client, settings)
-    assert "missing" not in json.loads(files_of(archive_of(client, run))["grpolab.json"])
+    assert json.loads(files_of(archive_of(client, run))["grpolab.json"])["missing"] == []
     sessions = client.app.state.lab.sessions
     with reading(sessions) as session:
         tasks = sealable(session)
