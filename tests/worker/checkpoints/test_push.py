@@ -46,8 +46,8 @@ class Hub(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             return self.end_headers()
         if "/preupload/" in self.path:
-            files = [{"path": each["path"], "uploadMode": "regular", "shouldIgnore": False}
-                     for each in json.loads(body)["files"]]  # fmt: skip
+            files = [{"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}
+                     for file in json.loads(body)["files"]]  # fmt: skip
             return self.answer(200, {"files": files})
         if "/me/cut/commit/" in self.path:
             self.send_response(200)
@@ -117,9 +117,9 @@ def test_a_push_makes_a_private_repository_with_the_files_of_the_export(hub, mod
     [commit] = [body for path, _, body in hub.seen if "/commit/main" in path]
     lines = [json.loads(line) for line in commit.splitlines()]
     files = {
-        each["value"]["path"]: base64.b64decode(each["value"]["content"])
-        for each in lines
-        if each["key"] == "file"
+        line["value"]["path"]: base64.b64decode(line["value"]["content"])
+        for line in lines
+        if line["key"] == "file"
     }
     assert files.keys() == {"config.json", "model.safetensors", "README.md"}
     assert files["model.safetensors"] == b"weights"

@@ -230,8 +230,8 @@ def test_a_run_that_a_rule_paused_goes_on_when_it_is_resumed(database, queued, t
 
 
 def test_a_process_that_dies_between_the_judgement_and_its_checkpoint_loses_nothing(database, queued, train):
-    other, run_id = queued(rule()), queued(rule())
-    expected = train(other, COLLAPSE)
-    step = verdict(database, other)[-1]
+    undisturbed, run_id = queued(rule()), queued(rule())
+    expected = train(undisturbed, COLLAPSE)
+    step = verdict(database, undisturbed)[-1]
     train(run_id, COLLAPSE, dies=True)
     assert train(run_id, COLLAPSE, begin=step - 5) == expected

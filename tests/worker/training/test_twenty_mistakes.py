@@ -54,8 +54,8 @@ def changed(name, change):
     return apply
 
 
-def rows(*found):
-    return lambda settings: write_rows(settings, found)
+def rows(*documents):
+    return lambda settings: write_rows(settings, documents)
 
 
 def cut_weights(settings):
@@ -65,14 +65,14 @@ def cut_weights(settings):
 
 def lacking_weights(settings):
     tensors = load_file(model(settings, "model.safetensors"))
-    kept = dict(sorted(tensors.items())[: len(tensors) // 2])
-    save_file(kept, model(settings, "model.safetensors"), metadata={"format": "pt"})
+    kept_tensors = dict(sorted(tensors.items())[: len(tensors) // 2])
+    save_file(kept_tensors, model(settings, "model.safetensors"), metadata={"format": "pt"})
 
 
 def more_tokens(document):
-    own = document["model"]["vocab"]
+    vocabulary = document["model"]["vocab"]
     document["added_tokens"] += [
-        {"id": len(own) + 100 + n, "content": f"<extra{n}>", "special": False, "single_word": False,
+        {"id": len(vocabulary) + 100 + n, "content": f"<extra{n}>", "special": False, "single_word": False,
          "lstrip": False, "rstrip": False, "normalized": False}
         for n in range(600)
     ]  # fmt: skip
