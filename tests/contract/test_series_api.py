@@ -56,11 +56,11 @@ def test_what_is_not_finite_is_told_apart_and_zero_is_a_value(client, database):
 
 
 def test_smoothing_is_computed_before_thinning_and_cutting(client, trained):
-    whole = series(client, trained[:1], "reward/mean", smoothing=0.9, max_points=5000)["series"][0]
-    part = series(client, trained[:1], "reward/mean", smoothing=0.9, x_min=2000, x_max=2010)["series"][0]
-    place = whole["steps"].index(2000)
-    assert part["steps"] == list(range(2000, 2011))
-    assert part["values"] == whole["values"][place : place + 11]
+    full = series(client, trained[:1], "reward/mean", smoothing=0.9, max_points=5000)["series"][0]
+    cut = series(client, trained[:1], "reward/mean", smoothing=0.9, x_min=2000, x_max=2010)["series"][0]
+    first_index = full["steps"].index(2000)
+    assert cut["steps"] == list(range(2000, 2011))
+    assert cut["values"] == full["values"][first_index : first_index + 11]
 
 
 @pytest.mark.parametrize(("x", "per_step"), [("step", 1.0), ("wall", 0.5), ("tokens", 4096.0)])
@@ -175,11 +175,11 @@ def test_the_csv_is_a_download_with_every_step(client, trained):
 
 def test_a_zoom_never_changes_a_mean(client, trained):
     asked = {"group_by": "variant", "x": "tokens", "max_points": 5000}
-    whole = series(client, trained, "reward/mean", **asked)["series"][0]
-    low, high = whole["x"][100], whole["x"][200]
-    part = series(client, trained, "reward/mean", **asked, x_min=low, x_max=high)["series"][0]
-    assert part["x"] == whole["x"][100:201]
-    assert part["values"] == whole["values"][100:201]
+    full = series(client, trained, "reward/mean", **asked)["series"][0]
+    low, high = full["x"][100], full["x"][200]
+    cut = series(client, trained, "reward/mean", **asked, x_min=low, x_max=high)["series"][0]
+    assert cut["x"] == full["x"][100:201]
+    assert cut["values"] == full["values"][100:201]
 
 
 def test_one_variant_name_with_two_configs_gives_two_means(client, database):
@@ -206,9 +206,9 @@ def test_a_curve_along_samples_counts_all_that_was_sampled(client, database):
         foreign.config = {"sampling": {"prompts_per_step": "many"}}
         vast = make_run(session)
         vast.config = {"sampling": {"prompts_per_step": 10**40, "group_size": 10**40}}
-        for each in (foreign, vast):
-            write_metric(session, each, "reward/mean", {1: 0.1})
-            write_metric(session, each, "sampling/generated_batches", {1: 1})
+        for imported_run in (foreign, vast):
+            write_metric(session, imported_run, "reward/mean", {1: 0.1})
+            write_metric(session, imported_run, "sampling/generated_batches", {1: 1})
     answer = series(client, [run, fork, foreign, vast], "reward/mean", x="samples")
     assert [item["x"] for item in answer["series"]] == [[32, 128, 160], [32, 128, 144]]
     assert [(item["run"], item["reason"]) for item in answer["missing"]] == [

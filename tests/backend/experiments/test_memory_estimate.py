@@ -35,9 +35,12 @@ def test_an_empty_gpu_takes_the_run(session, settings):
 
 def test_what_another_program_holds_is_not_usable(session, settings):
     peak = on_gpu(session, settings, 0)[1].peak_bytes
-    _, some = on_gpu(session, settings, USABLE * TOTAL - 0.6 * peak)
-    assert (some.verdict, some.usable_bytes) == ("fits with changes", pytest.approx(0.6 * peak))
-    assert some.changes
+    _, on_shared_gpu = on_gpu(session, settings, USABLE * TOTAL - 0.6 * peak)
+    assert (on_shared_gpu.verdict, on_shared_gpu.usable_bytes) == (
+        "fits with changes",
+        pytest.approx(0.6 * peak),
+    )
+    assert on_shared_gpu.changes
     estimate, full = on_gpu(session, settings, TOTAL - 0.2e9)
     assert (full.verdict, full.usable_bytes) == ("does not fit", 0)
     (warning,) = memory_warnings(estimate)

@@ -8,8 +8,8 @@ from tests.gate import first_in_gate
 
 
 def test_a_wrong_token_is_no_token(stranger):
-    for given in ("Bearer wrong", "Bearer ", "Basic secret", "secret", "Bearer sécret"):
-        answer = stranger.get("/api/v1/runs", headers={"Authorization": given.encode()})
+    for authorization in ("Bearer wrong", "Bearer ", "Basic secret", "secret", "Bearer sécret"):
+        answer = stranger.get("/api/v1/runs", headers={"Authorization": authorization.encode()})
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == "Bearer"
 
@@ -44,8 +44,8 @@ def test_further_names_come_from_the_settings(sqlite_url, settings):
     served = settings.model_copy(update={"allowed_hosts": ("lab.example", "other.example:9000")})
     expected = {"lab.example": 200, "lab.example:443": 200, "other.example:9000": 200, "other.example": 421}
     with serving(served, sqlite_url) as client:
-        found = {host: client.get("/healthz", headers={"Host": host}).status_code for host in expected}
-    assert found == expected
+        statuses = {host: client.get("/healthz", headers={"Host": host}).status_code for host in expected}
+    assert statuses == expected
 
 
 @pytest.mark.parametrize("method", first_in_gate(2, ["POST", "DELETE", "PATCH", "PUT"]))

@@ -53,17 +53,17 @@ def connect(service):
         return opened[-1]
 
     yield connecting
-    for each in opened:
-        each.close()
+    for connection in opened:
+        connection.close()
 
 
 def said(connection):
     """Everything that comes until the service hangs up."""
-    found = b""
+    received = b""
     with suppress(ConnectionResetError):  # what it did not read is thrown away
         while chunk := connection.recv(65536):
-            found += chunk
-    return found
+            received += chunk
+    return received
 
 
 def drip(connection, text):
@@ -318,7 +318,7 @@ def test_a_secret_is_refused_wherever_text_is_stored(client, secret):
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("settings", "words"),
     [
         ({"host": "0.0.0.0"}, "choose a token"),
         ({"host": "0.0.0.0", "grpolab_token": "x" * 64}, "choose a token"),
@@ -339,9 +339,9 @@ def test_a_secret_is_refused_wherever_text_is_stored(client, secret):
         ({"grpolab_token": "same", "grpolab_viewer_token": "same"}, "every viewer would be an operator"),
     ],
 )
-def test_what_would_open_the_service_to_the_network_does_not_start(given, words):
+def test_what_would_open_the_service_to_the_network_does_not_start(settings, words):
     with pytest.raises(CannotStart, match=words):
-        check_exposure(Settings(**given))
+        check_exposure(Settings(**settings))
 
 
 def test_the_service_starts_for_itself_or_with_protection():

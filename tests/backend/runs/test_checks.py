@@ -218,8 +218,8 @@ def test_an_environment_needs_a_server_of_that_name(settings):
         "environment.server",
         "is guess, but OPENENV_URLS is not set: see docs/environments.md",
     )
-    other = settings.model_copy(update={"openenv_urls": "maze=http://a:8000"})
+    other_settings = settings.model_copy(update={"openenv_urls": "maze=http://a:8000"})
     with pytest.raises(InvalidConfig, match="OPENENV_URLS names maze"):
-        runnable(other, config)
+        runnable(other_settings, config)
     named = settings.model_copy(update={"openenv_urls": "guess=http://a:8000"})
     assert runnable(named, config).environment.server == "guess"

@@ -77,10 +77,10 @@ def answer_of(sessions):
 def test_a_leader_claims_only_while_its_group_is_complete_and_idle(pair, sessions):
     with sessions.begin() as session:
         make_run(session, nodes=2, config={"resources": {"nodes": 2}})
-    leader, follower = (SlotPool(node, sessions, [CPU_SLOT, Slot(1, "cpu", "CPU", 1)]) for node in pair)
+    leader, other_pool = (SlotPool(node, sessions, [CPU_SLOT, Slot(1, "cpu", "CPU", 1)]) for node in pair)
     leader._seat._take()
     assert leader._claim(leader._worker_slots[0]) is None
-    follower._seat._take()
+    other_pool._seat._take()
     assert leader._claim(leader._worker_slots[0]).nodes == 2
     with sessions.begin() as session:
         make_run(session, nodes=2, config={"resources": {"nodes": 2}})

@@ -54,32 +54,32 @@ def fails_above(count):
 
 
 def test_work_is_repeated_with_half_the_tokens_until_it_fits():
-    microbatches, undone = Microbatches(ResourcesConfig()), []
+    passes, undone = Microbatches(ResourcesConfig()), []
     work, tried = fails_above(2)
-    assert microbatches.run(batch([8] * 8), work, lambda: undone.append(1)) == "done"
+    assert passes.run(batch([8] * 8), work, lambda: undone.append(1)) == "done"
     assert tried == [[8], [4, 4], [2, 2, 2, 2]]
-    assert (microbatches.tokens, microbatches.halvings, len(undone)) == (20, 2, 2)
-    assert microbatches.run(batch([8] * 4), work) == "done"  # it stays so
+    assert (passes.tokens, passes.halvings, len(undone)) == (20, 2, 2)
+    assert passes.run(batch([8] * 4), work) == "done"  # it stays so
     assert tried[-1] == [2, 2]
 
 
 def test_a_single_completion_that_does_not_fit_is_an_error():
-    microbatches = Microbatches(ResourcesConfig())
+    passes = Microbatches(ResourcesConfig())
     work, tried = fails_above(0)
     with pytest.raises(RuntimeError, match="out of memory"):
-        microbatches.run(batch([8, 8, 30]), work)
+        passes.run(batch([8, 8, 30]), work)
     assert tried[-1] == [1, 1, 1]
 
 
 def test_other_errors_are_not_repeated():
-    microbatches, tried = Microbatches(ResourcesConfig()), []
+    passes, tried = Microbatches(ResourcesConfig()), []
 
     def work(_):
         tried.append(1)
         raise RuntimeError("shapes differ")
 
     with pytest.raises(RuntimeError, match="shapes differ"):
-        microbatches.run(batch([8, 8]), work)
+        passes.run(batch([8, 8]), work)
     assert len(tried) == 1
 
 

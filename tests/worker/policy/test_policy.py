@@ -247,14 +247,14 @@ def test_equal_prefixes_are_one_node_and_rows_inside_others_no_path():
 
 def test_paths_of_like_length_are_one_block_from_where_they_part(double, monkeypatch):
     batch = token_batch([[7, 8, 9]] * 4, [[1], [2, 3], [2, 4], [5] * 30], pad_id=0)
-    padded = gradients(double, batch)
+    expected = gradients(double, batch)
     monkeypatch.setattr("worker.policy.tree.FEWEST_SAVED", 4)
     tree = prefix_tree(batch)
     blocks = [(block.paths.shape, block.first) for block in tree.blocks]
     assert blocks == [((1, 3), 0), ((1, 4), 3), ((1, 32), 3)]
     seated = torch.cat([paths[:, first:].flatten() for paths, first in tree.blocks])[tree.seats]
     assert seated.tolist() == list(range(len(tree.tokens)))
-    torch.testing.assert_close(gradients(double, batch), padded, atol=1e-6, rtol=0)
+    torch.testing.assert_close(gradients(double, batch), expected, atol=1e-6, rtol=0)
 
 
 def test_micro_batches_of_similar_length_give_the_gradient_of_the_whole(double):

@@ -42,7 +42,7 @@ def told(state_dir, monkeypatch):
 
 
 @pytest.fixture(params=["apart", "guarded"])
-def kept(request, monkeypatch):
+def isolation(request, monkeypatch):
     """How the server is tied to this process."""
     if request.param == "guarded":
         monkeypatch.setattr(bubblewrap, "why_not_apart", lambda: "a test")

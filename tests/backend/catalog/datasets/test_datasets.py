@@ -68,9 +68,9 @@ def test_two_hundred_bad_files_are_refused_with_their_lines_and_leave_nothing(cl
         told = (
             answer.json()["errors"][0] if answer.status_code == 422 else {"path": "", "message": answer.text}
         )
-        place = f"line {bad.line}" if bad.line else "file"
-        if told["path"] != place or bad.reason not in told["message"] or kept(settings):
-            wrong.append((bad.what, answer.status_code, told, kept(settings)))
+        path = f"line {bad.line}" if bad.line else "file"
+        if told["path"] != path or bad.reason not in told["message"] or kept(settings):
+            wrong.append((bad.defect, answer.status_code, told, kept(settings)))
     assert wrong == []
     assert len(BAD) >= 200
 

@@ -60,13 +60,13 @@ def test_rows_come_in_order_whatever_the_answers_and_row_groups_are_cut_at(clien
 
 
 def test_the_values_of_parquet_become_json(client, settings):
-    more = {
+    further_columns = {
         "talk": [{"role": "user", "content": "x"}], "score": float("nan"),
         "when": datetime(2024, 1, 2, tzinfo=UTC),
         "cost": Decimal("1.50"), "whole": Decimal(7), "nested": {"a": [1, None]}, "id": None, "split": None,
         "domain": None,
     }  # fmt: skip
-    rows = [row | more for row in ROWS]
+    rows = [row | further_columns for row in ROWS]
     schema = pa.Table.from_pylist(rows).schema
     for field in ("id", "split", "domain"):
         schema = schema.set(schema.get_field_index(field), pa.field(field, pa.string()))
@@ -161,11 +161,11 @@ BAD: dict[str, tuple[str, bytes, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", first_in_gate(8, BAD))
-def test_a_bad_table_is_refused_by_row_and_leaves_nothing(client, settings, what):
-    name, content, path, words = BAD[what]
-    found, message = refusal(put(client, content, name))
-    assert (found, words in message) == (path, True), message
+@pytest.mark.parametrize("defect", first_in_gate(8, BAD))
+def test_a_bad_table_is_refused_by_row_and_leaves_nothing(client, settings, defect):
+    name, content, path, words = BAD[defect]
+    path_told, message = refusal(put(client, content, name))
+    assert (path_told, words in message) == (path, True), message
     assert kept(settings) == []
 
 

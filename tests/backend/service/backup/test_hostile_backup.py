@@ -162,18 +162,18 @@ def test_names_that_some_file_system_takes_for_one_are_refused(lab, backup, name
     assert_refused(lab, backup, words)
 
 
-@pytest.mark.parametrize("place", ["file", "parent", "top", "fifo"])
-def test_a_link_or_a_pipe_in_a_backup_is_not_followed(lab, backup, outside, place):
+@pytest.mark.parametrize("position", ["file", "parent", "top", "fifo"])
+def test_a_link_or_a_pipe_in_a_backup_is_not_followed(lab, backup, outside, position):
     content = outside.read_bytes()
-    if place == "file":
+    if position == "file":
         plant(backup, "runs/r/s1/model", content)
         (backup / "runs/r/s1/model").unlink()
         (backup / "runs/r/s1/model").symlink_to(outside)
-    elif place == "parent":
+    elif position == "parent":
         plant(backup, "runs/r/s1/precious", content)
         shutil.rmtree(backup / "runs/r/s1")
         (backup / "runs/r/s1").symlink_to(outside.parent)
-    elif place == "top":
+    elif position == "top":
         (backup / "uploads").rename(outside.parent / "uploads")
         (backup / "uploads").symlink_to(outside.parent / "uploads")
     else:
@@ -383,7 +383,7 @@ def test_runs_that_come_from_one_another_are_refused(lab, database, tmp_path):
         runs = [make_run(session, status="finished", name=name).id for name in "abc"]
         for run, parent in zip(runs, [*runs[1:], runs[0]], strict=True):
             session.execute(update(Run).where(Run.id == run).values(parent_run=parent, fork_step=1))
-        assert [part.run for part in lineages(session, runs)[runs[0]]] == [runs[2], runs[1], runs[0]]
+        assert [segment.run for segment in lineages(session, runs)[runs[0]]] == [runs[2], runs[1], runs[0]]
     database.engine.dispose()
     save_backup(lab, tmp_path / "cycle")
     with database.sessions.begin() as session:

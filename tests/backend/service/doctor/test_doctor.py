@@ -36,10 +36,10 @@ def healthy(state_dir):
     )
 
 
-def found(settings, what, level="bad"):
+def found(settings, subject, level="bad"):
     """The words of the finding of this kind and level."""
-    texts = [line.text for line in examine(settings) if (line.what, line.level) == (what, level)]
-    assert texts, [line for line in examine(settings) if line.what == what]
+    texts = [line.text for line in examine(settings) if (line.what, line.level) == (subject, level)]
+    assert texts, [line for line in examine(settings) if line.what == subject]
     return texts[0]
 
 
@@ -210,16 +210,16 @@ def test_models_and_data_sets(healthy):
 def test_permissions_of_data_sets(healthy, monkeypatch):
     healthy.datasets_dir.mkdir()
     (healthy.datasets_dir / "a.jsonl").write_text("{}\n")
-    monkeypatch.setattr(os, "access", lambda _, way: way != os.W_OK)  # root may do everything
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)  # root may do everything
     assert "uploads will be refused" in found(healthy, "datasets", "warn")
-    monkeypatch.setattr(os, "access", lambda _, way: way != os.R_OK)
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.R_OK)
     assert "cannot be read" in found(healthy, "datasets", "warn")
 
 
 def test_a_port_that_is_taken_and_an_open_host(healthy):
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", healthy.port))
-        other.listen()
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", healthy.port))
+        holder.listen()
         assert "cannot be used" in found(healthy, "port")
     assert "would open the service to the network" in found(with_(healthy, host="0.0.0.0"), "port")
 
