@@ -60,7 +60,7 @@ def place_of_point(page: Page, metric: str, step: int) -> tuple[float, float]:
 
 @pytest.mark.nightly
 def test_launch_watch_compare_and_read(page, lab):
-    page.goto(re.search(r"http://\S+/\?token=\S+", lab.said()).group())
+    page.goto(re.search(r"http://\S+/\?token=\S+", lab.output_text()).group())
     expect(page).to_have_url(re.compile(r"/runs$"))
     assert "token" not in page.url
 

@@ -81,8 +81,8 @@ def test_trpo_computes_in_full_precision_unless_told_otherwise():
     assert resolve(model).policy.dtype == "bfloat16"
     assert resolve(model, {"preset": "trpo"}).policy.dtype == "float32"
     assert resolve(model, {"preset": "trpo"}).policy.chat_template
-    wanted = model["policy"] | {"dtype": "bfloat16"}
-    assert list(errors_of({"policy": wanted}, {"preset": "trpo"})) == ["policy.dtype"]
+    policy = model["policy"] | {"dtype": "bfloat16"}
+    assert list(errors_of({"policy": policy}, {"preset": "trpo"})) == ["policy.dtype"]
 
 
 @pytest.mark.parametrize("policy", ["tiny", "Qwen/Qwen3-0.6B"])
@@ -296,8 +296,8 @@ def test_a_whole_number_may_be_written_as_a_fraction():
 
 
 def test_all_contradictions_are_told_at_once():
-    found = errors_of({"sampling": {"group_size": 1}, "updates": {"minibatches": 17}})
-    assert {"sampling.group_size", "updates.minibatches"} <= set(found)
+    errors = errors_of({"sampling": {"group_size": 1}, "updates": {"minibatches": 17}})
+    assert {"sampling.group_size", "updates.minibatches"} <= set(errors)
 
 
 @pytest.mark.parametrize("sampling", [{"engine": {"type": "server"}}, {"engine": BESIDE}, {"ahead": 2}])

@@ -82,7 +82,7 @@ def test_a_conversation_reads_as_its_messages_one_under_the_other():
 def test_an_instruction_goes_to_the_last_message_of_the_user():
     talk = [ASKED, {"role": "assistant", "content": "?"}, ASKED, {"role": "tool", "content": "2"}]
     changed = with_last_line(talk, "Box it.")
-    assert [each["content"] for each in changed] == ["1+1=?", "?", "1+1=?\nBox it.", "2"]
+    assert [message["content"] for message in changed] == ["1+1=?", "?", "1+1=?\nBox it.", "2"]
     assert talk[2] == ASKED
 
 

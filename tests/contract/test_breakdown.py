@@ -177,7 +177,7 @@ def test_windows_of_random_steps_add_up_in_every_way(client, database, run):
             for index in range(chance.randrange(20, 40))
         ]
         store(database, run, step, *groups[::2], counted=groups[1::2])
-        everything = [completion for made_group in groups for completion in made_group.completions]
+        everything = [completion for step_group in groups for completion in step_group.completions]
         rewards = [completion.reward for completion in everything if completion.reward is not None]
         points[step] = {
             "reward/mean": fmean(rewards),

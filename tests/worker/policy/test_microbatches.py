@@ -91,18 +91,16 @@ def test_a_limit_that_was_found_before_holds_unless_a_smaller_one_is_set():
         (64, 32, 32),
         (32, 0, 32),
     ):
-        microbatches = Microbatches(ResourcesConfig(microbatch_tokens=configured))
-        microbatches.limit(measured_limit)
-        assert microbatches.tokens == expected
+        passes = Microbatches(ResourcesConfig(microbatch_tokens=configured))
+        passes.limit(measured_limit)
+        assert passes.tokens == expected
 
 
 @pytest.mark.parametrize("limit", [0, 30])
 def test_several_values_are_measured_at_once_and_padding_is_0(limit):
     tokens = batch([8, 2, 3])
-    microbatches = Microbatches(ResourcesConfig(microbatch_tokens=limit))
-    lengths, pairs = microbatches.measured(
-        tokens, lambda rows: [rows.mask * 1.5, torch.stack([rows.mask] * 2, -1)]
-    )
+    passes = Microbatches(ResourcesConfig(microbatch_tokens=limit))
+    lengths, pairs = passes.measured(tokens, lambda rows: [rows.mask * 1.5, torch.stack([rows.mask] * 2, -1)])
     assert (lengths / 1.5).sum(dim=1).tolist() == [8, 2, 3]
     assert (pairs.shape, pairs.dtype) == ((3, 8, 2), torch.bool)
     assert pairs.sum(dim=(1, 2)).tolist() == [16, 4, 6]

@@ -50,9 +50,9 @@ def calls(engine):
 
 def paths(engine):
     """The requests that change something, since the newest start."""
-    calls_made = calls(engine)
-    newest = max(at for at, call in enumerate(calls_made) if isinstance(call, dict))
-    return [call for call in calls_made[newest + 1 :] if call != "/tokenize"]
+    paths_called = calls(engine)
+    newest = max(at for at, call in enumerate(paths_called) if isinstance(call, dict))
+    return [call for call in paths_called[newest + 1 :] if call != "/tokenize"]
 
 
 def test_it_sleeps_but_for_sampling_and_dies_once_without_harm(engine):

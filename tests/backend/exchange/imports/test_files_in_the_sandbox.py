@@ -304,7 +304,7 @@ ROLLOUT = [
     }
     for text, score in (("2", 1.0), ("3", 0.0))
 ]
-DUMP = "".join(json.dumps(each) + "\n" for each in ROLLOUT).encode()
+DUMP = "".join(json.dumps(record) + "\n" for record in ROLLOUT).encode()
 
 
 @pytest.mark.parametrize(

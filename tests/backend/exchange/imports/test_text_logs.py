@@ -334,8 +334,8 @@ def columns_of(**columns):
     return "\n".join(",".join(map(str, row)) for row in [("step", *columns), *rows]) + "\n"
 
 
-RISING = [place / 40 for place in range(20)]
-RATES = [1e-6 * (20 - place) for place in range(20)]
+RISING = [step / 40 for step in range(20)]
+RATES = [1e-6 * (20 - step) for step in range(20)]
 
 
 def suggested(**columns):

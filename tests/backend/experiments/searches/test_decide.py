@@ -95,11 +95,9 @@ def test_a_claim_of_equal_finalists_is_rarer_than_one_in_twenty(finalists, seeds
     claims = 0
     for _ in range(times):
         values = numbers.normal(size=(finalists, seeds)) + numbers.normal(size=seeds)
-        finalists_made = [finalist(number, 0.0, row.tolist()) for number, row in enumerate(values)]
+        drawn = [finalist(number, 0.0, row.tolist()) for number, row in enumerate(values)]
         row = search(seeds=tuple(range(seeds + 1)))
-        comparison = compare(
-            row, [trial for trial, _ in finalists_made], [run for _, runs in finalists_made for run in runs]
-        )
+        comparison = compare(row, [trial for trial, _ in drawn], [run for _, runs in drawn for run in runs])
         claims += "better" in comparison.verdict
     assert claims / times <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / times)
 

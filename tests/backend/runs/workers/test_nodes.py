@@ -105,8 +105,8 @@ def test_nodes_that_differ_are_named(session, trait, value):
     seat(session, 1, **{trait: value})
     session.expire_all()
     assert difference(seats_of(session, "pair")) == (
-        f"node 1 (host1) has {trait} {value}, node 0 (host0) has {TRAITS[trait]}: all nodes of a run need the "
-        "same versions and devices"
+        f"node 1 (host1) has {trait} {value}, node 0 (host0) has {TRAITS[trait]}: all nodes of a run need "
+        "the same versions and devices"
     )
 
 

@@ -187,7 +187,9 @@ def test_the_worker_reserves_the_gpus():
 
 def test_redis_never_evicts_and_keeps_nothing():
     command = SERVICES["redis"]["command"][-1]
-    assert all(part in command for part in ('--save ""', "--appendonly no", "--maxmemory-policy noeviction"))
+    assert all(
+        option in command for option in ('--save ""', "--appendonly no", "--maxmemory-policy noeviction")
+    )
 
 
 @pytest.mark.parametrize("secret", sorted(MADE_UP))
