@@ -91,8 +91,8 @@ def table() -> str:
     """The text of the table."""
     lines = []
     for name, config in config_classes().items():
-        words = [f"{key}={word}" for key, word in parameters(config).items()]
-        entry = f"{name}: {' '.join(words)}" + (
+        entries = [f"{key}={default}" for key, default in parameters(config).items()]
+        entry = f"{name}: {' '.join(entries)}" + (
             f" ; {' '.join(known_rules)}" if (known_rules := rules(config)) else ""
         )
         lines += textwrap.wrap(entry, 108, subsequent_indent="    ", break_on_hyphens=False)

@@ -41,9 +41,9 @@ def test_files_of_a_panel_carry_all_that_is_needed_to_read_them(page, service):
     expect(panel.locator(".panel-foot")).to_contain_text("2 runs")
     svg = saved(page, panel, "Image (SVG)").read_text()
     root = ET.fromstring(svg)  # noqa: S314 - our own file: it must be well-formed
-    words = " ".join(root.itertext())
+    text = " ".join(root.itertext())
     for phrase in ("policy/entropy (nats)", "step 4", "smoothed 0.6", "2 runs", "/compare?runs=", "=1+1"):
-        assert phrase in words
+        assert phrase in text
     assert not {element.tag.rpartition("}")[2] for element in root.iter()} & {"script", "foreignObject", "a"}
     assert not any(name.lower().startswith("on") for element in root.iter() for name in element.attrib)
     saved_figure = json.loads(saved(page, panel, "Figure (Plotly JSON)").read_text())

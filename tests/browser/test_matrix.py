@@ -85,8 +85,8 @@ def test_curves_of_a_group_of_several_scales_are_not_comparable(page, service):
     for run in launched["runs"]:
         trained(service, run["id"], 0.5, "reward/mean")
     page.goto(f"/compare?experiment={launched['id']}&by=config.optimizer.lr&metrics=reward")
-    words = "not comparable: rewards.correctness.weight differs"
-    expect(page.get_by_role("note").filter(has_text=words)).to_be_visible()
+    sentence = "not comparable: rewards.correctness.weight differs"
+    expect(page.get_by_role("note").filter(has_text=sentence)).to_be_visible()
 
 
 @pytest.mark.nightly

@@ -65,7 +65,7 @@ def opened(browser, path):
     """A file opened without a network: what it did, its elements and text, the widths of its pictures."""
     context = browser.new_context(offline=True)
     messages, requests = [], []
-    context.expose_function("__report", lambda *words: messages.append(words))
+    context.expose_function("__report", lambda *arguments: messages.append(arguments))
     context.add_init_script(WATCH)
 
     def note(request):

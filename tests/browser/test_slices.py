@@ -72,8 +72,8 @@ def test_curves_are_drawn_over_a_metric(page, service):
 @pytest.mark.nightly
 def test_an_axis_that_is_no_metric_is_named_in_each_panel(page, service):
     page.goto(f"/compare?runs={','.join(service.cells)}&x=policy/entrpy")
-    words = "there is no metric 'policy/entrpy'; did you mean policy/entropy"
-    expect(page.get_by_text(words).first).to_be_visible()
+    sentence = "there is no metric 'policy/entrpy'; did you mean policy/entropy"
+    expect(page.get_by_text(sentence).first).to_be_visible()
 
 
 @pytest.mark.nightly

@@ -16,7 +16,7 @@ def test_nulls_go_and_parts_of_text_become_text():
 
 
 @pytest.mark.parametrize(
-    ("messages", "words"),
+    ("messages", "phrase"),
     [
         ([], "expected text or a list of messages, got []"),
         (["x"], "expected text or a list of messages"),
@@ -49,10 +49,10 @@ def test_nulls_go_and_parts_of_text_become_text():
         ([{"role": "user", "content": [{"type": "text", "text": 3}]}], "content: expected text"),
     ],
 )
-def test_what_is_no_conversation_is_refused_by_name(messages, words):
+def test_what_is_no_conversation_is_refused_by_name(messages, phrase):
     with pytest.raises(ValueError, match=r".") as caught:
         read_messages(messages)
-    assert words in str(caught.value)
+    assert phrase in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["image", "image_url", "input_audio", "audio", "video", "file"])

@@ -105,10 +105,10 @@ def test_terms_add_up_to_the_reward_with_their_weights_and_what_gates_did(client
     rewards = [{"name": "correctness", "weight": 1.0}, {"name": "boxed_format", "weight": 0.2}]
     with database.sessions.begin() as session:
         run = make_run(session, config={"rewards": rewards})
-    both = MadeCompletion(reward=1.2, rewards={"correctness": 1.0, "boxed_format": 1.0})
+    paid = MadeCompletion(reward=1.2, rewards={"correctness": 1.0, "boxed_format": 1.0})
     gated = MadeCompletion(reward=0.0, rewards={"correctness": 1.0, "boxed_format": 0.0})
-    store(database, run, 1, group("a", both, both))
-    store(database, run, 2, group("a", both, gated))
+    store(database, run, 1, group("a", paid, paid))
+    store(database, run, 2, group("a", paid, gated))
     log(database, run, {1: {"reward/mean": 1.2}, 2: {"reward/mean": 0.6}})
     total_by_label = totals(broken_down(client, run, by="term"))
     assert total_by_label["correctness"] == 0
@@ -226,9 +226,11 @@ def test_what_cannot_be_decomposed_says_why(client, database, run):
 
 
 def test_a_share_of_equal_groups_is_divided_by_the_groups_themselves(client, database, run):
-    both, none = (RIGHT, RIGHT), (WRONG, WRONG)
+    all_right, none = (RIGHT, RIGHT), (WRONG, WRONG)
     store(database, run, 1, group("a", RIGHT, WRONG), group("b", *none, index=1))
-    store(database, run, 2, group("a", *both), group("b", *none, index=1), group("c", *both, index=2))
+    store(
+        database, run, 2, group("a", *all_right), group("b", *none, index=1), group("c", *all_right, index=2)
+    )
     log(database, run, {1: {"groups/zero_variance_frac": 0.5}, 2: {"groups/zero_variance_frac": 1.0}})
     for by in ("prompt", "flag", "length"):
         breakdown = broken_down(client, run, metric="groups/zero_variance_frac", by=by)

@@ -122,7 +122,7 @@ def test_a_checkpoint_of_several_nodes_is_measured_by_one_process(client, new_ru
 
 
 @pytest.mark.parametrize(
-    ("body", "path", "words"),
+    ("body", "path", "phrase"),
     [
         ({"held_out": False}, "suites", "nothing would be evaluated"),
         ({"suites": ["none"]}, "suites.0", "has the suites: pairs"),
@@ -148,11 +148,11 @@ def test_a_checkpoint_of_several_nodes_is_measured_by_one_process(client, new_ru
         ),
     ],
 )
-def test_a_suite_that_cannot_be_evaluated_is_refused_at_its_field(client, new_run, body, path, words):
+def test_a_suite_that_cannot_be_evaluated_is_refused_at_its_field(client, new_run, body, path, phrase):
     answer = client.post(f"/api/v1/runs/{new_run({})}/evaluations", json=body)
     assert answer.status_code == 422
     errors = answer.json()["errors"]
-    assert any(error["path"].startswith(path) and words in error["message"] for error in errors), errors
+    assert any(error["path"].startswith(path) and phrase in error["message"] for error in errors), errors
 
 
 def test_a_run_with_suites_is_checked_cloned_and_evaluated_as_before(client, new_run):

@@ -102,7 +102,7 @@ def test_others_write_while_a_launch_is_being_checked(client, database, settings
 
 
 @pytest.mark.parametrize(
-    ("changes", "path", "words"),
+    ("changes", "path", "phrase"),
     [
         ({"variants": [{"name": "a"}, {"name": "b", "preset": "no"}]}, "variants.1.preset", '"no"'),
         ({"base": {"steps": -3}}, "variants.0.steps", "-3"),
@@ -131,12 +131,12 @@ def test_others_write_while_a_launch_is_being_checked(client, database, settings
     ],
 )
 def test_what_cannot_run_is_refused_at_its_field_and_nothing_is_half_made(
-    client, database, changes, path, words
+    client, database, changes, path, phrase
 ):
     answer = launch(client, BODY | changes)
     assert answer.status_code == 422, answer.text
     errors = {error["path"]: error["message"] for error in answer.json()["errors"]}
-    assert words in errors[path]
+    assert phrase in errors[path]
     assert (count(database, Experiment), count(database, Run)) == (0, 0)
 
 

@@ -58,7 +58,7 @@ def test_retention_keeps_the_checkpoint_that_a_fork_begins_with(client, database
 
 
 @pytest.mark.parametrize(
-    ("body", "path", "words"),
+    ("body", "path", "phrase"),
     [
         ({}, "step", "required"),
         ({"step": 15}, "step", "parent has no checkpoint of step 15; it has checkpoints of steps: 10, 20"),
@@ -79,12 +79,12 @@ def test_retention_keeps_the_checkpoint_that_a_fork_begins_with(client, database
         ({"step": 10, "changes": {"nothing": 1}}, "nothing", "there is no such field"),
     ],
 )
-def test_what_cannot_be_continued_is_refused_at_its_field(client, database, parent, body, path, words):
+def test_what_cannot_be_continued_is_refused_at_its_field(client, database, parent, body, path, phrase):
     answer = fork(client, parent, **body)
     assert answer.status_code == 422, answer.text
     (error,) = answer.json()["errors"]
     assert error["path"] == path
-    assert words in error["message"]
+    assert phrase in error["message"]
     with database.sessions() as session:
         assert session.scalars(select(Run.id)).all() == [parent.id]
 

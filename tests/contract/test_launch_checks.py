@@ -74,7 +74,7 @@ def test_the_same_key_queues_once(client):
 
 
 @pytest.mark.parametrize(
-    ("body", "path", "words"),
+    ("body", "path", "phrase"),
     [
         ({"base": {"policy": {"name": "gone"}}}, "policy.name", "gone"),
         ({"base": {"problems": [{"name": "file", "path": "gone.jsonl"}]}}, "problems.0.path", "gone.jsonl"),
@@ -85,12 +85,12 @@ def test_the_same_key_queues_once(client):
         ({"nothing": 1}, "nothing", "no such field"),
     ],
 )
-def test_what_cannot_be_checked_is_refused_at_its_field(client, body, path, words):
+def test_what_cannot_be_checked_is_refused_at_its_field(client, body, path, phrase):
     answer = check(client, **body)
     assert answer.status_code == 422, answer.text
     [error] = answer.json()["errors"]
     assert error["path"] == path
-    assert words in error["message"]
+    assert phrase in error["message"]
 
 
 def test_a_launch_is_refused_while_the_newest_check_found_wrong_references(client, database, finished):

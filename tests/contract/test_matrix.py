@@ -125,7 +125,7 @@ def test_without_a_direction_a_difference_is_higher_or_lower(client, database):
 
 
 @pytest.mark.parametrize(
-    ("dapo", "verdict", "words"),
+    ("dapo", "verdict", "phrase"),
     [
         ((0.6, 0.7, None), "no claim", "1 of 3 runs of dapo have no value here"),
         ((0.6, 0.7, math.nan), "no claim", "1 of 3 runs of dapo end with a value that is not finite"),
@@ -133,12 +133,12 @@ def test_without_a_direction_a_difference_is_higher_or_lower(client, database):
         ((0.5, 0.6, 0.4), "no claim", "The differences do not vary"),
     ],
 )
-def test_what_cannot_be_claimed_is_said_in_one_sentence(client, database, dapo, verdict, words):
+def test_what_cannot_be_claimed_is_said_in_one_sentence(client, database, dapo, verdict, phrase):
     with database.sessions.begin() as session:
         experiment = launched(session, [0, 1, 2], grpo=(0.5, 0.6, 0.4), dapo=dapo)
     cell = cells(matrix(client, experiment=experiment))["dapo"]
     assert cell["verdict"] == verdict
-    assert words in cell["reason"]
+    assert phrase in cell["reason"]
 
 
 def test_one_seed_is_no_claim_and_says_how_many_an_interval_needs(client, database):
@@ -276,13 +276,13 @@ def weighted(session, variant, values, *, heavy):
 
 
 @pytest.mark.parametrize(
-    ("heavy", "words"),
+    ("heavy", "reason"),
     [
         ({1, 2}, "The scale of some of its runs differs from the baseline's: rewards.correctness.weight."),
         ({0, 1, 2}, "Its scale differs from the baseline's: rewards.correctness.weight."),
     ],
 )
-def test_a_row_of_which_any_run_has_another_scale_is_not_compared(client, database, heavy, words):
+def test_a_row_of_which_any_run_has_another_scale_is_not_compared(client, database, heavy, reason):
     with database.sessions.begin() as session:
         plain = weighted(session, "grpo", (0.50, 0.512, 0.531), heavy=())
         mixed = weighted(session, "dapo", (0.60, 0.614, 0.629), heavy=heavy)
@@ -290,7 +290,7 @@ def test_a_row_of_which_any_run_has_another_scale_is_not_compared(client, databa
     cell_by_variant = cells(answer, "reward/mean:final")
     assert (cell_by_variant["dapo"]["verdict"], cell_by_variant["dapo"]["reason"]) == (
         "not comparable",
-        words,
+        reason,
     )
     assert (cell_by_variant["dapo"]["versus"], cell_by_variant["grpo"]["verdict"], answer["tests"]) == (
         None,
@@ -334,7 +334,7 @@ def test_runs_that_are_gone_are_named(client, database):
 
 
 @pytest.mark.parametrize(
-    ("params", "path", "words"),
+    ("params", "path", "phrase"),
     [
         ({}, "runs", "name either an experiment or runs"),
         ({"runs": "a", "experiment": "b"}, "runs", "name either"),
@@ -353,10 +353,10 @@ def test_runs_that_are_gone_are_named(client, database):
         ),
     ],
 )
-def test_bad_requests_are_refused_with_a_reason(client, params, path, words):
+def test_bad_requests_are_refused_with_a_reason(client, params, path, phrase):
     (error, *_) = errors(client, **params)
     assert error[0] == path
-    assert words in error[1]
+    assert phrase in error[1]
 
 
 def test_a_fork_has_a_row_of_its_own_beside_the_run_that_it_left(client, database):
@@ -380,8 +380,8 @@ def test_five_hundred_groups_of_one_run_are_rows_without_a_claim(client, databas
         ids = [trained(session, f"lr={n}", 0, n / 500).id for n in range(500)]
     answer = matrix(client, runs=";".join(ids))
     assert (len(answer["rows"]), answer["tests"]) == (500, 499)
-    words = [row["cells"][FINAL]["verdict"] for row in answer["rows"]]
-    assert words == ["baseline"] + ["no claim"] * 499
+    verdicts = [row["cells"][FINAL]["verdict"] for row in answer["rows"]]
+    assert verdicts == ["baseline"] + ["no claim"] * 499
 
 
 def test_an_unchanged_matrix_is_not_sent_again(client, database):

@@ -297,17 +297,17 @@ def test_a_writer_has_only_runs_of_its_own(client, send, settings):
 
 
 @pytest.mark.parametrize(
-    ("token", "status", "words"),
+    ("token", "status", "phrase"),
     [
         ("wrong", 401, "the token is not valid"),
         (VIEWER_TOKEN, 403, "viewers cannot push runs; this needs a writer's token"),
         (f"writer.node.{'0' * 64}", 401, "the token is not valid"),
     ],
 )
-def test_a_wrong_token_and_a_viewers_are_refused_in_a_sentence(client, send, token, status, words):
+def test_a_wrong_token_and_a_viewers_are_refused_in_a_sentence(client, send, token, status, phrase):
     answer = send([metrics(1, reward=1)], token=token)
     assert answer.status_code == status
-    assert words in answer.json()["detail"]
+    assert phrase in answer.json()["detail"]
     assert count(client, Run) == 0
 
 

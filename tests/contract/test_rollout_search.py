@@ -228,9 +228,9 @@ def test_fewer_groups_are_counted_where_reading_them_takes_a_little_too_long(cli
     monkeypatch.setattr(search_pages, "SECONDS", 0.625 * search_pages.PROBED)
     seconds = itertools.count()  # the probe takes one: all groups would take 1.6 times as long as they may
     monkeypatch.setattr(search_pages, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    both = [counted(client, run, "common", min_reward=-1) for run in many]
-    assert [every for _, every in both] == [10, 10]
-    assert [(matched, of) for steps, _ in both for _, matched, of in steps] == [(2, 2)]
+    counts = [counted(client, run, "common", min_reward=-1) for run in many]
+    assert [every for _, every in counts] == [10, 10]
+    assert [(matched, of) for steps, _ in counts for _, matched, of in steps] == [(2, 2)]
 
 
 def test_a_label_narrows_common_words_to_the_groups_that_have_it(client, many):

@@ -341,12 +341,12 @@ UNREADABLE = [
 
 
 def test_an_error_points_at_the_character(session):
-    for query, position, words in UNREADABLE:
+    for query, position, phrase in UNREADABLE:
         with pytest.raises(QueryError) as caught:
             condition_of(session, query)
         (error,) = caught.value.errors
         assert (error.path, error.position) == ("query", position), query[:80]
-        assert words in error.message, query[:80]
+        assert phrase in error.message, query[:80]
 
 
 def test_a_query_as_long_and_as_deep_as_allowed_is_answered(session):

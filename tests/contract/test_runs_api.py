@@ -152,9 +152,9 @@ def test_an_index_gives_the_first_page_by_a_metric_or_a_field(database):
 
 def explained(session, query):
     """How the database would run a query."""
-    words = str(query.compile(session.get_bind(), compile_kwargs={"literal_binds": True}))
+    statement = str(query.compile(session.get_bind(), compile_kwargs={"literal_binds": True}))
     explain = "EXPLAIN QUERY PLAN" if session.get_bind().dialect.name == "sqlite" else "EXPLAIN"
-    return "\n".join(str(row) for row in session.connection().exec_driver_sql(f"{explain} {words}"))
+    return "\n".join(str(row) for row in session.connection().exec_driver_sql(f"{explain} {statement}"))
 
 
 def test_the_order_follows_what_a_trainer_and_a_client_store(client, database):
@@ -173,7 +173,7 @@ def test_the_order_follows_what_a_trainer_and_a_client_store(client, database):
 
 
 @pytest.mark.parametrize(
-    ("params", "path", "words"),
+    ("params", "path", "phrase"),
     [
         ({"sort": "config.optimizer.rl"}, "sort", "there is no field"),
         ({"sort": "config"}, "sort", "created_at"),
@@ -185,12 +185,12 @@ def test_the_order_follows_what_a_trainer_and_a_client_store(client, database):
         ({"limit": "many"}, "limit", "'many'"),
     ],
 )
-def test_a_wrong_parameter_is_named_with_what_was_expected(client, params, path, words):
+def test_a_wrong_parameter_is_named_with_what_was_expected(client, params, path, phrase):
     answer = client.get("/api/v1/runs", params=params)
     assert answer.status_code == 422
     error = answer.json()["errors"][0]
     assert error["path"] == path
-    assert words in error["message"]
+    assert phrase in error["message"]
 
 
 @pytest.mark.parametrize(

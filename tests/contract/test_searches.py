@@ -78,9 +78,9 @@ def lab(client, database, settings):
         [item] = answer.json()["items"]
         return SearchItem.model_validate(item)
 
-    def drive(search, most=200):
+    def drive(search, max_rounds=200):
         """Advance and finish runs one after the other until nothing is left to do."""
-        for _ in range(most):
+        for _ in range(max_rounds):
             moved = step(search)
             waiting = runs("queued")
             if waiting:
@@ -262,15 +262,15 @@ def test_a_kill_at_any_write_loses_and_doubles_nothing(lab, database):
     kills = 0
     try:
         for _ in range(60):
-            moved, most = False, 0
+            moved, allowed = False, 0
             while True:
-                left["statements"] = most
+                left["statements"] = allowed
                 try:
                     moved = lab.step(search)
                     break
                 except Killed:
                     kills += 1
-                    most += 1
+                    allowed += 1
             left["statements"] = math.inf
             waiting = lab.runs("queued")
             if waiting:
@@ -429,7 +429,7 @@ def test_a_budget_in_money_needs_a_price(client):
 
 
 @pytest.mark.parametrize(
-    ("fields", "path", "words"),
+    ("fields", "path", "phrase"),
     [
         ({"cells": 501}, "sweep.cells", "must be at most 500, got 501"),
         ({"cells": 500}, "sweep", "506 runs; one experiment may have 500"),
@@ -455,14 +455,14 @@ def test_a_budget_in_money_needs_a_price(client):
     ],
 )
 @pytest.mark.parametrize("route", ["", "/plan"])
-def test_a_search_that_cannot_be_is_refused_at_its_field(client, database, route, fields, path, words):
+def test_a_search_that_cannot_be_is_refused_at_its_field(client, database, route, fields, path, phrase):
     answer = client.post(f"/api/v1/experiments{route}", json=body(**fields))
     if route and answer.status_code == 200:
         errors = {f"sweep.{error['path']}": error["message"] for error in answer.json()["cells"][0]["errors"]}
     else:
         assert answer.status_code == 422, answer.text
         errors = {error["path"]: error["message"] for error in answer.json()["errors"]}
-    assert words in errors[path]
+    assert phrase in errors[path]
     assert count(database, Experiment) == 0
 
 

@@ -140,7 +140,7 @@ def test_what_cannot_be_asked_is_refused_at_its_parameter(client, params, path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "phrase"),
     [
         ("rewrad/mean", "there is no metric 'rewrad/mean'; did you mean reward/mean"),
         ("reward_std", "there is no metric 'reward_std'; it is called reward/std here"),
@@ -148,13 +148,13 @@ def test_what_cannot_be_asked_is_refused_at_its_parameter(client, params, path):
         ("x" * 200, "at most 128 characters"),
     ],
 )
-def test_an_unknown_metric_is_named_with_the_nearest_known_ones(client, trained, name, words):
+def test_an_unknown_metric_is_named_with_the_nearest_known_ones(client, trained, name, phrase):
     params = {"runs": trained[0].id, "metrics": f"loss/total,{name}"}
     answer = client.get("/api/v1/series", params=params)
     assert answer.status_code == 422
     (error,) = answer.json()["errors"]
     assert error["path"] == "metrics"
-    assert words in error["message"]
+    assert phrase in error["message"]
 
 
 def test_a_known_metric_that_was_not_recorded_is_empty(client, trained):
@@ -217,18 +217,20 @@ def test_a_curve_along_samples_counts_all_that_was_sampled(client, database):
     ]
 
 
-@pytest.mark.parametrize("most", [10, 11, 12, 13, 14, 50])
-def test_a_mean_over_a_metric_of_both_signs_has_no_more_points_than_were_asked_for(client, database, most):
+@pytest.mark.parametrize("max_points", [10, 11, 12, 13, 14, 50])
+def test_a_mean_over_a_metric_of_both_signs_has_no_more_points_than_were_asked_for(
+    client, database, max_points
+):
     with database.sessions.begin() as session:
         runs = [make_run(session, variant="grpo") for _ in range(2)]
         for run in runs:
             write_metric(session, run, "reward/mean", {step: step * 0.01 for step in range(100)})
             write_metric(session, run, "loss/policy", {step: (step - 50) * 0.01 for step in range(100)})
     answer = series(
-        client, runs, "reward/mean", x="loss/policy", group_by="variant", band="std", max_points=most
+        client, runs, "reward/mean", x="loss/policy", group_by="variant", band="std", max_points=max_points
     )
     (item,) = answer["series"]
-    assert 2 <= len(item["x"]) <= most
+    assert 2 <= len(item["x"]) <= max_points
     assert item["x"] == sorted(item["x"])
 
 

@@ -234,10 +234,10 @@ def test_where_the_largest_run_has_one_step_the_next_one_gives_way(database, run
     with database.sessions.begin() as session:
         large = make_run(session, name="one step", last_step=1)
         make_group(session, large, step=1, completions=(MadeCompletion(text=LONG),) * 8)
-    most = sum(sizes(database, large).values()) + sum(sizes(database, run).values()) // 2
+    limit = sum(sizes(database, large).values()) + sum(sizes(database, run).values()) // 2
     assert sum(sizes(database, large).values()) > sum(sizes(database, run).values())
-    sweep(database, monkeypatch, of_all=most)
-    assert sum(sizes(database, large).values()) + sum(sizes(database, run).values()) <= most
+    sweep(database, monkeypatch, of_all=limit)
+    assert sum(sizes(database, large).values()) + sum(sizes(database, run).values()) <= limit
     assert messages(database, large) == []
 
 
@@ -271,16 +271,16 @@ def test_two_services_that_take_turns_remove_no_more_than_one(database, monkeypa
             for step in range(1, STEPS + 1):
                 make_group(session, run, step=step)
     first, second = (TokenBudget(Settings(), database.sessions) for _ in range(2))
-    most = sum(sum(sizes(database, run).values()) for run in runs[:2])
+    limit = sum(sum(sizes(database, run).values()) for run in runs[:2])
     for budget in (first, second):
-        monkeypatch.setattr(budget, "_of_all", most)
+        monkeypatch.setattr(budget, "_of_all", limit)
         assert list(budget.sweep())
     with database.sessions.begin() as session:
         make_group(session, runs[2], step=1)
         session.get_one(Run, runs[2].id).last_step += 1  # a change of the stamp, so that it is counted
     list(first.sweep())
     after_one = [sizes(database, run) for run in runs]
-    assert sum(sum(size.values()) for size in after_one) <= most
+    assert sum(sum(size.values()) for size in after_one) <= limit
     list(second.sweep())
     assert [sizes(database, run) for run in runs] == after_one
 

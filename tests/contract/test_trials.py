@@ -162,7 +162,7 @@ def test_a_fork_whose_first_state_has_gone_is_refused_with_the_reason(client, br
 
 
 @pytest.mark.parametrize(
-    ("log", "fields", "words"),
+    ("log", "fields", "phrase"),
     [
         (HEALTHY, {}, "the diagnosis of broken is healthy: there is nothing to try a remedy against"),
         (healthy(3), {}, "the diagnosis of broken is inconclusive"),
@@ -170,15 +170,15 @@ def test_a_fork_whose_first_state_has_gone_is_refused_with_the_reason(client, br
         (ILL, {"deleted_at": 1.0}, "broken is in the trash: restore it first"),
     ],
 )
-def test_what_cannot_be_tried_is_refused(client, broken_run, log, fields, words):
+def test_what_cannot_be_tried_is_refused(client, broken_run, log, fields, phrase):
     run = broken_run(log, **fields)
     for answer in (plan(client, run), start(client, run)):
         assert answer.status_code == 409
-        assert words in answer.json()["detail"]
+        assert phrase in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
-    ("body", "path", "words"),
+    ("body", "path", "phrase"),
     [
         ({"steps": 60}, "steps", "expected at least 61"),
         ({"steps": 10_000_000}, "steps", "makes 109,999,340 steps in total; expected at most 100,000,000"),
@@ -198,11 +198,11 @@ def test_what_cannot_be_tried_is_refused(client, broken_run, log, fields, words)
         ),
     ],
 )
-def test_a_plan_names_what_keeps_it_from_starting(client, database, broken_run, body, path, words):
+def test_a_plan_names_what_keeps_it_from_starting(client, database, broken_run, body, path, phrase):
     run = broken_run()
     (error,) = plan(client, run, **body).json()["errors"]
     assert error["path"] == path
-    assert words in error["message"]
+    assert phrase in error["message"]
     answer = start(client, run, **body)
     assert answer.status_code == 422
     assert [error["path"] for error in answer.json()["errors"]] == [path]

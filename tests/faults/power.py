@@ -282,10 +282,10 @@ def _act(
     """In the child: the act, standing still at the wanted points."""
     visits = 0
 
-    def say(*words: Any) -> None:
+    def say(*note_fields: Any) -> None:
         if note is not None:
             with note.open("a") as file:
-                file.write(json.dumps(words) + "\n")
+                file.write(json.dumps(note_fields) + "\n")
 
     def visit(point: str) -> None:
         nonlocal visits

@@ -286,8 +286,8 @@ def test_weight_decay_says_what_decays():
     update_lines = lines_of(optimizer={"weight_decay": 0.1})
     assert update_lines[-1] == "θ ← (1 − 0.1 lr) θ for weights of two or more dimensions"
     assert "θ ← (1 − 0.01 lr) θ for all weights" in text_of("grpo_book")
-    both = lines_of(preset="ppo", optimizer={"weight_decay": 0.1, "decayed": "all"})
-    assert "θ_V ← (1 − 0.1 lr) θ_V for all weights" in both
+    lines_with_critic = lines_of(preset="ppo", optimizer={"weight_decay": 0.1, "decayed": "all"})
+    assert "θ_V ← (1 − 0.1 lr) θ_V for all weights" in lines_with_critic
 
 
 def test_trpo_shows_its_trust_region():

@@ -94,13 +94,13 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("objective", "path", "words"), REFUSED)
-def test_a_combination_without_sense_is_refused_at_its_field(objective, path, words):
+@pytest.mark.parametrize(("objective", "path", "phrase"), REFUSED)
+def test_a_combination_without_sense_is_refused_at_its_field(objective, path, phrase):
     with pytest.raises(InvalidConfig) as refused:
         resolve({"objective": objective})
     messages = [(error.path, error.message) for error in refused.value.errors]
     assert any(
-        error_path.startswith(f"objective.{path}") and words in message for error_path, message in messages
+        error_path.startswith(f"objective.{path}") and phrase in message for error_path, message in messages
     )
 
 
@@ -113,9 +113,9 @@ CAUTIONED = [
 ]
 
 
-@pytest.mark.parametrize(("objective", "words"), CAUTIONED)
-def test_a_doubtful_combination_is_allowed_with_a_warning(objective, words):
-    assert any(words in warning for warning in objective.warnings())
+@pytest.mark.parametrize(("objective", "phrase"), CAUTIONED)
+def test_a_doubtful_combination_is_allowed_with_a_warning(objective, phrase):
+    assert any(phrase in warning for warning in objective.warnings())
 
 
 def test_the_defaults_have_no_warning():

@@ -217,8 +217,8 @@ def test_the_kl_share_is_that_of_the_gradients_of_both_terms():
     plain = {"surrogate": {"type": "none"}, "aggregation": {"type": "token_mean"}}
     pulled = Objective.model_validate({**plain, "kl": {"type": "k2", "coef": 0.5}})
     alone = Objective.model_validate({**plain, "kl": {"type": "none"}})
-    both, without = -f.run(pulled)[1], -f.run(alone)[1]
-    pull = (both - without).abs().sum()
+    with_kl, without = -f.run(pulled)[1], -f.run(alone)[1]
+    pull = (with_kl - without).abs().sum()
     share = f.run(pulled)[0].metrics.values()["optim/kl_share"]
     assert share == pytest.approx(float(pull / (pull + without.abs().sum())), rel=1e-5)
     assert 0.01 < share < 0.99

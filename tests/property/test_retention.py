@@ -56,12 +56,12 @@ def test_asking_again_changes_nothing(gaps, accuracies, rule):
 
 def test_what_is_left_from_before_a_collapse_is_not_far_before_it():
     """Each kept age is at most so many times the one after it, however long the run has become."""
-    for spaced, most in ((4, 8.0), (8, 2.5)):
+    for spaced, limit in ((4, 8.0), (8, 2.5)):
         worst = 0.0
         for step, remaining in life([1] * 300, [None] * 300, {"keep": 3, "spaced": spaced}):
             ages = sorted(step - checkpoint.step + 1 for checkpoint in remaining.values())
             worst = max(worst, *(old / young for young, old in pairwise(ages)), 0)
-        assert worst <= most, worst
+        assert worst <= limit, worst
 
 
 def test_a_run_of_a_thousand_steps_keeps_steps_of_all_ages():

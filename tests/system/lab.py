@@ -104,9 +104,9 @@ class Program:
         """Every process below it."""
         return psutil.Process(self.process.pid).children(recursive=True)
 
-    def child(self, words):
+    def child(self, phrase):
         """The process below it whose command line has these words."""
-        return next(process for process, line in command_lines(self.family()) if words in " ".join(line))
+        return next(process for process, line in command_lines(self.family()) if phrase in " ".join(line))
 
     def kill_all(self):
         """It and every process below it, at once."""

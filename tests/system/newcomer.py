@@ -141,7 +141,7 @@ class Newcomer:
     def end(self):
         """Ctrl-C, and the exit code of make."""
         launcher = next(
-            pid for pid, words in self.commands().items() if words[-2:] == ["backend.service", "demo"]
+            pid for pid, argv in self.commands().items() if argv[-2:] == ["backend.service", "demo"]
         )
         os.kill(launcher, signal.SIGINT)
         return self.make.wait(150)

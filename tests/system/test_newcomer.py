@@ -27,11 +27,11 @@ def test_one_command_leads_a_fresh_user_to_a_run(broker, location):
         newcomer.wait_until("last_step >= 1", MOST_SECONDS)
         if IS_LONG:
             first = newcomer.wait_until("status = 'finished'", MOST_SECONDS)
-            both = newcomer.wait_until(BOTH_FINISHED, MOST_SECONDS)
+            seconds_of_both = newcomer.wait_until(BOTH_FINISHED, MOST_SECONDS)
             whose = f"another user: {newcomer.is_somebody_else}, offline: {newcomer.is_offline}"
-            print(f"\n{broker}, {location}: {first:.0f} s, {both:.0f} s, {whose}")
+            print(f"\n{broker}, {location}: {first:.0f} s, {seconds_of_both:.0f} s, {whose}")
         output = newcomer.output_text()
-        brokers = [words for words in newcomer.commands().values() if "valkey-server" in words[0]]
+        brokers = [argv for argv in newcomer.commands().values() if "valkey-server" in argv[0]]
         if broker == "files":
             assert ("the queue uses files" in output, brokers) == (True, []), output
         else:

@@ -160,11 +160,11 @@ def test_the_link_logs_in_once(lab):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("word", ["backend.service serve", "worker.host.app", "valkey-server"])
-def test_a_program_that_dies_is_started_again(lab, word):
+@pytest.mark.parametrize("phrase", ["backend.service serve", "worker.host.app", "valkey-server"])
+def test_a_program_that_dies_is_started_again(lab, phrase):
     restarts = lab.output_text().count("exited unexpectedly")
-    victim = lab.child(word)
+    victim = lab.child(phrase)
     victim.kill()
-    wait_for(lambda: any(word in " ".join(line) for p, line in command_lines(lab.family()) if p != victim))
+    wait_for(lambda: any(phrase in " ".join(line) for p, line in command_lines(lab.family()) if p != victim))
     assert lab.output_text().count("exited unexpectedly") == restarts + 1
     wait_for(lab.client.is_alive)

@@ -131,7 +131,9 @@ def network_of(process):
 def vllm_of(trainer):
     """The processes of the server beside a trainer, the first one first."""
     children = psutil.Process(trainer).children()
-    [first] = [child for child in children if any("vllm.entrypoints" in word for word in child.cmdline())]
+    [first] = [
+        child for child in children if any("vllm.entrypoints" in argument for argument in child.cmdline())
+    ]
     return [first, *first.children(recursive=True)]
 
 

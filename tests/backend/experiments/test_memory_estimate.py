@@ -55,10 +55,10 @@ def test_vllm_beside_the_trainer_takes_its_share_of_the_gpu_while_it_samples(ses
 
     alone = on_gpu(session, settings, 0)[1].peak_bytes
     assert on_gpu(session, settings, 0, config=beside(0.02))[1].peak_bytes == alone  # learning takes more
-    estimate, most = on_gpu(session, settings, 0, config=beside(0.5))
+    estimate, with_half = on_gpu(session, settings, 0, config=beside(0.5))
     assert (estimate.parts["engine"], estimate.phase) == (0.5 * TOTAL, "sample")
-    assert 0.5 * TOTAL < most.peak_bytes < 0.5 * TOTAL + alone
-    assert most.verdict == "fits"
+    assert 0.5 * TOTAL < with_half.peak_bytes < 0.5 * TOTAL + alone
+    assert with_half.verdict == "fits"
     assert on_gpu(session, settings, 0, config=beside(0.95))[1].verdict == "does not fit"
 
 

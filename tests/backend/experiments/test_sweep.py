@@ -55,7 +55,7 @@ def test_values_are_read(text, now, values):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "phrase"),
     [
         (" , ,", "at least one value"),
         ("1..", "'1..' is not a range"),
@@ -72,10 +72,10 @@ def test_values_are_read(text, now, values):
         ("1e999", "too large"),
     ],
 )
-def test_values_that_cannot_be_read_are_refused_in_words(text, words):
+def test_values_that_cannot_be_read_are_refused_in_words(text, phrase):
     path, message = refusal(("optimizer.lr", text))
     assert path == "sweep.knobs.0.values"
-    assert words in message
+    assert phrase in message
 
 
 def test_cells_are_named_by_the_knobs_values():
@@ -161,15 +161,15 @@ def test_a_grid_of_a_continuous_range_and_more_random_cells_than_there_are_are_r
 
 
 @pytest.mark.parametrize(
-    ("variants", "knobs", "words"),
+    ("variants", "knobs", "phrase"),
     [
         ([{"name": "n" * 199}], [("optimizer.lr", "1")], "give the variant a shorter one"),
         ([GRPO], [("policy.dtype", ["1", 1])], "two cells would have the name 'grpo dtype=1'"),
         ([GRPO], [("rewards.7.weight", "1")], "there is no item 7 in a list of 1"),
     ],
 )
-def test_what_cannot_be_a_variant_is_refused(variants, knobs, words):
-    assert words in refusal(*knobs, variants=variants)[1]
+def test_what_cannot_be_a_variant_is_refused(variants, knobs, phrase):
+    assert phrase in refusal(*knobs, variants=variants)[1]
 
 
 def test_large_values_are_not_multiplied_without_end():

@@ -50,7 +50,7 @@ def test_values_and_levels_are_counted_in_the_bytes(block, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("content", "status", "words"),
+    ("content", "status", "phrase"),
     [
         (b"[" + b"[]," * 200_000 + b"[]]", 413, "more than 250,000 JSON values"),
         (b"[" + b'{"":0},' * 200_000 + b"0]", 413, "more than 250,000 JSON values"),
@@ -58,10 +58,10 @@ def test_values_and_levels_are_counted_in_the_bytes(block, monkeypatch):
         (b'{"a":' * 801 + b"1" + b"}" * 801, 400, "at most 800 levels"),
     ],
 )
-def test_a_body_of_many_values_or_levels_is_refused_before_one_is_made(content, status, words, monkeypatch):
+def test_a_body_of_many_values_or_levels_is_refused_before_one_is_made(content, status, phrase, monkeypatch):
     monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was parsed"))
     for encoding, body in (("", content), ("gzip", gzip.compress(content))):
-        with pytest.raises(HTTPException, match=words) as refused:
+        with pytest.raises(HTTPException, match=phrase) as refused:
             parsed(body, encoding)
         assert refused.value.status_code == status
 

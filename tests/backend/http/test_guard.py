@@ -80,7 +80,7 @@ def test_the_link_becomes_a_cookie_and_leaves_the_address(stranger, settings):
     assert (answer.status_code, answer.headers["location"]) == (303, "/run/abc?x=1")
     cookie = answer.headers["set-cookie"].lower()
     assert cookie.startswith("grpolab_8400=")
-    assert all(word in cookie for word in ("httponly", "samesite=strict", "path=/"))
+    assert all(attribute in cookie for attribute in ("httponly", "samesite=strict", "path=/"))
     assert stranger.get("/api/v1/runs").status_code == 200
     stranger.cookies.clear()
     again = stranger.get(f"/?{ticket}")

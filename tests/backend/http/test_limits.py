@@ -173,11 +173,11 @@ def test_bytes_that_are_no_http_do_not_overtake_an_answer(connect, host):
 
 def test_a_stream_ends_with_its_client_where_another_request_waits(connect, host):
     get = b"GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n"
-    both = b"".join(get % (path, host, TOKEN.encode()) for path in (b"/api/v1/stream", b"/healthz"))
+    requests = b"".join(get % (path, host, TOKEN.encode()) for path in (b"/api/v1/stream", b"/healthz"))
 
     def is_taken():
         connection = connect()
-        connection.sendall(both)
+        connection.sendall(requests)
         with connection:
             return connection.recv(1000).startswith(b"HTTP/1.1 200")
 
@@ -318,7 +318,7 @@ def test_a_secret_is_refused_wherever_text_is_stored(client, secret):
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "phrase"),
     [
         ({"host": "0.0.0.0"}, "choose a token"),
         ({"host": "0.0.0.0", "grpolab_token": "x" * 64}, "choose a token"),
@@ -339,8 +339,8 @@ def test_a_secret_is_refused_wherever_text_is_stored(client, secret):
         ({"grpolab_token": "same", "grpolab_viewer_token": "same"}, "every viewer would be an operator"),
     ],
 )
-def test_what_would_open_the_service_to_the_network_does_not_start(settings, words):
-    with pytest.raises(CannotStart, match=words):
+def test_what_would_open_the_service_to_the_network_does_not_start(settings, phrase):
+    with pytest.raises(CannotStart, match=phrase):
         check_exposure(Settings(**settings))
 
 

@@ -23,9 +23,9 @@ BRIEF = 0.2
 def test_a_route_that_does_not_answer_in_time_is_answered_for(monkeypatch):
     reported = threading.Event()
 
-    def tell(*words, **options):
+    def tell(*arguments, **options):
         reported.set()
-        return problem(*words, **options)
+        return problem(*arguments, **options)
 
     async def answer(scope, receive, send):
         await asyncio.to_thread(reported.wait, 60)

@@ -52,8 +52,8 @@ def test_every_bit_of_every_value_comes_back(first, points):
 def test_several_blocks_and_outlines_are_read_as_one(several):
     pairs = [block(1_000 * number, points) for number, (points, _) in enumerate(several)]
     ways = [encode_outline if is_outline else encode for _, is_outline in several]
-    most = sum(len(steps) for steps, _ in pairs)
-    decoded = decode_all([content(codec(*pair)) for codec, pair in zip(ways, pairs, strict=True)], most)
+    limit = sum(len(steps) for steps, _ in pairs)
+    decoded = decode_all([content(codec(*pair)) for codec, pair in zip(ways, pairs, strict=True)], limit)
     assert decoded.steps.tolist() == np.concatenate([steps for steps, _ in pairs]).tolist()
     assert decoded.values.tobytes() == np.concatenate([values for _, values in pairs]).tobytes()
     assert decoded.counts.tolist() == [len(steps) for steps, _ in pairs]

@@ -61,11 +61,11 @@ def test_a_long_run_is_exported_in_the_memory_of_a_short_one(database, long_run,
     size = lines = 0
     for piece in csv_lines(database.sessions, long_run.id, all_attempts=False):
         size, lines = size + len(piece), lines + piece.count("\n")
-    most = tracemalloc.get_traced_memory()[1]
+    peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    print(f"{POINTS:,} points, {size:,} bytes of CSV, at most {most:,} bytes of memory")
+    print(f"{POINTS:,} points, {size:,} bytes of CSV, at most {peak:,} bytes of memory")
     assert lines == POINTS // NAMES + 1
-    assert most < max(3 * MEGABYTE, 400 * windows.WINDOW_POINTS)
+    assert peak < max(3 * MEGABYTE, 400 * windows.WINDOW_POINTS)
 
 
 def test_an_export_is_the_same_however_it_is_cut(database, long_run, monkeypatch):

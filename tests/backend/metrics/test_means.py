@@ -23,8 +23,10 @@ def timed(x, values):
     return Curve(np.arange(len(x)), np.array(x, float), np.array(values, float))
 
 
-def drawn(curves, band="", most=500, **window):
-    return mean_of(curves, band, View("wall", window.get("x_min"), window.get("x_max"), most, 0.0, None))
+def drawn(curves, band="", max_points=500, **window):
+    return mean_of(
+        curves, band, View("wall", window.get("x_min"), window.get("x_max"), max_points, 0.0, None)
+    )
 
 
 def test_the_mean_over_wall_time_never_runs_backwards():
@@ -110,8 +112,8 @@ def test_steps_that_took_no_token_keep_their_values():
 def test_a_zoom_changes_no_mean():
     rng = np.random.default_rng(1)
     curves = [timed(np.cumsum(rng.uniform(0.5, 2, 400)), rng.normal(size=400)) for _ in range(3)]
-    full = drawn(curves, most=5_000)
-    zoomed = drawn(curves, most=5_000, x_min=100.0, x_max=200.0)
+    full = drawn(curves, max_points=5_000)
+    zoomed = drawn(curves, max_points=5_000, x_min=100.0, x_max=200.0)
     value_at = dict(zip(full["x"].tolist(), full["values"].tolist(), strict=True))
     assert len(zoomed["x"])
     assert all(
@@ -134,16 +136,16 @@ RUNS = st.lists(
 
 
 @given(RUNS, st.integers(20, 60), st.booleans())
-def test_no_spike_of_any_run_is_lost_in_a_mean_over_time(runs, most, many):
+def test_no_spike_of_any_run_is_lost_in_a_mean_over_time(runs, max_points, many):
     """Also of so many points that a mean has only those that show the peaks."""
     curves = [timed(np.cumsum([gap for gap, _ in run]), [value for _, value in run]) for run in runs]
     finite = np.concatenate([run_curve.values[np.isfinite(run_curve.values)] for run_curve in curves])
     before, means.MOST_CELLS = means.MOST_CELLS, 100 if many else means.MOST_CELLS
     try:
-        shown = drawn(curves, "minmax", most)
+        shown = drawn(curves, "minmax", max_points)
     finally:
         means.MOST_CELLS = before
-    assert len(shown["x"]) <= most
+    assert len(shown["x"]) <= max_points
     if len(finite):
         edges = [
             *shown["values"].tolist(),

@@ -62,11 +62,11 @@ def test_a_short_curve_is_shown_as_it_is():
 
 
 @given(VALUES, st.integers(10, 60))
-def test_thinning_keeps_first_last_and_both_extremes_within_the_budget(values, most):
+def test_thinning_keeps_first_last_and_both_extremes_within_the_budget(values, max_points):
     points = curve(values)
-    indices = thin(points, most)
+    indices = thin(points, max_points)
     finite = np.flatnonzero(np.isfinite(points.values))
-    assert len(indices) <= most
+    assert len(indices) <= max_points
     assert set(indices) <= set(finite)
     if len(finite):
         assert {finite[0], finite[-1]} <= set(indices)
@@ -121,13 +121,13 @@ def test_of_very_many_nan_the_first_is_shown():
     assert len(places) <= 50
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 10, 50])
-def test_of_very_many_nan_the_last_is_kept_as_well(most):
+@pytest.mark.parametrize("max_points", [1, 2, 3, 10, 50])
+def test_of_very_many_nan_the_last_is_kept_as_well(max_points):
     values = np.where(np.arange(1000) % 2, 0.5, NAN)
-    places = thin_non_finite(curve(values), most)
+    places = thin_non_finite(curve(values), max_points)
     assert places[0] == 0
-    assert len(places) <= most
-    assert places[-1] == (998 if most > 1 else 0)
+    assert len(places) <= max_points
+    assert places[-1] == (998 if max_points > 1 else 0)
     assert len(set(places)) == len(places)
 
 

@@ -97,16 +97,16 @@ def test_a_disk_that_is_read_only(sessions, run_id, state, straight):  # noqa: F
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("number", "words"), [(errno.EIO, "reports a write error"), (errno.EDQUOT, "is full")]
+    ("number", "phrase"), [(errno.EIO, "reports a write error"), (errno.EDQUOT, "is full")]
 )
-def test_a_disk_that_reports_an_error(sessions, run_id, state, straight, monkeypatch, number, words):  # noqa: F811
+def test_a_disk_that_reports_an_error(sessions, run_id, state, straight, monkeypatch, number, phrase):  # noqa: F811
     def faulty(_descriptor):
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", faulty)
         reason = paused_then_resumed(sessions, run_id, state, straight, patch.undo)
-    assert words in reason
+    assert phrase in reason
 
 
 @pytest.mark.nightly

@@ -223,5 +223,5 @@ def test_the_token_is_in_no_command_line_and_no_environment(hub, model, monkeypa
     monkeypatch.setattr(subprocess, "run", run)
     assert main(["push", str(model), "me/new"]) == 0
     [(arguments, environment)] = started
-    assert not any(TOKEN in word for word in [*arguments, *environment.values()])
+    assert not any(TOKEN in text for text in [*arguments, *environment.values()])
     assert os.environ["HF_TOKEN"] == TOKEN

@@ -254,10 +254,10 @@ def test_twenty_steps_on_two_nodes_equal_those_of_one_process(lab, devices):
     lab.start(0)
     lab.start(1)
     alone = lab.queue(steps=20, resources={"nodes": 1})
-    both = lab.queue(steps=20, resources={"devices": devices})
+    on_two_nodes = lab.queue(steps=20, resources={"devices": devices})
     lab.wait_for_end(alone)
-    lab.wait_for_end(both)
-    difference, (step, name) = furthest(lab.metrics(alone), lab.metrics(both))
+    lab.wait_for_end(on_two_nodes)
+    difference, (step, name) = furthest(lab.metrics(alone), lab.metrics(on_two_nodes))
     print(f"2 nodes x {devices}: {difference:.1e} ({name} of step {step})")
     assert difference < CLOSE
 
@@ -268,13 +268,13 @@ def test_a_worker_of_the_group_that_is_killed_loses_nothing(lab, victim):
     lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
     lab.start(0)
     lab.start(1)
-    alone, both = lab.queue(steps=9, resources={"nodes": 1}), lab.queue(steps=9)
-    lab.wait_for_step(both, 3)
+    alone, on_two_nodes = lab.queue(steps=9, resources={"nodes": 1}), lab.queue(steps=9)
+    lab.wait_for_step(on_two_nodes, 3)
     lab.kill(victim)
     lab.start(victim)
-    assert lab.wait_for_end(both).attempt >= 2
+    assert lab.wait_for_end(on_two_nodes).attempt >= 2
     lab.wait_for_end(alone)
-    assert furthest(lab.metrics(alone), lab.metrics(both))[0] < CLOSE
+    assert furthest(lab.metrics(alone), lab.metrics(on_two_nodes))[0] < CLOSE
 
 
 @pytest.mark.nightly

@@ -172,7 +172,7 @@ def test_a_parent_that_does_not_fork_is_replaced(settings, mortal):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("who", ["worker", "parent"])
+@pytest.mark.parametrize("victim", ["worker", "parent"])
 def test_nobody_outlives_a_killed_worker(settings, victim, monkeypatch):
     program = f"""
 import os, sys, time

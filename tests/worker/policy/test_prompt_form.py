@@ -87,7 +87,7 @@ def test_a_template_whose_user_turn_ends_where_the_answer_begins_needs_no_genera
 
 
 @pytest.mark.parametrize(
-    ("template", "policy", "path", "words"),
+    ("template", "policy", "path", "phrase"),
     [
         (None, {}, "chat_template", "has no chat template; expected false"),
         ("", {}, "chat_template", "has no chat template"),
@@ -103,9 +103,9 @@ def test_a_template_whose_user_turn_ends_where_the_answer_begins_needs_no_genera
         ("{% for %}", {}, "chat_template", "the policy's chat template refuses: "),
     ],
 )
-def test_a_template_that_cannot_open_an_answer_is_refused(template, policy, path, words):
+def test_a_template_that_cannot_open_an_answer_is_refused(template, policy, path, phrase):
     error_path, message = refusal(lambda: form(template, **policy))
-    assert (error_path, words in message) == (f"policy.{path}", True), message
+    assert (error_path, phrase in message) == (f"policy.{path}", True), message
 
 
 def test_what_a_template_does_not_take_is_named():
@@ -123,7 +123,7 @@ def test_messages_need_a_template():
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "phrase"),
     [
         ({"system_prompt": "x"}, "system_prompt: needs policy.chat_template = true"),
         ({"chat_template_kwargs": {"a": 1}}, "chat_template_kwargs: needs policy.chat_template = true"),
@@ -135,10 +135,10 @@ def test_messages_need_a_template():
         ({"chat_template": True, "chat_template_kwargs": {"a b": 1}}, "pattern"),
     ],
 )
-def test_a_config_without_sense_is_refused(fields, words):
+def test_a_config_without_sense_is_refused(fields, phrase):
     with pytest.raises(ValueError, match=r"system_prompt|chat_template_kwargs") as caught:
         PolicyConfig(**fields)
-    assert words in str(caught.value)
+    assert phrase in str(caught.value)
 
 
 OVER = "it takes more than 1 seconds or 1 GiB of memory"

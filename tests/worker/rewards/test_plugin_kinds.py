@@ -153,16 +153,16 @@ def test_calls_side_by_side_have_directories_of_their_own(call):
 
 
 def test_one_failing_completion_of_an_async_function_leaves_the_others_scored(call):
-    scores, failures, words = call("moody", ["0", "1", "4", "2", "3", "5"], timeout_seconds=3)
+    scores, failures, failure = call("moody", ["0", "1", "4", "2", "3", "5"], timeout_seconds=3)
     assert scores == [0, None, 4, None, None, 5]
     assert failures == 3
-    assert "expected a finite number or None, got 'good'" in words
+    assert "expected a finite number or None, got 'good'" in failure
 
 
 def test_a_batch_that_lies_about_its_length_leaves_all_unscored_and_says_so(call):
-    scores, failures, words = call("too_few", ["a", "b"])
+    scores, failures, failure = call("too_few", ["a", "b"])
     assert (scores, failures) == ([None, None], 2)
-    assert "expected a list of 2 numbers, one for each completion, got 1 of them" in words
+    assert "expected a list of 2 numbers, one for each completion, got 1 of them" in failure
 
 
 @pytest.mark.parametrize("name", ["nonsense", "stuck"])

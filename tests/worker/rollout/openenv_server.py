@@ -103,9 +103,11 @@ async def play(connection: ServerConnection) -> None:
     """One session."""
     assert connection.request is not None
     how = connection.request.path.split("/")[1]
-    most = PLACES.get(how, 10_000)
-    if OPEN[how] >= most:
-        await connection.send(error("CAPACITY_REACHED", active_sessions=OPEN[how], max_sessions=max(1, most)))
+    limit = PLACES.get(how, 10_000)
+    if OPEN[how] >= limit:
+        await connection.send(
+            error("CAPACITY_REACHED", active_sessions=OPEN[how], max_sessions=max(1, limit))
+        )
         return
     OPEN[how] += 1
     SEEN[f"{how} most"] = max(SEEN[f"{how} most"], OPEN[how])

@@ -112,10 +112,10 @@ def test_8_bits_through_the_lean_path_are_8_bits_through_the_models_own(tiny, mo
     monkeypatch.setattr("worker.rollout.sampler.decoder_for", GenericDecoder)
     between_paths, of_8_bits = [], []
     for number, (ours, theirs) in enumerate(zip(lean, sampled(policy), strict=True)):
-        same = sum(takewhile(bool, map(eq, ours.ids.tolist(), theirs.ids.tolist())))
+        equal_count = sum(takewhile(bool, map(eq, ours.ids.tolist(), theirs.ids.tolist())))
         in_float = token_logprobs_of(tiny, PROMPTS[number // 4], theirs.ids)
-        between_paths.extend(abs(ours.sampler_logprobs[:same] - theirs.sampler_logprobs[:same]))
-        of_8_bits.extend(abs(in_float[:same] - theirs.sampler_logprobs[:same]))
+        between_paths.extend(abs(ours.sampler_logprobs[:equal_count] - theirs.sampler_logprobs[:equal_count]))
+        of_8_bits.extend(abs(in_float[:equal_count] - theirs.sampler_logprobs[:equal_count]))
     assert len(of_8_bits) > 200
     assert np.mean(between_paths) < 0.6 * np.mean(of_8_bits)
 

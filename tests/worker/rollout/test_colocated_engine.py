@@ -123,16 +123,16 @@ def test_its_server_is_started_with_the_policy_and_without_the_trainers_secrets(
     sampling.settings = sampling.settings.model_copy(update=arguments)
     sampling.check()
     argv, variables = sampling._command.argv, calls(sampling)[0]["variables"]
-    words = " ".join(argv[3:])
+    command_line = " ".join(argv[3:])
     assert "canary" not in str(variables)
     assert variables["VLLM_API_KEY"] == sampling.client.api_key
-    assert variables["VLLM_API_KEY"] not in words
-    assert words.startswith(f"--model {BUILT_IN['tiny']} --served-model-name policy --uds ")
+    assert variables["VLLM_API_KEY"] not in command_line
+    assert command_line.startswith(f"--model {BUILT_IN['tiny']} --served-model-name policy --uds ")
     for expected in ("--dtype float32", "--gpu-memory-utilization 0.3", "--enable-lora --max-lora-rank 16"):
-        assert expected in words
+        assert expected in command_line
     assert argv[-4:] == ["--block-size", "16", "--name", "a b"]  # the operator's prevail
-    assert "--enable-sleep-mode" not in words  # on a CPU
-    assert "--port" not in words
+    assert "--enable-sleep-mode" not in command_line  # on a CPU
+    assert "--port" not in command_line
 
 
 def test_without_a_python_that_has_vllm_nothing_is_started(engine):

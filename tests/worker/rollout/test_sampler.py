@@ -172,8 +172,8 @@ def test_rows_draw_the_same_whoever_else_is_in_the_batch(tiny):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("most", [8, 5, 3, 1])
-def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, monkeypatch, most):
+@pytest.mark.parametrize("max_rows", [8, 5, 3, 1])
+def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, monkeypatch, max_rows):
     """Down to a single row of a group; what fitted once is where the next call begins."""
     problem = Sums(seed=0)
     asked = [problem.sample(index, "train") for index in range(4)]
@@ -182,7 +182,7 @@ def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, mo
 
     def scarce(self, decoder, encoded, sampling, uniforms, notes, *stops):
         tried.append(uniforms.shape[1])
-        if tried[-1] > most:
+        if tried[-1] > max_rows:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return decode(self, decoder, encoded, sampling, uniforms, notes, *stops)
 
@@ -193,12 +193,12 @@ def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, mo
     assert [[c.prompt_tokens for c in group] for group in together] == [
         [c.prompt_tokens for c in group] for group in apart
     ]
-    halvings = {8: 1, 5: 2, 3: 3, 1: 4}[most]
+    halvings = {8: 1, 5: 2, 3: 3, 1: 4}[max_rows]
     assert (limit.halvings, limit.rows) == (halvings, 16 >> halvings)
-    assert sum(rows for rows in tried if rows <= most) == 16
+    assert sum(rows for rows in tried if rows <= max_rows) == 16
     tried.clear()
     Sampler(tiny, limit=limit).sample(asked, 4, Decoding(40), generator())
-    assert max(tried) <= most
+    assert max(tried) <= max_rows
 
 
 def test_memory_that_one_row_exceeds_is_an_error(tiny, monkeypatch):
@@ -277,7 +277,7 @@ def test_every_completion_reads_a_row_that_says_what_it_said(share):
             copied = [source for row, source in enumerate(sources.tolist()) if source == row]
             assert all(source in copied or source >= len(sources) for source in sources.tolist())
             heard = [heard[source] for source in sources.tolist()]
-        heard = [(*words, token) for words, token in zip(heard, newest.tolist(), strict=True)]
+        heard = [(*row, token) for row, token in zip(heard, newest.tolist(), strict=True)]
         assert unfinished.decoder_rows == len(heard)
         assert [heard[read] for read in unfinished.reads.tolist()] == [
             written[row] for row in unfinished.rows.tolist()

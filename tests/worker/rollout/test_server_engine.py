@@ -142,7 +142,7 @@ def test_adapters_are_sent_under_a_name_for_each_version(engine, settings, seen)
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("how", "config", "words"),
+    ("how", "config", "phrase"),
     [
         ("slow", {"timeout_seconds": 2}, "gave no answer within 2 seconds"),
         ("500", {}, "answered with status 500 (CUDA error)"),
@@ -151,7 +151,7 @@ def test_adapters_are_sent_under_a_name_for_each_version(engine, settings, seen)
     ],
 )
 def test_what_may_pass_is_tried_again_and_what_does_not_fails_with_its_reason(
-    engine, told, how, config, words
+    engine, told, how, config, phrase
 ):
     sampling = engine(**config)
     told(how, times=1)
@@ -163,7 +163,7 @@ def test_what_may_pass_is_tried_again_and_what_does_not_fails_with_its_reason(
     sampling._send(0)
     with pytest.raises(EngineFailed) as failure:
         drawn(sampling)
-    assert words in failure.value.detail
+    assert phrase in failure.value.detail
     assert failure.value.detail.endswith("asked for /v1/completions in 3 tries")
 
 
@@ -195,18 +195,18 @@ def test_a_server_that_lost_its_weights_gets_them_once_more(engine, settings, to
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("how", "phrase"),
     [
         ("stale", "answers with other weights than it was given"),
         ("wrong_logprobs", "are not those of the policy: k3 is"),
         ("other_model", "are not those of the policy: k3 is"),
     ],
 )
-def test_other_weights_and_wrong_log_probabilities_fail_before_anything_is_learned(engine, told, how, words):
+def test_other_weights_and_wrong_log_probabilities_fail_before_anything_is_learned(engine, told, how, phrase):
     sampling = engine()
     told(how)
     sampling.sync(1, sampling.policy)
-    with pytest.raises(EngineFailed, match=words):
+    with pytest.raises(EngineFailed, match=phrase):
         drawn(sampling)
 
 

@@ -56,10 +56,10 @@ def processes_of(directory):
     pids = []
     for process in psutil.process_iter():
         try:
-            words = " ".join([*process.cmdline(), process.environ().get("VLLM_RPC_BASE_PATH", "")])
+            command_line = " ".join([*process.cmdline(), process.environ().get("VLLM_RPC_BASE_PATH", "")])
         except psutil.Error:
             continue
-        if str(directory) in words and process.status() != psutil.STATUS_ZOMBIE:
+        if str(directory) in command_line and process.status() != psutil.STATUS_ZOMBIE:
             pids.append(process.pid)
     return pids
 
@@ -81,7 +81,7 @@ def test_it_answers_at_a_socket_of_its_own_and_leaves_no_process(told, isolation
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("how", "phrase"),
     [
         (
             "dies",
@@ -94,10 +94,10 @@ def test_it_answers_at_a_socket_of_its_own_and_leaves_no_process(told, isolation
         ("never", r"vLLM did not start within 2 s \(sampling.engine.start_seconds\): it said nothing"),
     ],
 )
-def test_a_start_that_fails_says_why(told, how, words):
+def test_a_start_that_fails_says_why(told, how, phrase):
     launch = told(how)
     process = VllmProcess(launch)
-    with pytest.raises(EngineFailed, match=words):
+    with pytest.raises(EngineFailed, match=phrase):
         process.answers(seconds=2 if how == "never" else 300, is_unwanted=never)
     assert not process.is_running()
     wait_for(lambda: not processes_of(launch.directory), "all of it is gone")

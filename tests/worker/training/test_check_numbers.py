@@ -75,7 +75,7 @@ def test_a_good_config_is_called_good():
 
 
 @pytest.mark.parametrize(
-    ("changes", "level", "words"),
+    ("changes", "level", "phrase"),
     [
         ({"references": {"wrong": 2}}, "bad", "calls 2 of 9 reference answers wrong"),
         ({"references": {"reward": 0.1}}, "warn", "earn 0.1, less than an average attempt (0.3)"),
@@ -94,24 +94,24 @@ def test_a_good_config_is_called_good():
         ({"pass_rate": None}, "warn", "the pass rate is unknown"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_numbers(changes, level, words):
+def test_what_is_wrong_is_said_with_its_numbers(changes, level, phrase):
     levels_and_texts = said(report(**changes))
     assert levels_and_texts[0][0] == level
-    assert words in levels_and_texts[0][1]
+    assert phrase in levels_and_texts[0][1]
 
 
 @pytest.mark.parametrize(
-    ("reward", "level", "words"),
+    ("reward", "level", "phrase"),
     [
         (0.3, "good", "No text without work"),
         (0.4, "warn", "more than an average"),
         (1.0, "bad", "no less than"),
     ],
 )
-def test_a_text_that_pays_without_work_is_named(reward, level, words):
+def test_a_text_that_pays_without_work_is_named(reward, level, phrase):
     probe = RewardProbe(name="empty", title="An empty text", example="", reward=reward)
     levels_and_texts = said(report(probes=[probe]))
-    assert [(level_of, text) for level_of, text in levels_and_texts if words in text and level_of == level]
+    assert [(level_of, text) for level_of, text in levels_and_texts if phrase in text and level_of == level]
 
 
 def test_what_could_not_be_scored_is_said():

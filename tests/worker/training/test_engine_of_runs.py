@@ -46,8 +46,8 @@ def test_a_run_learns_from_the_server_with_a_correction_and_says_what_samples(
         messages = [event.message for event in session.scalars(select(Event)) if event.kind == "engine"]
         names = session.scalars(select(MetricKey.name))
         assert [name for name in names if find_metric(name) is None] == []
-    words = "one server of ENGINE_URL with the model served-tiny will sample"
-    assert messages == [f"{words}; all weights through a directory will be sent"]
+    sentence = "one server of ENGINE_URL with the model served-tiny will sample"
+    assert messages == [f"{sentence}; all weights through a directory will be sent"]
     assert list(settings.engine_directory.iterdir()) == []
 
 

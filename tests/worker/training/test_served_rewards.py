@@ -97,8 +97,8 @@ def test_completions_that_the_judge_leaves_out_are_unscored_and_an_event_counts_
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
     with sessions() as session:
-        [words] = [event.message for event in session.scalars(select(Event)) if "unscored" in event.message]
-    assert "reward 'judge': it answered with status 400" in words
+        [message] = [event.message for event in session.scalars(select(Event)) if "unscored" in event.message]
+    assert "reward 'judge': it answered with status 400" in message
     assert 0 < series(sessions, run_id)["judge/failed_frac"][1] < 1
 
 

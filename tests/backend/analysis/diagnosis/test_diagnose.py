@@ -148,7 +148,7 @@ def test_a_rate_of_0_and_equal_evaluations_are_a_dead_run():
     assert diagnosis.outcome.verdict == "never_learned"
     assert diagnosis.causes[0].finding.cause == "dead_run"
     assert any(
-        "all 9 evaluations gave exactly 0.2" in words for words in diagnosis.causes[0].finding.evidence
+        "all 9 evaluations gave exactly 0.2" in sentence for sentence in diagnosis.causes[0].finding.evidence
     )
 
 

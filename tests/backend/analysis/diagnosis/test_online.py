@@ -90,7 +90,7 @@ def told(log):
 
 
 def test_a_collapse_is_told_once_with_verdict_cause_and_onset():
-    assert [word for kind, word in told(COLLAPSE) if kind == "verdict"] in (
+    assert [verdict for kind, verdict in told(COLLAPSE) if kind == "verdict"] in (
         ["healthy", "collapsed"],
         ["healthy", "declining", "collapsed"],
     )

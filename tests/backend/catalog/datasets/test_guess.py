@@ -212,11 +212,11 @@ def test_a_run_trains_on_conversations_as_they_were_previewed(client, settings):
 
 
 def test_rows_of_an_upload_are_compared_with_one_another_and_with_held_out_ones(client):
-    words = " ".join(f"word{chr(97 + n)}" for n in range(20))
-    rows = [words, "x y z", words.replace("worda", "other"), " X  y z", "p q r"]
+    question = " ".join(f"word{chr(97 + n)}" for n in range(20))
+    rows = [question, "x y z", question.replace("worda", "other"), " X  y z", "p q r"]
     content = lines(
         *({"question": text, "answer": "1", "split": "train"} for text in rows),
-        {"question": f"{words} too", "answer": "1", "split": "test"},
+        {"question": f"{question} too", "answer": "1", "split": "test"},
     )
     sha256 = put(client, content).json()["sha256"]
     answer = client.post(f"/api/v1/datasets/{sha256}/repeats")

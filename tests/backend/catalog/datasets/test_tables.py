@@ -163,16 +163,16 @@ BAD: dict[str, tuple[str, bytes, str, str]] = {
 
 @pytest.mark.parametrize("defect", first_in_gate(8, BAD))
 def test_a_bad_table_is_refused_by_row_and_leaves_nothing(client, settings, defect):
-    name, content, path, words = BAD[defect]
+    name, content, path, phrase = BAD[defect]
     path_told, message = refusal(put(client, content, name))
-    assert (path_told, words in message) == (path, True), message
+    assert (path_told, phrase in message) == (path, True), message
     assert kept(settings) == []
 
 
 def repeated(text: str, rows: int) -> bytes:
     """A small file in which one text stands many times."""
-    same = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), [text])
-    return parquet(pa.table({"prompt": same, "answer": pa.array(["1"] * rows)}))
+    repeated_text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), [text])
+    return parquet(pa.table({"prompt": repeated_text, "answer": pa.array(["1"] * rows)}))
 
 
 def test_a_parquet_bomb_is_refused(client, settings):

@@ -438,8 +438,8 @@ def test_event_files_of_one_run_may_come_in_any_order_within_the_limit(monkeypat
     events = (LOGS / "events.out.tfevents").read_bytes()
     [alone] = logs_of(events)
     monkeypatch.setattr("backend.exchange.imports.archive.MOST_POINTS", 2 * alone.table.points)
-    [both] = logs_of(zipped({"a/events.1": events, "a/events.2": events}))
-    assert both.table.points == 2 * alone.table.points
+    [joined] = logs_of(zipped({"a/events.1": events, "a/events.2": events}))
+    assert joined.table.points == 2 * alone.table.points
 
 
 def test_an_archive_of_too_many_runs_is_not_read_to_its_end(monkeypatch):

@@ -101,7 +101,7 @@ def test_an_export_of_this_service_can_be_imported(client):
 
 
 @pytest.mark.parametrize(
-    ("move", "word", "body"),
+    ("move", "verb", "body"),
     [
         ("stop", "stopped", None),
         ("pause", "paused", None),
@@ -112,11 +112,11 @@ def test_an_export_of_this_service_can_be_imported(client):
         ("evaluations", "evaluated", {}),
     ],
 )
-def test_an_imported_run_never_trains(client, move, word, body):
+def test_an_imported_run_never_trains(client, move, verb, body):
     run = imported(client)
     answer = client.post(f"/api/v1/runs/{run['id']}/{move}", json=body)
     assert answer.status_code == 409
-    sentence = f"this run was imported from a CSV log and has no checkpoints: it cannot be {word}"
+    sentence = f"this run was imported from a CSV log and has no checkpoints: it cannot be {verb}"
     assert answer.json()["detail"] == sentence
 
 
@@ -219,7 +219,7 @@ def test_configs_of_imported_runs_are_listed_and_group_curves(client):
 
 
 @pytest.mark.parametrize(
-    ("params", "status", "words"),
+    ("params", "status", "phrase"),
     [
         ({"format": "excel"}, 422, "is 'excel'; expected one of csv"),
         ({"mapping": "[]"}, 422, "expected a JSON object of names by column"),
@@ -230,10 +230,10 @@ def test_configs_of_imported_runs_are_listed_and_group_curves(client):
         ({"name": "hf_" + "a" * 34}, 422, "looks like a secret"),
     ],
 )
-def test_wrong_parameters_are_refused(client, params, status, words):
+def test_wrong_parameters_are_refused(client, params, status, phrase):
     answer = send(client, **params)
     assert answer.status_code == status
-    assert words in answer.text
+    assert phrase in answer.text
     assert count(client, Run) == 0
 
 

@@ -85,7 +85,7 @@ def test_nothing_is_stored_where_the_second_run_fails(client, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("params", "words"),
+    ("params", "phrase"),
     [
         ({"runs": '["c"]'}, "the file has no run 'c', but 'a', 'b'"),
         ({"runs": "a"}, "expected a JSON list of labels"),
@@ -94,10 +94,10 @@ def test_nothing_is_stored_where_the_second_run_fails(client, monkeypatch):
         ({"mapping": '{"none": "x"}'}, "there is no column 'none'"),
     ],
 )
-def test_a_wrong_choice_of_runs_is_refused(client, params, words):
+def test_a_wrong_choice_of_runs_is_refused(client, params, phrase):
     answer = send(client, TWO, **params)
     assert answer.status_code == 422
-    assert words in answer.text
+    assert phrase in answer.text
 
 
 def test_completions_of_verl_are_rollouts_with_their_prompt_and_answer(client):

@@ -42,7 +42,7 @@ def test_the_least_p_is_that_of_the_clearest_result():
 
 
 @pytest.mark.parametrize(
-    ("p", "words"),
+    ("p", "text"),
     [
         (1 / 252, "p = .004"),
         (0.05, "p = .05"),
@@ -53,5 +53,5 @@ def test_the_least_p_is_that_of_the_clearest_result():
         (17 / 70, "p = .24"),
     ],
 )
-def test_p_is_written_as_papers_do(p, words):
-    assert p_value(p) == words
+def test_p_is_written_as_papers_do(p, text):
+    assert p_value(p) == text

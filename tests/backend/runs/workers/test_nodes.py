@@ -207,9 +207,9 @@ def test_another_port_is_chosen_where_one_is_taken():
 
 
 def test_where_all_ports_are_taken_the_reason_names_them():
-    words = (
+    pattern = (
         r"the ranks cannot meet at 127\.0\.0\.1, port 65535 to 65535 \(NODE_PORT\): Address already in use"
     )
     # Another session's tests may have this port too.
-    with socket.create_server(("127.0.0.1", 65535), reuse_port=True), pytest.raises(OSError, match=words):
+    with socket.create_server(("127.0.0.1", 65535), reuse_port=True), pytest.raises(OSError, match=pattern):
         listen("127.0.0.1", 65535)

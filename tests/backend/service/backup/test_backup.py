@@ -194,7 +194,7 @@ def test_an_old_backup_is_not_written_over(lab, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("harm", "words"),
+    ("harm", "phrase"),
     [
         (lambda backup: (backup / MANIFEST).unlink(), "is not a backup"),
         (lambda backup: (backup / MANIFEST).write_text("{"), "cannot be read"),
@@ -209,12 +209,12 @@ def test_an_old_backup_is_not_written_over(lab, tmp_path):
         ),
     ],
 )
-def test_a_backup_that_is_not_whole_changes_nothing(lab, database, tmp_path, harm, words):
+def test_a_backup_that_is_not_whole_changes_nothing(lab, database, tmp_path, harm, phrase):
     backup = tmp_path / "backup"
     save_backup(lab, backup)
     rows, files = rows_of(database), files_of(lab)
     harm(backup)
-    with pytest.raises(BadBackup, match=words):
+    with pytest.raises(BadBackup, match=phrase):
         restore_backup(lab, backup, overwrite=True)
     assert (rows_of(database), files_of(lab)) == (rows, files)
     check_database(lab)

@@ -126,11 +126,11 @@ def test_other_secrets_are_passed_on_and_never_made_of_a_text_of_this_file(name)
 
 
 def test_redis_takes_its_password_from_standard_input_and_its_health_check_knows_it(tmp_path):
-    words = [filled_in(word) for word in SERVICES["redis"]["command"]]
+    argv = [filled_in(argument) for argument in SERVICES["redis"]["command"]]
     (tmp_path / "redis-server").write_text('#!/bin/sh\necho "$@"\ncat\n')
     (tmp_path / "redis-server").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "REDIS_PASSWORD": "decade"}
-    output = subprocess.check_output(words, env=environment, text=True)
+    output = subprocess.check_output(argv, env=environment, text=True)
     arguments, *config = output.splitlines()
     assert arguments.startswith("- --save  --appendonly no")
     assert "decade" not in arguments
