@@ -121,9 +121,9 @@ def test_the_page_fits_its_window(page, service, scheme, width, part_of_text, tm
 
 @pytest.mark.nightly
 def test_no_bar_is_the_highest_where_nothing_matches(in_browser):
-    def said(matched, highest):
+    def summary_line(matched, highest):
         call = "(s, [matched, highest]) => s.countsText(matched, 6272, highest)"
         return in_browser("components/rollouts/search_steps.js", call, [matched, highest])
 
-    assert said(0, 1) == "0 of 6\u202f272 completions match"
-    assert said(5, 0.25) == "5 of 6\u202f272 completions match; highest bar 25 %"
+    assert summary_line(0, 1) == "0 of 6\u202f272 completions match"
+    assert summary_line(5, 0.25) == "5 of 6\u202f272 completions match; highest bar 25 %"

@@ -107,19 +107,19 @@ def test_groups_are_found_by_what_one_of_their_completions_is(client, database, 
     )
     store(database, run, good, bad)
 
-    def found(**params):
+    def prompts_with(**params):
         return [item["prompt"] for item in rollouts(client, run, **params)["items"]]
 
-    assert found(min_reward=0.5) == ["1+1=?"]
-    assert found(max_reward=0.5) == ["2+2=?"]
-    assert found(flag="truncated") == ["2+2=?"]
-    assert found(flag="trunc") == []
-    assert found(correct="false") == ["2+2=?"]
-    assert found(q="two. 100%") == ["1+1=?"]
-    assert found(q="%") == ["1+1=?"]
-    assert found(prompt="sums/2+2=?") == ["2+2=?"]
-    assert found(sort="-reward") == ["1+1=?", "2+2=?"]
-    assert found(sort="reward", limit=1) == ["2+2=?"]
+    assert prompts_with(min_reward=0.5) == ["1+1=?"]
+    assert prompts_with(max_reward=0.5) == ["2+2=?"]
+    assert prompts_with(flag="truncated") == ["2+2=?"]
+    assert prompts_with(flag="trunc") == []
+    assert prompts_with(correct="false") == ["2+2=?"]
+    assert prompts_with(q="two. 100%") == ["1+1=?"]
+    assert prompts_with(q="%") == ["1+1=?"]
+    assert prompts_with(prompt="sums/2+2=?") == ["2+2=?"]
+    assert prompts_with(sort="-reward") == ["1+1=?", "2+2=?"]
+    assert prompts_with(sort="reward", limit=1) == ["2+2=?"]
 
 
 def test_a_later_attempt_hides_the_groups_it_made_again(client, database, run):

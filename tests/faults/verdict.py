@@ -104,7 +104,7 @@ class Verdict:
 
 
 def judge(session: Session, witness: Witness, references: dict[str, Record], findings: list[str]) -> Verdict:
-    """Compare each run with the record of the uninterrupted one; `found` is what the audit said."""
+    """Compare each run with the record of the uninterrupted one; `findings` is what the audit said."""
     verdict = Verdict(sentences=list(findings), double=len({s for s in findings if s.startswith("I2")}))
     for run_id, reference in references.items():
         run = session.get_one(Run, run_id)

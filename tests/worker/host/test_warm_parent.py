@@ -51,7 +51,7 @@ def sessions(settings):
 
 
 @contextmanager
-def kept(settings):
+def started_parent(settings):
     """A parent that has imported everything."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))
@@ -68,14 +68,14 @@ def kept(settings):
 @pytest.fixture(scope="module")
 def parent():
     """Of all tests that leave it alone."""
-    with tempfile.TemporaryDirectory() as state, kept(Settings(state_dir=Path(state))) as parent:
+    with tempfile.TemporaryDirectory() as state, started_parent(Settings(state_dir=Path(state))) as parent:
         yield parent
 
 
 @pytest.fixture
 def mortal(settings):
     """For one test."""
-    with kept(settings) as parent:
+    with started_parent(settings) as parent:
         yield parent
 
 

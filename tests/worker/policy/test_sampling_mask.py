@@ -26,7 +26,7 @@ def tiny():
     return load_policy(PolicyConfig(), Settings())
 
 
-def kept(*rows):
+def mask_keeping(*rows):
     """A completion whose tokens kept these ids; () for all."""
     counts = np.array([len(row) for row in rows])
     return SamplingMask(counts, np.array([index for row in rows for index in row], dtype=np.int64))
@@ -38,7 +38,7 @@ def of_logits(logits, target, *rows):
     nn.init.eye_(layer.weight)
     head = Head(layer, scale=1.0, cap=None)
     states = States(torch.tensor([logits]), torch.tensor([0]))
-    pairs = mask_pairs([kept(*rows)]) if rows else None
+    pairs = mask_pairs([mask_keeping(*rows)]) if rows else None
     values = scored(head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs)
     return [value.item() for value in values]
 
@@ -78,7 +78,9 @@ def test_the_gradient_is_that_of_logits_set_to_minus_infinity():
         cut[token, list(row) or slice(None)] = 0
     expected = (masked[of_token] + cut).log_softmax(dim=-1)[torch.arange(3), targets]
     logprobs = sparse.log_softmax(dim=-1)
-    scores = logprobs[of_token, targets] - mask_log_mass(logprobs, of_token, mask_pairs([kept(*rows)]))
+    scores = logprobs[of_token, targets] - mask_log_mass(
+        logprobs, of_token, mask_pairs([mask_keeping(*rows)])
+    )
     expected.sum().backward()
     scores.sum().backward()
     torch.testing.assert_close(scores, expected)

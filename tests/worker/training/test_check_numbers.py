@@ -64,14 +64,14 @@ def report(**changes):
     return CheckReport(**(fields | changes))
 
 
-def said(checked, failure=""):
+def levels_and_texts_of(checked, failure=""):
     return [
         (finding.level, finding.text) for finding in findings(checked, max_new_tokens=64, failure=failure)
     ]
 
 
 def test_a_good_config_is_called_good():
-    assert {level for level, _ in said(report())} == {"good"}
+    assert {level for level, _ in levels_and_texts_of(report())} == {"good"}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_good_config_is_called_good():
     ],
 )
 def test_what_is_wrong_is_said_with_its_numbers(changes, level, phrase):
-    levels_and_texts = said(report(**changes))
+    levels_and_texts = levels_and_texts_of(report(**changes))
     assert levels_and_texts[0][0] == level
     assert phrase in levels_and_texts[0][1]
 
@@ -110,12 +110,12 @@ def test_what_is_wrong_is_said_with_its_numbers(changes, level, phrase):
 )
 def test_a_text_that_pays_without_work_is_named(reward, level, phrase):
     probe = RewardProbe(name="empty", title="An empty text", example="", reward=reward)
-    levels_and_texts = said(report(probes=[probe]))
+    levels_and_texts = levels_and_texts_of(report(probes=[probe]))
     assert [(level_of, text) for level_of, text in levels_and_texts if phrase in text and level_of == level]
 
 
 def test_what_could_not_be_scored_is_said():
-    assert said(report(), "3 texts could not be scored: boom")[0] == (
+    assert levels_and_texts_of(report(), "3 texts could not be scored: boom")[0] == (
         "warn",
         "3 texts could not be scored: boom.",
     )

@@ -14,7 +14,7 @@ from backend.config.columns import Columns, answer_of, prompt_of
 from backend.config.problems import FileProblem
 from backend.config.rows import check_row
 from backend.service.cli import main
-from tests.backend.catalog.datasets.test_datasets import RAW, kept, put
+from tests.backend.catalog.datasets.test_datasets import RAW, put, stored_files
 from worker.problems.file import load_file
 
 TALK = [{"role": "user", "content": "1+1=?"}, {"role": "assistant", "content": "It is \\boxed{2}."}]
@@ -154,7 +154,7 @@ def test_a_preview_shows_three_rows_as_they_will_be_used_and_keeps_nothing(clien
     ]
     again = ask(client, shown["sample"].encode(), prompt_field="problem", answer_field="gone").json()
     assert again["rows"][0]["error"].startswith("field 'gone' is missing")
-    assert kept(settings) == []
+    assert stored_files(settings) == []
 
 
 def test_the_beginning_of_a_file_is_enough(client):

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from backend.base.sandbox.process import Sandbox
-from tests.backend.catalog.datasets.test_datasets import kept, put, small
+from tests.backend.catalog.datasets.test_datasets import put, small, stored_files
 from tests.gate import first_in_gate
 
 ROWS = [{"prompt": f"{n}+1=?", "answer": str(n + 1)} for n in range(5)]
@@ -166,7 +166,7 @@ def test_a_bad_table_is_refused_by_row_and_leaves_nothing(client, settings, defe
     name, content, path, phrase = BAD[defect]
     path_told, message = refusal(put(client, content, name))
     assert (path_told, phrase in message) == (path, True), message
-    assert kept(settings) == []
+    assert stored_files(settings) == []
 
 
 def repeated(text: str, rows: int) -> bytes:
@@ -179,13 +179,13 @@ def test_a_parquet_bomb_is_refused(client, settings):
     bomb = repeated("x" * 100_000, 1000)
     assert len(bomb) < 50_000
     assert refusal(put(client, bomb, "a.parquet"))[1].endswith("unpacks to more than 250 times its size")
-    assert kept(settings) == []
+    assert stored_files(settings) == []
 
 
 @pytest.mark.nightly
 def test_rows_that_unpack_to_more_than_memory_are_refused(client, settings):
     assert refusal(put(client, repeated("x" * 50_000_000, 256), "a.parquet"))[0] == "file"
-    assert kept(settings) == []
+    assert stored_files(settings) == []
 
 
 def test_more_than_the_limit_is_refused(client, settings):
@@ -204,4 +204,4 @@ def test_more_than_the_limit_is_refused(client, settings):
 def test_an_answer_that_makes_no_sense_ends_the_reading(client, settings, monkeypatch, answer):
     monkeypatch.setattr(Sandbox, "ask", lambda *_, **__: answer)
     assert "the sandbox sent an invalid answer" in refusal(put(client, as_csv(ROWS), "a.csv"))[1]
-    assert kept(settings) == []
+    assert stored_files(settings) == []

@@ -123,12 +123,20 @@ def test_paged_moments_are_counted_on_the_host(moments, bytes_each):
 def test_packed_rows_keep_no_masks_on_a_gpu_and_all_pairs_on_a_cpu():
     shape = ModelShape.of({**CONFIG, "sliding_window": 128}, WEIGHTS)
 
-    def kept(packing, *, on_cpu):
+    def activation_bytes(packing, *, on_cpu):
         config = run(resources={"packing": packing, "microbatch_completions": 4})
         return phases_of(config, shape, None, on_cpu=on_cpu)[1].parts["activations"]
 
-    assert kept("auto", on_cpu=False) == kept("on", on_cpu=False) < kept("off", on_cpu=False)
-    assert kept("auto", on_cpu=True) == kept("off", on_cpu=True) < kept("on", on_cpu=True)
+    assert (
+        activation_bytes("auto", on_cpu=False)
+        == activation_bytes("on", on_cpu=False)
+        < activation_bytes("off", on_cpu=False)
+    )
+    assert (
+        activation_bytes("auto", on_cpu=True)
+        == activation_bytes("off", on_cpu=True)
+        < activation_bytes("on", on_cpu=True)
+    )
 
 
 def test_logits_are_bounded_by_the_chunk():

@@ -290,7 +290,7 @@ logs = st.dictionaries(
 )
 
 
-def kept(log):
+def stored_values(log):
     """{metric: {step: value}} that is to come back."""
     values_by_name = {}
     for step in sorted(log):
@@ -301,7 +301,7 @@ def kept(log):
 
 
 def check_round_trip(log, content):
-    expected = kept(log)
+    expected = stored_values(log)
     if not expected:
         with pytest.raises(BadLog):
             planned(content)
